@@ -1,0 +1,36 @@
+# Everything a person does with this repository. `make help` lists it.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+KAFKA_VERSION ?= 4.3.1
+BROKERS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock lint test test-unit bench kafka-up kafka-down demo clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## make the virtual environment with the pinned dependencies
+
+$(VENV)/.ready: requirements/dev.lock pyproject.toml
+	@echo "== setting up $(VENV) with the pinned dependencies (a minute on a fresh machine)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock: ## resolve the dependencies again (versions and hashes only)
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev \
+	    --output-file requirements/dev.lock pyproject.toml
+
+lint: setup ## ruff, mypy --strict and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove the virtual environment and everything built
+	rm -rf $(VENV) build

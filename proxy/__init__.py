@@ -1,0 +1,5 @@
+"""The process: listeners, connections, the relay of frames, configuration, command line, admin HTTP.
+
+The only room that knows sockets, clocks and tasks (trio). What a group call means is decided in
+``translation``; how a message looks on the wire is decided in ``protocol_codecs``.
+"""
