@@ -195,8 +195,12 @@ class Context:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        if not group.members and group.passes_through is None:
+        if not group.members and not group.relayed and group.passes_through is None:
             self.groups.pop(group.id, None)
+
+    def relay(self, group: Group, member_id: str) -> None:
+        """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        group.relayed[member_id] = self.now + self.settings.relayed_s
 
     # -- what happens to members -------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import identify
+from translation.adopt import adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
@@ -83,7 +83,7 @@ def join(
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     try:
-        claims = yield from _claims(context, member, connection, request, subscription)
+        claims = yield from _claims(context, member, connection, subscription)
         yield from _take_part(context, member, claims)
         yield from learn_names(context, member.assignment)
         yield from _wait_for_partitions(context, member, claims)
@@ -134,11 +134,7 @@ def _describe_client(
 
 
 def _claims(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    subscription: ConsumerProtocolSubscription,
+    context: Context, member: Member, connection: Connection, subscription: ConsumerProtocolSubscription
 ) -> Generator[Ask | Park, Any, Partitions]:
     """What the client says that it still holds, cut to its subscription and to what it can hold at all.
 
@@ -155,7 +151,7 @@ def _claims(
     if not claimed:
         return NONE
     if not member.joined:
-        yield from identify(context, member, connection, request)
+        yield from adopt_joining(context, member, connection)
     if member.joined and not member.adopted:
         names = context.topic_names
         return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)

@@ -178,8 +178,8 @@ class Group:
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
         self.refused_by_broker = False
         """Whether that is the broker's word, which holds until the policy changes."""
-        self.relayed: set[str] = set()
-        """Ids of classic members at the broker, whose calls are relayed."""
+        self.relayed: dict[str, float] = {}
+        """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

@@ -101,10 +101,9 @@ class Translator:
         """The client closed its side. Its members live on until their sessions end."""
         context = self._context
         context.now = now
-        for member in context.members_on(connection_id):
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                context.runner.wake(member.parked_join, Woken.ABANDONED)
+        members = context.members_on(connection_id)
         context.client_gone(connection_id)
+        self._abandon_joins(members, connection_id)
         return self._actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -113,9 +112,7 @@ class Translator:
         context.now = now
         members = context.members_on(connection_id)
         context.upstream_lost(connection_id)
-        for member in members:
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                context.runner.wake(member.parked_join, Woken.ABANDONED)
+        self._abandon_joins(members, connection_id)
         context.runner.lost(connection_id)
         return self._actions()
 
@@ -130,6 +127,12 @@ class Translator:
         return self._actions()
 
     # -- who deals with a call ---------------------------------------------------------------------------------
+
+    def _abandon_joins(self, members: list[Member], connection_id: ConnectionId) -> None:
+        """Nobody waits any more for the JoinGroups that wait on this connection."""
+        for member in members:
+            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
+                self._context.runner.wake(member.parked_join, Woken.ABANDONED)
 
     def _actions(self) -> list[Action]:
         context = self._context
@@ -152,6 +155,8 @@ class Translator:
         member = group.members.get(member_id)
         if member is not None and member.joined:
             return False
+        if group.relayed.get(member_id, self._context.now) <= self._context.now:
+            group.relayed.pop(member_id, None)
         return group.passes_through is not None or member_id in group.relayed
 
     def _join_group(self, connection: Connection, request: Request) -> None:
@@ -188,7 +193,8 @@ class Translator:
         group = context.group(message.group_id)
         group.passes_through = reason
         group.refused_by_broker = by_broker
-        group.relayed.add(message.member_id)
+        if message.member_id:
+            context.relay(group, message.member_id)
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
         context.forward(request)
 
@@ -207,7 +213,7 @@ class Translator:
             context.answer(request, join.refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
-        group.relayed.discard(member_id)
+        group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         if member.parked_join is not None:
             context.runner.wake(member.parked_join, Woken.SUPERSEDED)
