@@ -21,6 +21,7 @@ from translation.adopt import adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
+from translation.heartbeat import beat
 from translation.member import Member
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions
@@ -32,7 +33,6 @@ from translation.upstream import (
     leave,
     leave_for,
     look_up,
-    plain_heartbeat,
 )
 
 NEWEST_EMBEDDED_VERSION = 3
@@ -84,9 +84,12 @@ def join(
     member.session_deadline = member.rebalance_deadline = math.inf
     try:
         claims = yield from _claims(context, member, connection, subscription)
-        yield from _take_part(context, member, claims)
-        yield from learn_names(context, member.assignment)
-        yield from _wait_for_partitions(context, member, claims)
+        deadline = context.now + _patience(context, member)
+        while True:
+            yield from _take_part(context, member, claims, deadline)
+            yield from learn_names(context, member.assignment)
+            if (yield from _has_waited(context, member, claims, deadline)):
+                break
     except _Overtaken:
         member.overtaken.append(request)
     except _Refused as why:
@@ -159,10 +162,8 @@ def _claims(
     return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
 
 
-def _take_part(context: Context, member: Member, claims: Partitions) -> Asking:
+def _take_part(context: Context, member: Member, claims: Partitions, deadline: float) -> Asking:
     """Heartbeat until the broker has this membership."""
-    settings = context.settings
-    give_up = context.now + _patience(context, member)
     topics = member.subscription
     attempts = 0
     while True:
@@ -173,8 +174,8 @@ def _take_part(context: Context, member: Member, claims: Partitions) -> Asking:
             if joining:
                 context.nudge(member.group)
             return
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < give_up:
-            yield from _park(member, context.now + settings.load_retry_s)
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
+            yield from _park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
         if attempts == _ATTEMPTS:
@@ -242,25 +243,26 @@ def _park(member: Member, until: float) -> Asking:
         raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _wait_for_partitions(context: Context, member: Member, claims: Partitions) -> Asking:
+def _has_waited(
+    context: Context, member: Member, claims: Partitions, deadline: float
+) -> Generator[Ask | Park, Any, bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
     Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
-    the heartbeat tells "nothing yet" from "nothing for you".
+    the heartbeat tells "nothing yet" from "nothing for you". False if the membership was lost meanwhile.
     """
     if claims or not member.subscription:
-        return
-    deadline = context.now + _patience(context, member)
+        return True
     while not context.visible(member, member.assignment) and context.now < deadline:
         yield from _park(member, min(deadline, context.now + context.settings.join_poll_s))
-        response = yield from plain_heartbeat(context, member)
-        code = errors.for_heartbeat(response.error_code)
-        if code in errors.ENDS_MEMBERSHIP:
-            reason = ErrorCode(response.error_code).name
-            context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+        if not member.joined:
+            return False
+        code = yield from beat(context, member)
+        if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
+            return False
         if code != ErrorCode.NONE:
             raise _Failed(errors.for_join(code))
-        yield from learn_names(context, member.assignment)
+    return True
 
 
 def _resume_session(context: Context, member: Member) -> None:
