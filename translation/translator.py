@@ -126,6 +126,22 @@ class Translator:
         self._context.timers.run(now)
         return self._actions()
 
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on, for every call that begins a membership.
+
+        What the broker refused before is tried again. Members that are translated already stay so until they
+        leave.
+        """
+        context = self._context
+        context.now = now
+        context.policy = policy
+        self._rules.clear()
+        for group in list(context.groups.values()):
+            group.passes_through = None
+            group.refused_by_broker = False
+            context.drop_group_if_empty(group)
+        return self._actions()
+
     # -- who deals with a call ---------------------------------------------------------------------------------
 
     def _abandon_joins(self, members: list[Member], connection_id: ConnectionId) -> None:
