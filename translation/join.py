@@ -52,8 +52,8 @@ class _Overtaken(Exception):
 class _Failed(Exception):
     """The client gets an error code."""
 
-    def __init__(self, error_code: int) -> None:
-        super().__init__(error_code)
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
         self.error_code = error_code
 
 
@@ -96,6 +96,7 @@ def join(
         _pass_through(context, member, request, str(why))
     except _Failed as failure:
         _resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {failure}")
         for waiting in (*member.overtaken, request):
             context.answer(waiting, refused(waiting, failure.error_code, member.id))
         member.overtaken.clear()
@@ -120,7 +121,7 @@ def _describe_client(
     protocols = [protocol.name for protocol in message.protocols]
     context.reach(member, connection)
     member.client_id = request.client_id
-    member.instance_id = message.group_instance_id
+    member.instance_id = message.group_instance_id or None
     if member.instance_id is not None:
         member.group.static[member.instance_id] = member.id
     member.session_timeout_ms = message.session_timeout_ms
@@ -133,7 +134,7 @@ def _describe_client(
     member.cooperative = is_cooperative(protocols)
     member.server_assignor = server_assignor(protocols)
     member.subscription = frozenset(subscription.topics)
-    member.rack = subscription.rack_id
+    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
 def _claims(
@@ -178,8 +179,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             yield from _park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
+        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise _Failed(errors.for_join(code))
+            raise _Failed(errors.for_join(code), said)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
@@ -192,9 +194,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member)
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise _Refused(f"{ErrorCode(code).name}: {response.error_message or 'no message'}")
+            raise _Refused(said)
         else:
-            raise _Failed(errors.for_join(code))
+            raise _Failed(errors.for_join(code), said)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -240,7 +242,7 @@ def _park(member: Member, until: float) -> Asking:
     if woken is Woken.SUPERSEDED:
         raise _Overtaken
     if woken is Woken.ABANDONED:
-        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
 
 
 def _has_waited(
@@ -261,7 +263,7 @@ def _has_waited(
         if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
             return False
         if code != ErrorCode.NONE:
-            raise _Failed(errors.for_join(code))
+            raise _Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
 
 
