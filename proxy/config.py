@@ -44,7 +44,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A mapping of the file in which only known keys may stand."""
 
 
-class Upstream(Section, dict=True):
+class Upstream(Section, kw_only=True, dict=True):
     """The Kafka cluster behind the proxy."""
 
     bootstrap: Annotated[
@@ -77,7 +77,7 @@ class Upstream(Section, dict=True):
         return tuple(Address.parse(text) for text in self.bootstrap)
 
 
-class Listener(Section, dict=True):
+class Listener(Section, kw_only=True, dict=True):
     """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
 
     bind: Annotated[str, Meta(description="Address to listen on.")] = "0.0.0.0"  # noqa: S104  clients are elsewhere
@@ -215,7 +215,7 @@ class Drain(Section):
     ] = 20.0
 
 
-class Config(Section):
+class Config(Section, kw_only=True):
     """The whole file."""
 
     upstream: Upstream
