@@ -74,11 +74,14 @@ class OfferBook:
             keys = tuple(_capped(key) for key in response.api_keys if key.api_key == ApiKey.API_VERSIONS)
             return Offer({}, {}, encode(replace(response, api_keys=keys), version))
         broker = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-        client = {api_key: versions for api_key in broker if (versions := self._offered(api_key, broker[api_key]))}
+        client = {
+            api_key: versions for api_key in broker if (versions := self._offered(api_key, broker[api_key]))
+        }
         answer = replace(
             response,
             api_keys=tuple(
-                ApiVersion(api_key=api_key, min_version=low, max_version=high) for api_key, (low, high) in client.items()
+                ApiVersion(api_key=api_key, min_version=low, max_version=high)
+                for api_key, (low, high) in client.items()
             ),
             finalized_features=tuple(
                 kept for feature in response.finalized_features if (kept := _consistent(feature, client))
@@ -106,7 +109,9 @@ def refusal(correlation_id: int) -> bytes:
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),
         api_keys=(
             ApiVersion(
-                api_key=int(ApiKey.API_VERSIONS), min_version=0, max_version=NEWEST_REVIEWED[ApiKey.API_VERSIONS]
+                api_key=int(ApiKey.API_VERSIONS),
+                min_version=0,
+                max_version=NEWEST_REVIEWED[ApiKey.API_VERSIONS],
             ),
         ),
     )
@@ -137,5 +142,5 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
 
-if not TRANSLATED <= APIS.keys():
+if not APIS.keys() >= TRANSLATED:
     raise ImportError("an API that is handed to the translation has no declared messages")

@@ -40,11 +40,11 @@ class Address(msgspec.Struct, frozen=True, order=True):
         return cls(match["host"].strip("[]"), int(match["port"]))
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of the file in which only known keys may stand."""
 
 
-class Upstream(Section, kw_only=True, dict=True):
+class Upstream(Section, frozen=True, kw_only=True, dict=True):
     """The Kafka cluster behind the proxy."""
 
     bootstrap: Annotated[
@@ -52,7 +52,8 @@ class Upstream(Section, kw_only=True, dict=True):
         Meta(min_length=1, description="Brokers to ask first, each `host:port`; tried in turn."),
     ]
     tls: Annotated[
-        None, Meta(description="TLS towards the brokers. Not supported yet: only `null` (plain TCP) is accepted.")
+        None,
+        Meta(description="TLS towards the brokers. Not supported yet: only `null` (plain TCP) is accepted."),
     ] = None
     connect_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one attempt to connect to a broker may take.")
@@ -77,14 +78,19 @@ class Upstream(Section, kw_only=True, dict=True):
         return tuple(Address.parse(text) for text in self.bootstrap)
 
 
-class Listener(Section, kw_only=True, dict=True):
+class Listener(Section, frozen=True, kw_only=True, dict=True):
     """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
 
     bind: Annotated[str, Meta(description="Address to listen on.")] = "0.0.0.0"  # noqa: S104  clients are elsewhere
-    port: Annotated[Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")] = 9092
+    port: Annotated[
+        Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")
+    ] = 9092
     advertised_host: Annotated[
         str,
-        Meta(min_length=1, description="Host name that clients are told for every node; they must be able to resolve it."),
+        Meta(
+            min_length=1,
+            description="Host name that clients are told for every node; they must be able to resolve it.",
+        ),
     ]
     nodes: Annotated[
         dict[str, Port],
@@ -114,12 +120,14 @@ class Listener(Section, kw_only=True, dict=True):
         for text, first_port in self.nodes.items():
             match = _NODE_RANGE.fullmatch(text)
             if match is None:
-                raise ValueError(f"`nodes`: expected a node id or a range such as \"0-9\", got {text!r}")
+                raise ValueError(f'`nodes`: expected a node id or a range such as "0-9", got {text!r}')
             low, high = int(match["low"]), int(match["high"] or match["low"])
             if high < low or high - low >= _MOST_NODE_PORTS:
                 raise ValueError(f"`nodes`: {text!r} is empty or has more than {_MOST_NODE_PORTS} ids")
             if first_port and first_port + high - low > _HIGHEST_PORT:
-                raise ValueError(f"`nodes`: {text!r} from port {first_port} on goes beyond port {_HIGHEST_PORT}")
+                raise ValueError(
+                    f"`nodes`: {text!r} from port {first_port} on goes beyond port {_HIGHEST_PORT}"
+                )
             for node_id in range(low, high + 1):
                 if node_id in ports:
                     raise ValueError(f"`nodes`: node id {node_id} is in two ranges")
@@ -127,23 +135,27 @@ class Listener(Section, kw_only=True, dict=True):
         return ports
 
 
-class Admin(Section):
+class Admin(Section, frozen=True, kw_only=True):
     """HTTP for operators: `/metrics`, `/healthz`, `/readyz`. It changes nothing."""
 
-    bind: Annotated[str, Meta(description="Address to listen on; loopback unless told otherwise.")] = "127.0.0.1"
+    bind: Annotated[str, Meta(description="Address to listen on; loopback unless told otherwise.")] = (
+        "127.0.0.1"
+    )
     port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
 
 
-class PolicySource(Section):
+class PolicySource(Section, frozen=True, kw_only=True):
     """Which groups are translated."""
 
     file: Annotated[
         str | None,
-        Meta(description="YAML file with the policy, relative to this file; `null`: every group is only observed."),
+        Meta(
+            description="YAML file with the policy, relative to this file; `null`: every group is only observed."
+        ),
     ] = None
 
 
-class Limits(Section):
+class Limits(Section, frozen=True, kw_only=True):
     """What a peer may ask for. Kafka's names and defaults are given where it has them."""
 
     frame_max_bytes: Annotated[
@@ -156,7 +168,11 @@ class Limits(Section):
         ),
     ] = 100 * 1024 * 1024
     first_frame_max_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest request of a connection that has not sent a valid one yet, in bytes.")
+        int,
+        Meta(
+            ge=1024,
+            description="Largest request of a connection that has not sent a valid one yet, in bytes.",
+        ),
     ] = 2 * 1024 * 1024
     decoded_max_bytes: Annotated[
         int,
@@ -179,7 +195,7 @@ class Limits(Section):
     ] = 30.0
 
 
-class Versions(Section):
+class Versions(Section, frozen=True, kw_only=True):
     """What clients are offered."""
 
     allow_unknown_apis: Annotated[
@@ -191,7 +207,7 @@ class Versions(Section):
     ] = False
 
 
-class Log(Section):
+class Log(Section, frozen=True, kw_only=True):
     """Log lines go to standard error."""
 
     level: Annotated[
@@ -199,11 +215,13 @@ class Log(Section):
     ] = "info"
     format: Annotated[
         Literal["auto", "console", "json"],
-        Meta(description="`console` for people, `json` for machines, `auto`: `console` on a terminal, else `json`."),
+        Meta(
+            description="`console` for people, `json` for machines, `auto`: `console` on a terminal, else `json`."
+        ),
     ] = "auto"
 
 
-class Drain(Section):
+class Drain(Section, frozen=True, kw_only=True):
     """What happens at SIGTERM or SIGINT."""
 
     grace_s: Annotated[
@@ -215,7 +233,7 @@ class Drain(Section):
     ] = 20.0
 
 
-class Config(Section, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     """The whole file."""
 
     upstream: Upstream

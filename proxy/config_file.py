@@ -64,7 +64,9 @@ class _Document:
         for key_node, value_node in node.value:
             key = str(key_node.value)
             if key in value:
-                raise ConfigError(f"{self.source}:{_position(key_node.start_mark)} {_dotted((*path, key))}: given twice")
+                raise ConfigError(
+                    f"{self.source}:{_position(key_node.start_mark)} {_dotted((*path, key))}: given twice"
+                )
             self.marks[*path, key] = key_node.start_mark
             value[key] = self._plain(loader, value_node, (*path, key))
         return value
@@ -167,7 +169,9 @@ def _fields_at(kind: Any, path: KeyPath) -> list[str]:
         elif isinstance(info, msgspec.inspect.VarTupleType):
             info = info.item_type
     info = _unwrapped(info)
-    return [field.encode_name for field in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    return (
+        [field.encode_name for field in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    )
 
 
 def _unwrapped(info: Any) -> Any:

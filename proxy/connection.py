@@ -24,7 +24,7 @@ from protocol_codecs import Message
 from proxy.conversation import ClientError, Conversation, Terms, UpstreamError
 from proxy.outbox import Outbox
 from proxy.translation_hub import TranslationHub
-from proxy.upstream import Dialed, Unreachable
+from proxy.upstream import Dialed, UnreachableError
 from translation.actions import Call, ConnectionId, RequestId
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connection")
@@ -52,7 +52,9 @@ class Cause(StrEnum):
 
 
 _CLIENT_AT_FAULT = frozenset({Cause.CLIENT_ERROR, Cause.FIRST_REQUEST_TIMEOUT})
-_BROKER_AT_FAULT = frozenset({Cause.SERVER_UNREACHABLE, Cause.SERVER_ERROR, Cause.INTERNAL_ERROR, Cause.TRANSLATION})
+_BROKER_AT_FAULT = frozenset(
+    {Cause.SERVER_UNREACHABLE, Cause.SERVER_ERROR, Cause.INTERNAL_ERROR, Cause.TRANSLATION}
+)
 
 
 class Dials(Protocol):
@@ -205,7 +207,7 @@ class ClientConnection:
         while True:
             if self._to_upstream is not None and self._to_upstream.full:
                 await _pause(self._to_upstream, self._metrics.client_reads_paused)
-            elif self._conversation.unprocessed >= _READ_AHEAD:
+            elif self._conversation.held_back >= _READ_AHEAD:
                 self._room = trio.Event()
                 await self._room.wait()
             else:
@@ -214,7 +216,7 @@ class ClientConnection:
     async def _open_upstream(self) -> None:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
-        except Unreachable as error:
+        except UnreachableError as error:
             self.end(Cause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()

@@ -28,7 +28,14 @@ from proxy.envelope import request_frame, response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponse
 from proxy.meter import Meter, api_name
-from proxy.request_header import HeaderError, RequestHeader, body_offset, client_id_of, expects_response, read_header
+from proxy.request_header import (
+    HeaderError,
+    RequestHeader,
+    body_offset,
+    client_id_of,
+    expects_response,
+    read_header,
+)
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId
 
@@ -72,7 +79,9 @@ class _Collected:
 
     def __init__(self, piece: Piece, limit: int) -> None:
         if piece.frame_size > limit:
-            raise FrameError("oversized", f"a frame of {piece.frame_size} bytes, more than the {limit} that are decoded")
+            raise FrameError(
+                "oversized", f"a frame of {piece.frame_size} bytes, more than the {limit} that are decoded"
+            )
         self.data = bytearray(piece.data)
 
 
@@ -130,9 +139,21 @@ class Conversation:
         return self._ledger.idle and not self._passing_on and self._first is None
 
     @property
-    def unprocessed(self) -> int:
-        """Bytes read from the client whose turn has not come."""
+    def held_back(self) -> int:
+        """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
+        if self._passing_on or self._collecting is not None or self._free_for_next:
+            return 0  # what is buffered is the beginning of a frame, and waits for its rest
         return self._requests.buffered
+
+    @property
+    def _free_for_next(self) -> bool:
+        """Whether the next request may be looked at."""
+        return (
+            self._awaiting is None
+            and self._taking
+            and self._first is None
+            and len(self._ledger.client) < self._limits.in_flight_requests
+        )
 
     @property
     def in_request(self) -> bool:
@@ -179,16 +200,10 @@ class Conversation:
     def _next_piece(self) -> Piece | None:
         if self._passing_on or self._collecting is not None:
             return self._requests.next_piece() if self._client_open else None
-        if self._awaiting is not None or not self._taking:
-            return None
-        if self._first is not None:
-            if not self.upstream_open:
-                return None
+        if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
             return piece
-        if len(self._ledger.client) >= self._limits.in_flight_requests:
-            return None
-        return self._requests.next_piece()
+        return self._requests.next_piece() if self._free_for_next else None
 
     def _begin(self, piece: Piece) -> None:
         header = read_header(piece.data)
@@ -237,7 +252,11 @@ class Conversation:
             return
         offered = self._ranges.get(header.api_key)
         if offered is None or not offered[0] <= header.version <= offered[1]:
-            said = "is not offered" if offered is None else f"is offered in versions {offered[0]} to {offered[1]}"
+            said = (
+                "is not offered"
+                if offered is None
+                else f"is offered in versions {offered[0]} to {offered[1]}"
+            )
             self._terms.meter.refused(header.api_key)
             raise ClientError(
                 "not_offered", f"a request for {api_name(header.api_key)} v{header.version}, which {said}"
@@ -302,7 +321,9 @@ class Conversation:
             self.request = request
 
         message = ApiVersionsRequest()
-        self._send_own(ApiKey.API_VERSIONS, api_versions.LEARNING_VERSION, request.client_id, message, learned)
+        self._send_own(
+            ApiKey.API_VERSIONS, api_versions.LEARNING_VERSION, request.client_id, message, learned
+        )
 
     @property
     def connection(self) -> Connection:
@@ -339,7 +360,9 @@ class Conversation:
 
     def _take_held(self, request_id: RequestId) -> tuple[RequestHeader, bytes]:
         if self._held is None or request_id != self._awaiting:
-            raise LookupError(f"request {request_id} is not under way on this connection (but {self._awaiting} is)")
+            raise LookupError(
+                f"request {request_id} is not under way on this connection (but {self._awaiting} is)"
+            )
         held, self._held, self._awaiting = self._held, None, None
         return held
 
@@ -364,10 +387,17 @@ class Conversation:
         self._send_own(call.api_key, call.version, call.client_id, call.message, replied)
 
     def _send_own(
-        self, api_key: int, version: int, client_id: str | None, message: Message, receive: Callable[[bytes], None]
+        self,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        message: Message,
+        receive: Callable[[bytes], None],
     ) -> None:
         correlation_id = next(self._correlation_ids)
-        exchange = Exchange(Source.INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive)
+        exchange = Exchange(
+            Source.INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive
+        )
         self._terms.meter.sent(api_key, version, injected=True)
         self.to_upstream.append(request_frame(api_key, version, correlation_id, client_id, message))
         self._ledger.inject(exchange)
@@ -458,4 +488,3 @@ class Conversation:
     def _flush_ready(self) -> None:
         for response in self._ledger.ready():
             self._to_client(response)
-

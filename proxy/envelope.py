@@ -17,7 +17,9 @@ _NO_TAGS = b"\x00"
 _FLEXIBLE_REQUEST = 2
 
 
-def request_frame(api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message) -> bytes:
+def request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message
+) -> bytes:
     """A request as it goes over the wire, with its size."""
     client = b"" if client_id is None else client_id.encode()
     tags = _NO_TAGS if request_header_version(api_key, version) == _FLEXIBLE_REQUEST else b""
@@ -67,7 +69,9 @@ def response_body_offset(api_key: int, version: int, frame: bytes) -> int:
             size, offset = _unsigned_varint(frame, offset)
             offset += size
     except IndexError:
-        raise MalformedMessage("ResponseHeader", 1, "tagged fields", offset, "the frame ends within them") from None
+        raise MalformedMessage(
+            "ResponseHeader", 1, "tagged fields", offset, "the frame ends within them"
+        ) from None
     return offset
 
 

@@ -19,7 +19,19 @@ _SIZE = struct.Struct(">i")
 _PREFIX = _SIZE.size
 _TLS_HANDSHAKE = b"\x16\x03"
 _TLS_ALERT = b"\x15\x03"
-_HTTP_STARTS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI ", b"HTTP")
+_HTTP_STARTS = (
+    b"GET ",
+    b"POST",
+    b"PUT ",
+    b"HEAD",
+    b"OPTI",
+    b"DELE",
+    b"PATC",
+    b"CONN",
+    b"TRAC",
+    b"PRI ",
+    b"HTTP",
+)
 
 
 class FrameError(Exception):
@@ -123,13 +135,20 @@ class FrameSplitter:
         start = bytes(self._data[self._pos : self._pos + _PREFIX])
         if not self._seen_first:
             if start.startswith(_TLS_HANDSHAKE) and start[2] <= 4:
-                raise FrameError("tls", "a TLS ClientHello on a plaintext port: the peer is set up for TLS (SSL or SASL_SSL)")
+                raise FrameError(
+                    "tls",
+                    "a TLS ClientHello on a plaintext port: the peer is set up for TLS (SSL or SASL_SSL)",
+                )
             if start.startswith(_TLS_ALERT):
-                raise FrameError("tls", "a TLS alert: the peer's port is a TLS port, plaintext was sent to it")
+                raise FrameError(
+                    "tls", "a TLS alert: the peer's port is a TLS port, plaintext was sent to it"
+                )
             if start in _HTTP_STARTS:
                 raise FrameError("http", f"HTTP on a Kafka port (the first bytes are {start!r})")
         if size < 0:
             raise FrameError("negative_size", f"a frame of negative size {size}")
         if size > self.max_size:
-            raise FrameError("oversized", f"a frame of {size} bytes, more than the {self.max_size} allowed here")
+            raise FrameError(
+                "oversized", f"a frame of {size} bytes, more than the {self.max_size} allowed here"
+            )
         self._seen_first = True

@@ -41,6 +41,17 @@ class BoundListener(msgspec.Struct, frozen=True):
         """The bootstrap port that it really has."""
         return port_of(self.sockets[None])
 
+    def listen(self) -> None:
+        """Let clients connect from now on.
+
+        :raises BindError: another process listens on one of the ports since.
+        """
+        for sock in self.sockets.values():
+            try:
+                sock.listen(_BACKLOG)
+            except OSError as error:
+                raise _bind_error(sock.getsockname()[:2], error) from None
+
     def close(self) -> None:
         """Close all sockets, so that no client can connect any more."""
         for sock in self.sockets.values():
@@ -67,10 +78,14 @@ def bind(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        reason = "the port is taken by another process" if error.errno == errno.EADDRINUSE else error.strerror
-        raise BindError(f"can't listen on {Address(host, port)}: {reason}") from None
-    sock.setblocking(False)
+        raise _bind_error((host, port), error) from None
+    sock.settimeout(0)
     return sock
+
+
+def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
+    reason = "the port is taken by another process" if error.errno == errno.EADDRINUSE else error.strerror
+    return BindError(f"can't listen on {Address(*address)}: {reason}")
 
 
 def bind_listener(listener: Listener) -> BoundListener:
@@ -91,8 +106,7 @@ def bind_listener(listener: Listener) -> BoundListener:
 
 
 async def accept(sock: socket.socket, accepted: Accepted) -> None:
-    """Take connections until the socket is closed."""
-    sock.listen(_BACKLOG)
+    """Take connections from a socket that listens, until it is closed."""
     while True:
         try:
             await trio.lowlevel.wait_readable(sock)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from protocol_codecs import ApiKey, ErrorCode, Message
-from proxy.ledger import Exchange, Source
+from proxy.ledger import Exchange
 from proxy.metrics import Metrics
 
 _Child = TypeVar("_Child")

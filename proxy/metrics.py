@@ -21,7 +21,24 @@ from prometheus_client import (
 
 PREFIX = "epochgate_"
 
-_LATENCIES = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LATENCIES = (
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 
@@ -55,7 +72,9 @@ class Metrics:
 
     def _declare_connections(self) -> None:
         self.client_connections = self._counter(
-            "client_to_proxy_connections", "Connections that clients made, by the node id of the port.", "node_id"
+            "client_to_proxy_connections",
+            "Connections that clients made, by the node id of the port.",
+            "node_id",
         )
         self.client_connections_active = self._gauge(
             "client_to_proxy_active_connections", "Connections of clients that are open.", "node_id"
@@ -73,13 +92,17 @@ class Metrics:
             "proxy_to_server_active_connections", "Connections to brokers that are open.", "node_id"
         )
         self.upstream_errors = self._counter(
-            "proxy_to_server_errors", "Failed attempts to connect, and what brokers sent that ended a connection.", "kind"
+            "proxy_to_server_errors",
+            "Failed attempts to connect, and what brokers sent that ended a connection.",
+            "kind",
         )
         self.client_reads_paused = self._summary(
-            "client_to_proxy_reads_paused_seconds", "How long reading from a client paused because the broker was slower."
+            "client_to_proxy_reads_paused_seconds",
+            "How long reading from a client paused because the broker was slower.",
         )
         self.upstream_reads_paused = self._summary(
-            "server_to_proxy_reads_paused_seconds", "How long reading from a broker paused because the client was slower."
+            "server_to_proxy_reads_paused_seconds",
+            "How long reading from a broker paused because the client was slower.",
         )
         self.lingering = self._gauge(
             "lingering_upstream_connections", "Upstream connections kept for members whose client is gone."
@@ -110,7 +133,9 @@ class Metrics:
             "proxy_to_client_response", "Responses sent to clients.", "api_key", "api_version"
         )
         self.client_response_size = self._summary(
-            "proxy_to_client_response_size_bytes", "Size of the responses that brokers gave for clients.", "api_key"
+            "proxy_to_client_response_size_bytes",
+            "Size of the responses that brokers gave for clients.",
+            "api_key",
         )
         self.request_duration = self._histogram(
             "request_duration_seconds",
@@ -118,23 +143,28 @@ class Metrics:
             _LATENCIES,
             "api_key",
         )
-        self.refused = self._counter("refused_requests", "Requests in versions that were not offered.", "api_key")
+        self.refused = self._counter(
+            "refused_requests", "Requests in versions that were not offered.", "api_key"
+        )
         self.hidden_nodes = self._counter(
             "hidden_nodes", "Times that a node was left out of a response because its id has no port here."
         )
         self.known_nodes = self._gauge("known_nodes", "Nodes of the cluster whose address is known.")
 
     def _declare_translation(self) -> None:
-        self.members = self._gauge("members", "Members of translated groups, by the state of their member.", "state")
+        self.members = self._gauge(
+            "members", "Members of translated groups, by the state of their member.", "state"
+        )
         self.state_changes = self._counter(
             "member_state_changes", "State changes of translated members.", "previous_state", "state"
         )
-        self.rebalances = self._counter(
-            "rebalances", "Members told to join again, by reason.", "reason"
-        )
+        self.rebalances = self._counter("rebalances", "Members told to join again, by reason.", "reason")
         self.events = self._counter("events", "What happened to members and groups, by kind.", "kind")
         self.translation = self._histogram(
-            "translation_seconds", "Time that the translation took for one thing that happened.", _TRANSLATION, "what"
+            "translation_seconds",
+            "Time that the translation took for one thing that happened.",
+            _TRANSLATION,
+            "what",
         )
         self.answer_duration = self._histogram(
             "answer_duration_seconds",
@@ -146,10 +176,16 @@ class Metrics:
             "answer_errors", "Errors that the translation answered to clients.", "api_key", "error_code"
         )
         self.call_duration = self._histogram(
-            "upstream_call_duration_seconds", "Calls that the proxy made to brokers, by API.", _LATENCIES, "api_key"
+            "upstream_call_duration_seconds",
+            "Calls that the proxy made to brokers, by API.",
+            _LATENCIES,
+            "api_key",
         )
         self.call_errors = self._counter(
-            "upstream_call_errors", "Errors that brokers answered to calls of the proxy.", "api_key", "error_code"
+            "upstream_call_errors",
+            "Errors that brokers answered to calls of the proxy.",
+            "api_key",
+            "error_code",
         )
         self.calls_in_flight = self._gauge(
             "upstream_calls_in_flight", "Calls of the proxy that wait for their turn or their answer."

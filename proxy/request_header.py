@@ -42,7 +42,9 @@ def read_header(frame: bytes) -> RequestHeader:
     _, api_key, version, correlation_id, client_id_length = _FIXED.unpack_from(frame)
     end = _CLIENT_ID + max(client_id_length, 0)
     if client_id_length < -1 or end > len(frame):
-        raise HeaderError(f"a header with a client id of {client_id_length} bytes in a request of {len(frame) - 4}")
+        raise HeaderError(
+            f"a header with a client id of {client_id_length} bytes in a request of {len(frame) - 4}"
+        )
     return RequestHeader(api_key, version, correlation_id, end)
 
 
@@ -57,7 +59,9 @@ def client_id_of(frame: bytes, header: RequestHeader) -> str | None:
     try:
         return frame[_CLIENT_ID : header.client_id_end].decode()
     except UnicodeDecodeError:
-        raise HeaderError(f"a client id that is not UTF-8: {frame[_CLIENT_ID : header.client_id_end]!r}") from None
+        raise HeaderError(
+            f"a client id that is not UTF-8: {frame[_CLIENT_ID : header.client_id_end]!r}"
+        ) from None
 
 
 def body_offset(frame: bytes, header: RequestHeader) -> int:

@@ -101,7 +101,11 @@ TRANSLATED: frozenset[int] = frozenset(
 
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).
-    "transaction.version": ((2, ApiKey.PRODUCE, 12), (2, ApiKey.TXN_OFFSET_COMMIT, 5), (2, ApiKey.END_TXN, 5)),
+    "transaction.version": (
+        (2, ApiKey.PRODUCE, 12),
+        (2, ApiKey.TXN_OFFSET_COMMIT, 5),
+        (2, ApiKey.END_TXN, 5),
+    ),
     "share.version": ((1, ApiKey.SHARE_GROUP_HEARTBEAT, 1), (1, ApiKey.SHARE_FETCH, 1)),
     "streams.version": ((1, ApiKey.STREAMS_GROUP_HEARTBEAT, 0),),
     "group.version": ((1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0),),

@@ -19,7 +19,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
     """A connected non-blocking TCP socket. ``TCP_NODELAY`` is set: frames are written whole, none waits."""
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
+        sock.settimeout(0)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = sock

@@ -1,8 +1,8 @@
 """Between the connections and the one translator of the process: events in, actions carried out in order.
 
-Everything here is synchronous and runs in the one trio thread. Carrying out an action may let the next request
-of a connection through, which is an event again; such events queue up and are handled one after another, so the
-translator never sees a second event before the actions of the first are done.
+Everything here is synchronous and runs in the one trio thread. Carrying out an action may let the next
+request of a connection through, which is an event again; such events queue up and are handled one after another,
+so the translator never sees a second event before the actions of the first are done.
 """
 
 import time
@@ -37,7 +37,7 @@ _PAUSE_AFTER_ERROR_S = 1.0
 
 
 class Translation(Protocol):
-    """What the shell needs of :class:`translation.translator.Translator`. ``now`` is :func:`trio.current_time`."""
+    """What the shell needs of a translator. ``now`` is :func:`trio.current_time`, in seconds."""
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""
@@ -120,7 +120,14 @@ class TranslationHub:
         self._timer: trio.CancelScope | None = None
         self._durations = {
             what: meter.metrics.translation.labels(what)
-            for what in ("handle_request", "handle_reply", "client_gone", "upstream_lost", "handle_time", "set_policy")
+            for what in (
+                "handle_request",
+                "handle_reply",
+                "client_gone",
+                "upstream_lost",
+                "handle_time",
+                "set_policy",
+            )
         }
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
@@ -139,7 +146,7 @@ class TranslationHub:
         self._do("handle_reply", call.connection_id, call_id, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client of a connection that the translator has heard of is gone; ``release`` follows some time."""
+        """The client of a known connection is gone; ``release`` follows when its members need it no longer."""
         known = self._known[connection_id]
         self._forget_request(known)
         self._do("client_gone", connection_id, connection_id)
@@ -251,7 +258,9 @@ class TranslationHub:
     def _call(self, call: Call) -> None:
         known = self._known.get(call.connection_id)
         if known is None:
-            _log.debug("a call on a connection that is gone", connection=call.connection_id, api_key=call.api_key)
+            _log.debug(
+                "a call on a connection that is gone", connection=call.connection_id, api_key=call.api_key
+            )
             self._do("upstream_lost", call.connection_id, call.connection_id)
             return
         self._calls[call.call_id] = call

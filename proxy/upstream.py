@@ -14,7 +14,7 @@ Open = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Host and port -> a stream; tests put memory streams here, TLS lays itself over it."""
 
 
-class Unreachable(Exception):
+class UnreachableError(Exception):
     """No broker took the connection; the message says which were tried and what came of it."""
 
 
@@ -34,7 +34,12 @@ class Dialer:
     """Opens connections to nodes, or to a bootstrap broker where none is meant."""
 
     def __init__(
-        self, bootstrap: Sequence[Address], nodes: NodeTable, timeout_s: float, metrics: Metrics, open_: Open = open_tcp
+        self,
+        bootstrap: Sequence[Address],
+        nodes: NodeTable,
+        timeout_s: float,
+        metrics: Metrics,
+        open_: Open = open_tcp,
     ) -> None:
         self._bootstrap = tuple(bootstrap)
         self._nodes = nodes
@@ -46,7 +51,7 @@ class Dialer:
     async def dial(self, node_id: int | None) -> Dialed:
         """Connect to a node; None: to any bootstrap broker.
 
-        :raises Unreachable: within the timeout for each, nobody took the connection.
+        :raises UnreachableError: within the timeout for each, nobody took the connection.
         """
         known = None if node_id is None else self._nodes.address_of(node_id)
         addresses = self._bootstrap_in_turn() if known is None else (known,)
@@ -62,7 +67,7 @@ class Dialer:
             else:
                 assumed = node_id is not None and self._nodes.address_of(node_id) != address
                 return Dialed(stream, address, assumed)
-        raise Unreachable("; ".join(failures))
+        raise UnreachableError("; ".join(failures))
 
     def _bootstrap_in_turn(self) -> tuple[Address, ...]:
         """All bootstrap brokers, each time beginning with the next."""
