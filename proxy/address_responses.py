@@ -1,7 +1,7 @@
 """Rewrite the responses that carry broker addresses, so that no client walks past the proxy.
 
-The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from v10
-and Fetch from v16 may do so too (``proxy.node_endpoints``). A node that has no port here is left out.
+The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from
+v10 and Fetch from v16 may do so too (``proxy.node_endpoints``). A node that has no port here is left out.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ Ranges = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version, both inclusive."""
 
 LEARNING_VERSION = 0
-"""The version in which the proxy itself asks: every broker answers it, and the ranges are all that it needs."""
+"""The version in which the proxy itself asks: every broker answers it, and it has the ranges."""
 
 _ERROR_BODY_VERSION = 0
 _REMEMBERED = 64
@@ -67,7 +67,7 @@ class OfferBook:
 
     def _make(self, version: int, body: bytes) -> Offer:
         if body[:2] == _UNSUPPORTED:
-            # Whatever was asked, this answer has the form of v0, and only the range of ApiVersions in it counts.
+            # Whatever was asked, this answer has the form of v0; only the range of ApiVersions in it counts.
             version = _ERROR_BODY_VERSION
         response = decode(ApiVersionsResponse, version, body)
         if response.error_code != ErrorCode.NONE:

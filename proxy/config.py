@@ -17,6 +17,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5
 _NODE_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
 _HIGHEST_PORT = 65535
 _MOST_NODE_PORTS = 5000
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  clients are on other machines
 
 
 class Address(msgspec.Struct, frozen=True, order=True):
@@ -62,8 +63,8 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
         float,
         Meta(
             ge=0,
-            description="Seconds in which a broker must have answered after the start, with retries and backoff "
-            "between; after them the process exits with an error.",
+            description="Seconds in which a broker must have answered after the start, with retries and "
+            "backoff between; after them the process exits with an error.",
         ),
     ] = 30.0
 
@@ -81,7 +82,7 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
 class Listener(Section, frozen=True, kw_only=True, dict=True):
     """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
 
-    bind: Annotated[str, Meta(description="Address to listen on.")] = "0.0.0.0"  # noqa: S104  clients are elsewhere
+    bind: Annotated[str, Meta(description="Address to listen on.")] = _EVERYWHERE
     port: Annotated[
         Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")
     ] = 9092
@@ -96,8 +97,8 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         dict[str, Port],
         Meta(
             min_length=1,
-            description='Which ports stand for which node ids: `{"0-9": 9100}` puts node 0 on 9100 and node 9 on '
-            "9109. A node outside the ranges is left out of what clients are told, and counted. "
+            description='Which ports stand for which node ids: `{"0-9": 9100}` puts node 0 on 9100 and '
+            "node 9 on 9109. A node outside the ranges is left out of what clients are told, and counted. "
             "Port 0: any free port for each.",
         ),
     ]
@@ -150,7 +151,7 @@ class PolicySource(Section, frozen=True, kw_only=True):
     file: Annotated[
         str | None,
         Meta(
-            description="YAML file with the policy, relative to this file; `null`: every group is only observed."
+            description="YAML file with the policy, relative to this file. `null`: groups are only observed."
         ),
     ] = None
 
@@ -163,8 +164,8 @@ class Limits(Section, frozen=True, kw_only=True):
         Meta(
             ge=1024,
             le=2**31 - 1,
-            description="Largest request, in bytes (Kafka: `socket.request.max.bytes`). Requests are passed on in "
-            "pieces as they arrive, so this is no bound of memory.",
+            description="Largest request, in bytes (Kafka: `socket.request.max.bytes`). Requests are "
+            "passed on in pieces as they arrive, so this is no bound of memory.",
         ),
     ] = 100 * 1024 * 1024
     first_frame_max_bytes: Annotated[
@@ -178,16 +179,16 @@ class Limits(Section, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1024,
-            description="Largest request or response that is decoded here (group calls, Metadata), in bytes; these "
-            "are held in memory whole.",
+            description="Largest request or response that is decoded here (group calls, Metadata), in bytes; "
+            "these are held in memory whole.",
         ),
     ] = 32 * 1024 * 1024
     in_flight_requests: Annotated[
         int,
         Meta(
             ge=1,
-            description="Requests of one connection that may wait for their responses; while there are as many, "
-            "nothing more is read from that client.",
+            description="Requests of one connection that may wait for their responses; while there are as "
+            "many, nothing more is read from that client.",
         ),
     ] = 256
     first_request_timeout_s: Annotated[
@@ -201,8 +202,9 @@ class Versions(Section, frozen=True, kw_only=True):
     allow_unknown_apis: Annotated[
         bool,
         Meta(
-            description="Offer clients the APIs of the broker that this version of Epochgate has not reviewed. They "
-            "are passed on as they are; one that carries broker addresses would lead clients past the proxy.",
+            description="Offer clients the APIs of the broker that this version of Epochgate has not "
+            "reviewed. They are passed on as they are; one that carries broker addresses would lead "
+            "clients past the proxy.",
         ),
     ] = False
 
@@ -216,7 +218,8 @@ class Log(Section, frozen=True, kw_only=True):
     format: Annotated[
         Literal["auto", "console", "json"],
         Meta(
-            description="`console` for people, `json` for machines, `auto`: `console` on a terminal, else `json`."
+            description="`console` for people, `json` for machines. `auto`: `console` on a terminal, "
+            "else `json`."
         ),
     ] = "auto"
 
@@ -228,7 +231,8 @@ class Drain(Section, frozen=True, kw_only=True):
         float,
         Meta(
             ge=0,
-            description="Seconds that requests in flight have to finish; then their connections are closed as they are.",
+            description="Seconds that requests in flight have to finish; then connections are closed "
+            "as they are.",
         ),
     ] = 20.0
 

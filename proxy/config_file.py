@@ -1,4 +1,5 @@
-"""Read the configuration and the policy: YAML with positions, environment variables over it, typed at the end.
+"""Read the configuration and the policy: YAML with positions, environment variables over it, typed at the
+end.
 
 Whatever is wrong is one :class:`ConfigError` that names the file, the line, the key and what was expected.
 """
@@ -181,8 +182,8 @@ def _unwrapped(info: Any) -> Any:
 def _override(document: _Document, environment: Mapping[str, str]) -> None:
     """Put the environment's values over those of the file.
 
-    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only if
-    they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
+    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only
+    if they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
     """
     for name, text in sorted(environment.items()):
         if not name.startswith(ENVIRONMENT_PREFIX):

@@ -1,11 +1,11 @@
 """One client connection and its upstream connection: the shell that knows sockets, time and tasks.
 
-What the bytes mean is in :class:`proxy.conversation.Conversation`. Two tasks live here, one that reads from the client
-and one that reads from the broker; writing happens in whichever of them, or of the translation, has something to
-write (``proxy.outbox``). All endings come together in :meth:`ClientConnection.run`:
+What the bytes mean is in :class:`proxy.conversation.Conversation`. Two tasks live here, one that reads from
+the client and one that reads from the broker; writing happens in whichever of them, or of the translation,
+has something to write (``proxy.outbox``). All endings come together in :meth:`ClientConnection.run`:
 
-- the client is gone, or sent what ends it: the upstream connection gets what was read before, and stays as long as
-  the translation needs it for the client's members;
+- the client is gone, or sent what ends it: the upstream connection gets what was read before, and stays as
+  long as the translation needs it for the client's members;
 - anything else (the broker is gone or sent nonsense, the translation closes, drain): the client gets what was
   answered, then both sides are closed.
 """

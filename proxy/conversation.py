@@ -1,14 +1,15 @@
 """One client connection and its upstream connection, as bytes in and bytes out. No socket, no clock, no task.
 
-The shell (``proxy.connection``) feeds what it reads and writes what gathers in :attr:`Conversation.to_upstream` and
+The shell (``proxy.connection``) feeds what it reads and writes what gathers in
+:attr:`Conversation.to_upstream` and
 :attr:`Conversation.to_client`. What the translation is to decide gathers in :attr:`Conversation.request` and
 :attr:`Conversation.replies`; what it decided comes back by ``answer``, ``forward`` and ``call``.
 
 Theory of operation. A client's requests are taken one after another. Most are passed on as they are, without
-waiting for the response of the one before: that is pipelining, and :class:`proxy.ledger.Ledger` keeps the order. A
-request for the translation holds up the ones behind it until it is answered or forwarded, as a broker works on
-one request of a connection at a time. Requests of the proxy go upstream between the client's, one at a time, and
-never inside a request that is still being passed on in pieces, nor during authentication.
+waiting for the response of the one before: that is pipelining, and :class:`proxy.ledger.Ledger` keeps the
+order. A request for the translation holds up the ones behind it until it is answered or forwarded, as a
+broker works on one request of a connection at a time. Requests of the proxy go upstream between the client's,
+one at a time, and never inside a request that is still being passed on in pieces, nor during authentication.
 """
 
 from collections import deque
@@ -26,7 +27,7 @@ from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
 from proxy.envelope import request_frame, response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
-from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponse
+from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
 from proxy.meter import Meter, api_name
 from proxy.request_header import (
     HeaderError,
@@ -86,7 +87,7 @@ class _Collected:
 
 
 class Conversation:
-    """See the module. ``connection_id`` and ``client_host`` are what the translation knows the connection by."""
+    """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
 
     def __init__(self, connection_id: ConnectionId, client_host: str, terms: Terms) -> None:
         self.to_upstream: list[bytes] = []
@@ -423,7 +424,7 @@ class Conversation:
                     self._response_goes_on(piece)
         except FrameError as error:
             raise UpstreamError(error.kind, f"the broker sent {error}") from error
-        except UnexpectedResponse as error:
+        except UnexpectedResponseError as error:
             raise UpstreamError("correlation", f"the broker sent {error}") from error
         except CodecError as error:
             raise UpstreamError("malformed_response", f"the broker sent a {error}") from error

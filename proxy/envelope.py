@@ -1,4 +1,5 @@
-"""What stands around a body on the wire: the frame's size and the header. Built and skipped by hand, for speed.
+"""What stands around a body on the wire: the frame's size and the header. Built and skipped by hand, for
+speed.
 
 Bodies are encoded and decoded by ``protocol_codecs``; ``protocol_codecs.messages.headers`` declares the same
 headers, and a test holds both together.

@@ -1,4 +1,4 @@
-"""What happens to members and groups, told to people: a log line each, and the metrics that follow from it."""
+"""What happens to members and groups, told to people: a log line each, and metrics."""
 
 import structlog
 

@@ -107,7 +107,9 @@ class FrameSplitter:
                 return None
             n = min(available, self._remaining)
             self._remaining -= n
-            return Piece(self._take(n), False, self._remaining == 0, self._streamed_size)
+            return Piece(
+                self._take(n), first=False, last=self._remaining == 0, frame_size=self._streamed_size
+            )
         if available < _PREFIX:
             return None
         (size,) = _SIZE.unpack_from(self._data, self._pos)
@@ -115,11 +117,11 @@ class FrameSplitter:
             self._check(size)
         whole: int = size + _PREFIX
         if available >= whole:
-            return Piece(self._take(whole), True, True, whole)
+            return Piece(self._take(whole), first=True, last=True, frame_size=whole)
         if whole > STREAM_ABOVE and available >= STREAM_ABOVE:
             self._remaining = whole - available
             self._streamed_size = whole
-            return Piece(self._take(available), True, False, whole)
+            return Piece(self._take(available), first=True, last=False, frame_size=whole)
         return None
 
     def _take(self, n: int) -> bytes:

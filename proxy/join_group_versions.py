@@ -1,6 +1,7 @@
 """JoinGroup in versions that the broker lacks: raised on the way there, lowered on the way back.
 
-Only Kafka 4.0.0 lacks v0 and v1. Version 0 has no rebalance timeout; brokers that have v0 use the session timeout.
+Only Kafka 4.0.0 lacks v0 and v1. Version 0 has no rebalance timeout; brokers that have v0 use the session
+timeout.
 """
 
 from collections.abc import Callable

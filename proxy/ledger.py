@@ -9,8 +9,8 @@ connection's requests one after another. So two queues are all there is:
   answers itself may be ready before those ahead of it; then its response waits here.
 
 A request that waits for the translation is always the last of the client's queue, because no later request is
-looked at before it is answered (as in a broker). Hence a broker's response, if it is for the client, is always
-for the first in the client's queue, and it can be passed on as it arrives.
+looked at before it is answered (as in a broker). Hence a broker's response, if it is for the client, is
+always for the first in the client's queue, and it can be passed on as it arrives.
 """
 
 from collections import deque
@@ -41,8 +41,9 @@ class Source(Enum):
 class Exchange(msgspec.Struct, gc=False):
     """One request and its response.
 
-    ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the client.
-    ``receive`` takes the response of an injected request. ``response`` is that of a local one, once it is known.
+    ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the
+    client. ``receive`` takes the response of an injected request. ``response`` is that of a local one, once
+    it is known.
     """
 
     source: Source
@@ -55,7 +56,7 @@ class Exchange(msgspec.Struct, gc=False):
     response: bytes | None = None
 
 
-class UnexpectedResponse(Exception):
+class UnexpectedResponseError(Exception):
     """The broker answered something that was not asked; the connection can't be trusted any more."""
 
 
@@ -89,15 +90,15 @@ class Ledger:
     def expected(self, response: bytes) -> Exchange:
         """The exchange that this response belongs to.
 
-        :raises UnexpectedResponse: nothing was asked, or the correlation id is another one.
+        :raises UnexpectedResponseError: nothing was asked, or the correlation id is another one.
         :raises MalformedMessage: the response has no correlation id.
         """
         correlation_id = correlation_id_of(response)
         if not self.upstream:
-            raise UnexpectedResponse(f"a response with correlation id {correlation_id} to no request")
+            raise UnexpectedResponseError(f"a response with correlation id {correlation_id} to no request")
         exchange = self.upstream[0]
         if exchange.correlation_id != correlation_id:
-            raise UnexpectedResponse(
+            raise UnexpectedResponseError(
                 f"a response with correlation id {correlation_id} where {exchange.correlation_id} is next"
             )
         return exchange

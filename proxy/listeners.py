@@ -1,4 +1,4 @@
-"""Listening sockets: bound before anything else, so that a taken port stops the start, and accepted from later."""
+"""Listening sockets: bound before anything else, so that a taken port stops the start."""
 
 import errno
 import socket

@@ -1,13 +1,12 @@
 """Counting on the hot path: the children of labelled metrics are looked up once and kept."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Message
 from proxy.ledger import Exchange
 from proxy.metrics import Metrics
 
-_Child = TypeVar("_Child")
 _UNKNOWN = "UNKNOWN"
 
 

@@ -1,7 +1,8 @@
 """Every metric of the process, declared here and nowhere else; docs/metrics.md is generated from this file.
 
-What every Kafka proxy counts has the names that kroxylicious gives it, after the prefix, so that dashboards carry
-over: ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four ways.
+What every Kafka proxy counts has the names that kroxylicious gives it, after the prefix, so that dashboards
+carry over: ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four
+ways.
 """
 
 import platform

@@ -1,11 +1,11 @@
 """Which APIs clients are offered, and up to which version: those whose wire format was read for this proxy.
 
 A version is in the table when somebody has looked through its request and response for three things: broker
-addresses, group membership, and anything else that is only true on the broker's own connection. A newer version
-of a broker is capped, and an API that is not here is hidden, because both gained addresses before and will again
-(Fetch v16 and Produce v10 did, by KIP-951). Reviewed against Kafka 4.3.1; ApiVersions v5 (4.4) is left out
-because it names the node that the client means, which is not always the one behind a port before the first
-Metadata has passed.
+addresses, group membership, and anything else that is only true on the broker's own connection. A newer
+version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
+will again (Fetch v16 and Produce v10 did, by KIP-951). Reviewed against Kafka 4.3.1; ApiVersions v5 (4.4) is
+left out because it names the node that the client means, which is not always the one behind a port before the
+first Metadata has passed.
 
 APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
 addresses behind the records).

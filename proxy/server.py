@@ -132,7 +132,7 @@ class Server:
                 self._none_left.set()
 
     def _node_changed(self, node_id: int, address: Address) -> None:
-        """Let go of connections that a bootstrap broker serves in place of a node whose address is known now."""
+        """Let go of connections where a bootstrap broker stands in for a node that is known now."""
         self.metrics.known_nodes.set(len(self.nodes))
         _log.info("node learned", node=node_id, address=str(address))
         for connection in self._connections:

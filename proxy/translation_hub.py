@@ -1,8 +1,8 @@
 """Between the connections and the one translator of the process: events in, actions carried out in order.
 
 Everything here is synchronous and runs in the one trio thread. Carrying out an action may let the next
-request of a connection through, which is an event again; such events queue up and are handled one after another,
-so the translator never sees a second event before the actions of the first are done.
+request of a connection through, which is an event again; such events queue up and are handled one after
+another, so the translator never sees a second event before the actions of the first are done.
 """
 
 import time
@@ -146,7 +146,7 @@ class TranslationHub:
         self._do("handle_reply", call.connection_id, call_id, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client of a known connection is gone; ``release`` follows when its members need it no longer."""
+        """The client of a known connection is gone; ``release`` comes when no member needs it."""
         known = self._known[connection_id]
         self._forget_request(known)
         self._do("client_gone", connection_id, connection_id)
