@@ -20,6 +20,7 @@ from translation.actions import Action, CallId, Connection, ConnectionId, EventK
 from translation.adopt import adopting
 from translation.assignors import why_not_translatable
 from translation.context import Context
+from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
@@ -87,6 +88,9 @@ class Translator:
                 self._commit(connection, request)
             case ApiKey.OFFSET_FETCH:
                 self._offset_fetch(connection, request)
+            case ApiKey.DESCRIBE_GROUPS:
+                steps = describe_groups(context, connection, request)
+                context.runner.start(steps, Turns(), connection.id, request.client_id)
             case _:
                 context.forward(request)
         return self._actions()
