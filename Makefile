@@ -8,7 +8,7 @@ BROKERS ?= 1
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test test-unit bench kafka-up kafka-down demo clean
+.PHONY: bench-codecs help setup lock lint test test-unit bench kafka-up kafka-down demo clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, P
 
 kafka-down: ## stop it and remove its data
 	@$(PYTHON) -m tools.kafka down
+
+bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)
+	$(BIN)/python -m benchmarks.codecs
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build
