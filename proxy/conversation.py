@@ -21,7 +21,7 @@ import msgspec
 from protocol_codecs import ApiKey, CodecError, Message, decode
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.registry import APIS
-from proxy import api_versions, join_group_versions
+from proxy import api_versions, join_group_versions, node_endpoints
 from proxy.address_responses import REWRITERS, Advertise
 from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
@@ -29,6 +29,7 @@ from proxy.envelope import request_frame, response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
 from proxy.meter import Meter, api_name
+from proxy.node_endpoints import EndpointEditor
 from proxy.request_header import (
     HeaderError,
     RequestHeader,
@@ -276,7 +277,7 @@ class Conversation:
         self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
         if header.api_key != ApiKey.PRODUCE or expects_response(piece.data, header):
             exchange = self._exchange(Source.RELAYED, header)
-            exchange.edit = self._edit(header)
+            self._arrange_edits(exchange)
             self._ledger.relay(exchange)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
@@ -284,14 +285,17 @@ class Conversation:
         if self._calls:
             self._inject()
 
-    def _edit(self, header: RequestHeader) -> Callable[[bytes], bytes] | None:
-        rewrite = REWRITERS.get(header.api_key)
-        if rewrite is not None:
+    def _arrange_edits(self, exchange: Exchange) -> None:
+        """Have the response edited if it may carry broker addresses or versions."""
+        api_key, version = exchange.api_key, exchange.version
+        if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
+            if version >= first:
+                exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
+        elif (rewrite := REWRITERS.get(api_key)) is not None:
             advertise = self._terms.advertise
-            return lambda frame: rewrite(frame, header.version, advertise)
-        if header.api_key == ApiKey.API_VERSIONS:
-            return lambda frame: self._offer(header.version, frame)
-        return None
+            exchange.edit = lambda frame: rewrite(frame, version, advertise)
+        elif api_key == ApiKey.API_VERSIONS:
+            exchange.edit = lambda frame: self._offer(version, frame)
 
     def _exchange(self, source: Source, header: RequestHeader) -> Exchange:
         return Exchange(source, header.api_key, header.version, header.correlation_id, self._terms.clock())
@@ -432,7 +436,7 @@ class Conversation:
     def _response_begins(self, piece: Piece) -> None:
         exchange = self._ledger.expected(piece.data)
         if exchange.edit is None and exchange.receive is None:
-            self._to_client(piece.data)
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
             if piece.last:
                 self._completed(exchange, piece.frame_size)
             else:
@@ -447,7 +451,7 @@ class Conversation:
         exchange = self._current
         assert exchange is not None  # noqa: S101  a piece that is not the first follows one that was
         if self._collecting_response is None:
-            self._to_client(piece.data)
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
             if piece.last:
                 self._current = None
                 self._completed(exchange, piece.frame_size)
