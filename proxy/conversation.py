@@ -76,17 +76,6 @@ class Terms(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
 
 
-class _Collected:
-    """A frame that is gathered whole because it will be decoded."""
-
-    def __init__(self, piece: Piece, limit: int) -> None:
-        if piece.frame_size > limit:
-            raise FrameError(
-                "oversized", f"a frame of {piece.frame_size} bytes, more than the {limit} that are decoded"
-            )
-        self.data = bytearray(piece.data)
-
-
 class Conversation:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
 
@@ -122,12 +111,12 @@ class Conversation:
         self._first: Piece | None = None  # waits for the upstream connection
         self._held: tuple[RequestHeader, bytes] | None = None  # the request that the translation works on
         self._awaiting: RequestId | None = None
-        self._collecting: _Collected | None = None  # a large request to be decoded
+        self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
         self._client_open = True
 
-        self._collecting_response: _Collected | None = None
+        self._collecting_response: bytearray | None = None
         self._current: Exchange | None = None  # whose response is arriving in pieces
         self._calls: deque[Call] = deque()
         self._call_outstanding = False
@@ -222,10 +211,11 @@ class Conversation:
             return
         if header.api_key in TRANSLATED:
             self._may_inject = True
+            self._check_decodable(piece)
             if piece.last:
                 self._translate(header, piece.data)
             else:
-                self._collecting = _Collected(piece, self._limits.decoded_max_bytes)
+                self._collecting = bytearray(piece.data)
             return
         if header.api_key not in _BEFORE_AUTHENTICATION:
             self._may_inject = True
@@ -243,11 +233,19 @@ class Conversation:
                 self._passing_on = False
                 self._inject()
             return
-        self._collecting.data += piece.data
+        self._collecting += piece.data
         if piece.last:
-            frame = bytes(self._collecting.data)
+            frame = bytes(self._collecting)
             self._collecting = None
             self._translate(read_header(frame), frame)
+
+    def _check_decodable(self, piece: Piece) -> None:
+        """Refuse to hold a frame that is too large to be decoded."""
+        if piece.frame_size > self._limits.decoded_max_bytes:
+            allowed = self._limits.decoded_max_bytes
+            raise FrameError(
+                "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
+            )
 
     def _check_offered(self, header: RequestHeader) -> None:
         if self._ranges is None:
@@ -444,8 +442,9 @@ class Conversation:
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
+            self._check_decodable(piece)
             self._current = exchange
-            self._collecting_response = _Collected(piece, self._limits.decoded_max_bytes)
+            self._collecting_response = bytearray(piece.data)
 
     def _response_goes_on(self, piece: Piece) -> None:
         exchange = self._current
@@ -456,9 +455,9 @@ class Conversation:
                 self._current = None
                 self._completed(exchange, piece.frame_size)
             return
-        self._collecting_response.data += piece.data
+        self._collecting_response += piece.data
         if piece.last:
-            frame = bytes(self._collecting_response.data)
+            frame = bytes(self._collecting_response)
             self._collecting_response = self._current = None
             self._whole_response(exchange, frame)
 
