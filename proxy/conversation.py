@@ -22,7 +22,7 @@ from protocol_codecs import ApiKey, CodecError, Message, decode
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.registry import APIS
 from proxy import api_versions, join_group_versions, node_endpoints
-from proxy.address_responses import REWRITERS, Advertise
+from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
 from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
 from proxy.envelope import request_frame, response_body_offset, response_frame
@@ -289,9 +289,8 @@ class Conversation:
         if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
                 exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
-        elif (rewrite := REWRITERS.get(api_key)) is not None:
-            advertise = self._terms.advertise
-            exchange.edit = lambda frame: rewrite(frame, version, advertise)
+        elif api_key in CARRYING_ADDRESSES:
+            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
         elif api_key == ApiKey.API_VERSIONS:
             exchange.edit = lambda frame: self._offer(version, frame)
 
