@@ -25,7 +25,7 @@ from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions
-from translation.switching import join_classic, leave_classic
+from translation.switching import join_classic, leave_classic, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -215,7 +215,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             if joining:
                 context.nudge(member.group)
             return
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
+        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
+        if (loading or others_leave) and context.now < deadline:
             yield from _park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1

@@ -175,6 +175,7 @@ class Group:
         "id",
         "members",
         "moves",
+        "moves_together_until",
         "next_move_at",
         "nudges",
         "passes_through",
@@ -200,6 +201,8 @@ class Group:
         """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
         self.next_move_at = -math.inf
         """When the next of them may be told."""
+        self.moves_together_until = -math.inf
+        """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

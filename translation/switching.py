@@ -9,12 +9,12 @@ The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Onlin
 """
 
 from collections.abc import Generator
+from enum import Enum, auto
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import decode_assignment
 from protocol_codecs.messages.describe_groups import (
-    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
@@ -34,13 +34,21 @@ _DESCRIBE_VERSION = 5
 _LEAVE_VERSION = 3
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
+_TOGETHER_S = 30.0
+"""Longer than any client's heartbeat interval: within it every member has been told."""
+
 _FORGET_S = 900.0
 """A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
 
 
 def is_turn(context: Context, group: Group) -> bool:
     """Whether the next member of this group may be told."""
-    return context.now >= group.next_move_at
+    return context.now >= group.next_move_at or moves_together(context, group)
+
+
+def moves_together(context: Context, group: Group) -> bool:
+    """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
+    return context.now < group.moves_together_until
 
 
 def tell(
@@ -122,39 +130,47 @@ def join_classic(context: Context, request: Request) -> Steps:
     context.answer(request, response)
 
 
-def why_not_convertible(
-    group_id: str, allowed_assignors: frozenset[str]
-) -> Generator[Ask | Park, Any, tuple[str, bool]]:
-    """Ask the broker whether a classic group can be converted, before any of its members is moved.
+class Obstacle(Enum):
+    """What stands in the way of converting a live classic group."""
 
-    The reason ("" if it can be), and whether that reason may pass (a rebalance under way).
-    """
+    NONE = auto()
+    PASSING = auto()
+    """A rebalance under way, or a coordinator that is not there: try again soon."""
+    USER_DATA = auto()
+    """The broker can't keep what an assignor wrote into the assignments. Without members it has nothing to keep, so
+    all of them are moved together."""
+    LASTING = auto()
+    """This is not a group of consumers, or not one that can be translated."""
+
+
+def what_stands_in_the_way(
+    group_id: str, allowed_assignors: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
+    """Ask the broker whether a classic group can be converted, before any of its members is moved."""
     response: DescribeGroupsResponse = yield Ask(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     if not response.groups:
-        return "the broker did not describe it", True
+        return Obstacle.PASSING, "the broker did not describe it"
     group = response.groups[0]
     if group.error_code != ErrorCode.NONE:
-        return f"the broker answered {ErrorCode(group.error_code).name}", True
+        return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
     if group.group_state != "Stable":
-        return f"it is in state {group.group_state}", True
-    return _why_never(group, allowed_assignors), False
-
-
-def _why_never(group: DescribedGroup, allowed_assignors: frozenset[str]) -> str:
+        return Obstacle.PASSING, f"it is in state {group.group_state}"
     why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
     if why_not is not None:
-        return why_not
+        return Obstacle.LASTING, why_not
     for member in group.members:
         try:
             _, assignment = decode_assignment(member.member_assignment)
         except MalformedMessage as error:
-            return f"the assignment of {member.member_id} is not readable: {error}"
+            return Obstacle.LASTING, f"the assignment of {member.member_id} is not readable: {error}"
         if assignment.user_data:
-            # The broker can't keep what an assignor has written there, and refuses to convert.
-            return f"the assignment of {member.member_id} carries user data of its assignor"
-    return ""
+            return (
+                Obstacle.USER_DATA,
+                f"the assignment of {member.member_id} carries user data of its assignor",
+            )
+    return Obstacle.NONE, ""
 
 
 def move_classic(
@@ -169,15 +185,19 @@ def move_classic(
     if not is_turn(context, group):
         context.relay(group, member.id, group.next_move_at)
         return False
-    reason, passing = (
-        ("", False) if mixed else (yield from why_not_convertible(group.id, context.allowed_assignors))
-    )
-    if reason:
-        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {reason}")
-        if passing:
+    obstacle, why = Obstacle.NONE, ""
+    if not mixed and not moves_together(context, group):
+        obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
+    match obstacle:
+        case Obstacle.PASSING:
             context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
-        else:
-            group.passes_through = f"not converted: {reason}"
+        case Obstacle.LASTING:
+            group.passes_through = f"not converted: {why}"
+        case Obstacle.USER_DATA:
+            group.moves_together_until = context.now + _TOGETHER_S
+    if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
         return False
-    tell(context, group, connection, request, rule, "told to join the new protocol")
+    reason = "told to join the new protocol"
+    tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)
     return True

@@ -100,7 +100,6 @@ def test_the_others_are_relayed_until_it_is_their_turn() -> None:
     [
         (classic_group(protocol_type="connect"), "protocol type is 'connect', not 'consumer'"),
         (classic_group(assignor="stream"), "assignor 'stream' is unknown"),
-        (classic_group(user_data=b"sarama"), f"the assignment of {A} carries user data of its assignor"),
     ],
 )
 def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
@@ -114,6 +113,26 @@ def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
     second = bench.heartbeat(connection, A, 4)
     assert bench.forwarded == [first, second]
     assert bench.events[-1].reason == f"not converted: {reason}"
+
+
+def test_a_group_whose_assignor_keeps_user_data_is_moved_all_at_once() -> None:
+    """The broker does not convert such a group (sarama's and librdkafka's sticky), but takes it when it is empty."""
+    bench = Bench()
+    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    told = bench.heartbeat(first, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(user_data=b"sticky"))
+    told_too = bench.heartbeat(second, B, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    assert {bench.error(told), bench.error(told_too)} == {ErrorCode.UNKNOWN_MEMBER_ID}
+    bench.join(first, "")
+    join = bench.join(first, "uuid-1")
+    bench.reply(LeaveGroupResponse())
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)  # the other has not left yet
+    assert bench.forwarded == []
+    bench.advance(0.2)
+    bench.beat(1, orders=(0, 1))
+    assert bench.answers[join].generation_id == 1
 
 
 def test_a_group_that_rebalances_is_converted_later() -> None:
