@@ -1,5 +1,6 @@
 """HTTP for operators: metrics and health. It only reads."""
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -61,5 +62,6 @@ async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], A
     config = HypercornConfig()
     config.bind = [f"fd://{sock.detach()}"]
     config.graceful_timeout = _GRACEFUL_S
+    config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     await serve(app, config, shutdown_trigger=until)  # type: ignore[arg-type]
