@@ -168,10 +168,11 @@ class ClientConnection:
                 self._nursery.cancel_scope.cancel()
         finally:
             self._hub.upstream_lost(self.id)
-            await trio.aclose_forcefully(self._client)
-            if self.dialed is not None:
-                self._metrics.upstream_connections_active.labels(self._port).dec()
-                await trio.aclose_forcefully(self.dialed.stream)
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._client)
+                if self.dialed is not None:
+                    self._metrics.upstream_connections_active.labels(self._port).dec()
+                    await trio.aclose_forcefully(self.dialed.stream)
 
     @property
     def _port(self) -> str:
