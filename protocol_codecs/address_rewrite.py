@@ -96,7 +96,7 @@ def rewrite_find_coordinator(body: Buffer, version: int, address_of: AddressOf) 
 
 
 def rewrite_describe_cluster(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
-    """Rewrite a DescribeCluster response, whether it names brokers or controllers. Raises MalformedMessage."""
+    """Rewrite a DescribeCluster response, of brokers or of controllers. Raises MalformedMessage."""
     response = decode(DescribeClusterResponse, version, body)
     brokers = []
     for broker in response.brokers:

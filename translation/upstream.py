@@ -220,7 +220,7 @@ def reconsider(context: Context, member: Member) -> None:
         member.gather_until = member.gather_limit = math.inf
     elif member.cooperative or not member.handed:
         context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
-    elif visible != member.gathered:
+    elif member.gather_until == math.inf or visible != member.gathered:
         settings = context.settings
         member.gathered = visible
         member.gather_limit = min(member.gather_limit, context.now + settings.gather_limit_s)
