@@ -38,9 +38,7 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
         yield broker
 
 
-@pytest.fixture
-def own_kafka() -> Iterator[Callable[..., Cluster]]:
-    """Starts clusters that belong to one test, which may stop and kill their brokers."""
+def _own_kafka() -> Iterator[Callable[..., Cluster]]:
     with contextlib.ExitStack() as stack:
 
         def start(**options: object) -> Cluster:
@@ -50,6 +48,18 @@ def own_kafka() -> Iterator[Callable[..., Cluster]]:
                 pytest.skip(f"no Kafka of its own: {reason}")
 
         yield start
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters that belong to one test, which may stop and kill their brokers."""
+    yield from _own_kafka()
+
+
+@pytest.fixture(scope="module")
+def own_kafka_of_module() -> Iterator[Callable[..., Cluster]]:
+    """The same for all tests of a module together."""
+    yield from _own_kafka()
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,14 @@ Each story runs once; the tests below ask different things of it.
 """
 
 import pytest
-from support.clients import COOPERATIVE, EVERY_ASSIGNOR
+from support.clients import ALL, COOPERATIVE, EVERY_ASSIGNOR
 from support.story import Case, Story, tell
 
-CASES = [Case(entry, *how) for entry in ("direct", "translate") for how in EVERY_ASSIGNOR]
+CASES = [
+    *(Case("direct", *how) for how in EVERY_ASSIGNOR),
+    *(Case("observe", kind, kind.assignors[-1]) for kind in ALL),
+    *(Case("translate", *how) for how in EVERY_ASSIGNOR),
+]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("case", CASES, ids=str, scope="module")]
 
