@@ -4,3 +4,28 @@ Here live the declarations of messages, the compiler that turns a declaration in
 decoder for each version, and the embedded consumer protocol. No socket, no clock and no group state
 may live here.
 """
+
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.codec import Buffer, decode, decode_prefix, encode
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.errors import CodecError, MalformedMessage, UnencodableMessage, UnsupportedVersion
+from protocol_codecs.message import Message
+from protocol_codecs.uuids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+
+__all__ = [
+    "ZERO_UUID",
+    "ApiKey",
+    "Buffer",
+    "CodecError",
+    "ErrorCode",
+    "MalformedMessage",
+    "Message",
+    "UnencodableMessage",
+    "UnsupportedVersion",
+    "Uuid",
+    "decode",
+    "decode_prefix",
+    "encode",
+    "uuid_from_text",
+    "uuid_to_text",
+]

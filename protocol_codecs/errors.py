@@ -1,0 +1,46 @@
+"""Everything that the codecs raise: one small family, each with the offending place in the message."""
+
+
+class CodecError(ValueError):
+    """Base of all errors of this package."""
+
+
+class MalformedMessage(CodecError):  # noqa: N818 - reads better where it is raised and caught
+    """The bytes are not this message in this version.
+
+    ``message`` is the message's name, ``field`` the path of the field that could not be read (such as
+    ``JoinGroupRequest.protocols[2].metadata``), ``offset`` the position in the given buffer where that field,
+    or its length, begins.
+    """
+
+    def __init__(self, message: str, version: int, field: str, offset: int, reason: str) -> None:
+        super().__init__(f"malformed {message} v{version}: {field} at byte {offset}: {reason}")
+        self.message = message
+        self.version = version
+        self.field = field
+        self.offset = offset
+        self.reason = reason
+
+
+class UnencodableMessage(CodecError):  # noqa: N818 - as above
+    """The value cannot be expressed in this version of its message.
+
+    A field that the version does not carry has a value other than its default (and may not be dropped
+    silently), a value is null where the version has no null, is out of range, or is of the wrong type.
+    """
+
+    def __init__(self, message: str, version: int, field: str, reason: str) -> None:
+        super().__init__(f"cannot encode {message} v{version}: {field}: {reason}")
+        self.message = message
+        self.version = version
+        self.field = field
+        self.reason = reason
+
+
+class UnsupportedVersion(CodecError):  # noqa: N818 - as above
+    """The message is not declared in this version."""
+
+    def __init__(self, message: str, version: int, declared: str) -> None:
+        super().__init__(f"{message} has no version {version} (declared: {declared})")
+        self.message = message
+        self.version = version

@@ -1,0 +1,94 @@
+"""The embedded consumer protocol: what consumers put into JoinGroup and SyncGroup, opaque to classic brokers.
+
+Each embedded form is an int16 version and a body. Never flexible.
+
+- v0: topics and user data; the assigned partitions.
+- v1: a subscription tells the partitions that the member still owns (KIP-429).
+- v2: a subscription tells the generation in which it owned them.
+- v3: a subscription tells the member's rack (KIP-881).
+
+Assignments are the same in all four.
+"""
+
+from protocol_codecs.codec import Buffer, decode_prefix, encode
+from protocol_codecs.errors import MalformedMessage
+from protocol_codecs.fields import array, binary, int32, string
+from protocol_codecs.message import Message
+
+_VERSION_SIZE = 2
+_V0, _V1 = 0, 1
+
+
+class ConsumerProtocolTopicPartition(Message):
+    """Partitions of one topic."""
+
+    topic: str = string()
+    partitions: tuple[int, ...] = array(int32)
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3"):
+    """What a consumer subscribes to, and what it still owns."""
+
+    topics: tuple[str, ...] = array(string)
+    user_data: bytes | None = binary(nullable="0+", default=None)
+    owned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = array(
+        ConsumerProtocolTopicPartition, "1+", ignorable=True
+    )
+    generation_id: int = int32("2+", default=-1, ignorable=True)
+    rack_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+
+
+class ConsumerProtocolAssignment(Message, versions="0-3"):
+    """What a consumer is assigned."""
+
+    assigned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = array(ConsumerProtocolTopicPartition)
+    user_data: bytes | None = binary(nullable="0+", default=None)
+
+
+def encode_subscription(message: ConsumerProtocolSubscription, version: int) -> bytes:
+    """A subscription with its version before it, as JoinGroup carries it. Raises as ``encode`` does."""
+    body = encode(message, version)
+    return version.to_bytes(_VERSION_SIZE, "big") + body
+
+
+def encode_assignment(message: ConsumerProtocolAssignment, version: int) -> bytes:
+    """An assignment with its version before it, as SyncGroup carries it. Raises as ``encode`` does."""
+    body = encode(message, version)
+    return version.to_bytes(_VERSION_SIZE, "big") + body
+
+
+def decode_subscription(buffer: Buffer) -> tuple[int, ConsumerProtocolSubscription]:
+    """The version that the embedded subscription claims, and its content, read as Kafka's own clients do.
+
+    A version newer than 3 is read as 3, and bytes after the message are ignored: newer versions only append.
+    A v1 that ends before its owned partitions (kafka-go writes such) claims nothing. Raises MalformedMessage.
+    """
+    claimed, version = _version(ConsumerProtocolSubscription, buffer)
+    message, end = decode_prefix(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE)
+    if version > _V1 or (version == _V1 and end < len(buffer)):
+        message, _ = decode_prefix(ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE)
+    return claimed, message
+
+
+def decode_assignment(buffer: Buffer) -> tuple[int, ConsumerProtocolAssignment]:
+    """The version that the embedded assignment claims, and its content, read as Kafka's own clients do.
+
+    A version newer than 3 is read as 3, and bytes after the message are ignored. Raises MalformedMessage.
+    """
+    claimed, version = _version(ConsumerProtocolAssignment, buffer)
+    message, _ = decode_prefix(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE)
+    return claimed, message
+
+
+def _version(message_type: type[Message], buffer: Buffer) -> tuple[int, int]:
+    """The version that stands before an embedded message, and the one to read it in."""
+    if len(buffer) < _VERSION_SIZE:
+        raise MalformedMessage(
+            message_type.__name__, 0, f"{message_type.__name__}.(version)", 0, f"{len(buffer)} bytes in all"
+        )
+    claimed = int.from_bytes(buffer[:_VERSION_SIZE], "big", signed=True)
+    if claimed < 0:
+        raise MalformedMessage(
+            message_type.__name__, claimed, f"{message_type.__name__}.(version)", 0, "negative version"
+        )
+    return claimed, min(claimed, message_type.__schema__.versions.high)

@@ -1,0 +1,29 @@
+"""Kafka's uuids (topic ids) as 16 bytes: they are compared and hashed far more often than printed."""
+
+import base64
+import binascii
+from typing import NewType
+
+from protocol_codecs.kinds import UUID_SIZE
+
+Uuid = NewType("Uuid", bytes)
+"""The 16 bytes of a Kafka uuid, as they are on the wire."""
+
+ZERO_UUID = Uuid(bytes(UUID_SIZE))
+"""Kafka's "no id"."""
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """Read Kafka's text form: url-safe base64 without padding, 22 characters. Raises ValueError."""
+    try:
+        value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"not a Kafka uuid: {text!r}") from error
+    if len(value) != UUID_SIZE:
+        raise ValueError(f"not a Kafka uuid: {text!r}")
+    return Uuid(value)
+
+
+def uuid_to_text(value: Uuid) -> str:
+    """Kafka's text form of a uuid, as its tools print topic ids."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")

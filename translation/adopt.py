@@ -1,0 +1,151 @@
+"""Calls for a member that this process does not know: look it up at the broker.
+
+The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is
+asked. What it says of ownership is not used: ConsumerGroupDescribe can be incomplete, and only the client knows
+what it holds; it brings its claim with the JoinGroup that it is asked for.
+"""
+
+from collections.abc import Callable, Generator
+from enum import Enum, auto
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseMember,
+)
+from translation.actions import Connection, EventKind, Request
+from translation.context import Context
+from translation.exchange import Ask, Park, Steps
+from translation.member import Member
+from translation.member_state import MemberEvent
+
+_CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
+
+_SESSION_TIMEOUT_MS = 45_000
+_REBALANCE_TIMEOUT_MS = 300_000
+"""What clients use by default; they hold from the adoption to the JoinGroup that says the client's own."""
+
+
+class Verdict(Enum):
+    """What the broker knows of a member."""
+
+    MEMBER = auto()
+    """A member of the new protocol: this process may go on with it."""
+
+    CLASSIC_MEMBER = auto()
+    """A classic member in a consumer group: the broker itself answers its calls."""
+
+    CLASSIC_GROUP = auto()
+    """No consumer group at all."""
+
+    NOT_SAID = auto()
+    """The broker can't say; its own answer to the call tells the client why."""
+
+    UNKNOWN = auto()
+    """A consumer group without this member."""
+
+
+Found = tuple[Verdict, ConsumerGroupDescribeResponseMember | None]
+
+
+def adopting(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    proceed: Callable[[], Steps],
+    refuse: Callable[[ErrorCode], None],
+) -> Steps:
+    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID."""
+    if not member.joined:
+        verdict, found = yield from look_for(context, member, connection)
+        if verdict is Verdict.UNKNOWN:
+            refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        if verdict is not Verdict.MEMBER or found is None:
+            if verdict is Verdict.CLASSIC_MEMBER:
+                context.relay(member.group, member.id)
+            elif verdict is Verdict.CLASSIC_GROUP:
+                member.group.passes_through = "a classic group at the broker"
+            context.forward(request)
+            return
+        _adopt(context, member, connection, request, found)
+    yield from proceed()
+
+
+def adopt_joining(
+    context: Context, member: Member, connection: Connection
+) -> Generator[Ask | Park, Any, None]:
+    """Take over the membership of a client that joins with partitions in hand, if the broker knows it."""
+    _, found = yield from look_for(context, member, connection)
+    if found is not None:
+        member.epoch = found.member_epoch
+        member.adopted = True
+        context.emit(EventKind.ADOPTED, member)
+
+
+def look_for(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is."""
+    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    if version is None:
+        return Verdict.CLASSIC_GROUP, None
+    response: ConsumerGroupDescribeResponse = yield Ask(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    )
+    if not response.groups:
+        return Verdict.NOT_SAID, None
+    described = response.groups[0]
+    match described.error_code:
+        case ErrorCode.NONE:
+            pass
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return Verdict.CLASSIC_GROUP, None
+        case _:
+            return Verdict.NOT_SAID, None
+    for found in described.members:
+        if found.member_id == member.id:
+            if found.member_type == _CLASSIC_MEMBER:
+                return Verdict.CLASSIC_MEMBER, None
+            return Verdict.MEMBER, found
+    return Verdict.UNKNOWN, None
+
+
+def _adopt(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    found: ConsumerGroupDescribeResponseMember,
+) -> None:
+    context.reach(member, connection)
+    member.client_id = request.client_id
+    member.instance_id = found.instance_id
+    if member.instance_id is not None:
+        member.group.static[member.instance_id] = member.id
+    member.epoch = found.member_epoch
+    # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
+    member.generation = min(_generation_of(request), found.member_epoch)
+    member.adopted = True
+    member.session_timeout_ms = _SESSION_TIMEOUT_MS
+    member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    member.subscription = frozenset(found.subscribed_topic_names)
+    member.touch(context.now)
+    member.keep_alive_at = context.now + member.keep_alive_s
+    context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
+    context.emit(EventKind.ADOPTED, member)
+    context.book(member)
+
+
+def _generation_of(request: Request) -> int:
+    match request.api_key:
+        case ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP:
+            generation: int = request.message.generation_id
+        case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
+            generation = request.message.generation_id_or_member_epoch
+        case _:
+            raise AssertionError(request.api_key)
+    return generation

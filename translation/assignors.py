@@ -1,0 +1,49 @@
+"""Which server-side assignor stands in for a classic client's own."""
+
+from collections.abc import Iterable, Mapping
+
+SERVER_ASSIGNORS: Mapping[str, str] = {
+    "range": "range",
+    "roundrobin": "uniform",
+    "sticky": "uniform",
+    "cooperative-sticky": "uniform",
+    "RoundRobinAssigner": "uniform",  # kafkajs
+    "rack-affinity": "uniform",  # kafka-go
+}
+"""Classic assignor name (the protocol name in JoinGroup) -> server-side assignor of Kafka 4."""
+
+
+def server_assignor(protocols: Iterable[str]) -> str:
+    """The assignor for a client that offers these protocols, in its order of preference.
+
+    Names that are not known here were allowed by the configuration; they get ``uniform``, the broker's default.
+    """
+    for name in protocols:
+        return SERVER_ASSIGNORS.get(name, "uniform")
+    return "uniform"
+
+
+def is_cooperative(protocols: Iterable[str]) -> bool:
+    """Whether the client keeps its partitions through a rebalance (KIP-429).
+
+    A client is eager as soon as one of its assignors is. This is used for comfort only (gathering
+    additions); what a client holds is always taken from its own claim.
+    """
+    names = list(protocols)
+    return bool(names) and all("cooperative" in name for name in names)
+
+
+def why_not_translatable(protocol_type: str, protocols: Iterable[str], allowed: frozenset[str]) -> str | None:
+    """Why a JoinGroup with this type and these protocols can't be translated; None if it can.
+
+    ``allowed`` are further assignor names that the operator vouches for.
+    """
+    if protocol_type != "consumer":
+        return f"protocol type is {protocol_type!r}, not 'consumer'"
+    names = list(protocols)
+    if not names:
+        return "no protocol is offered"
+    for name in names:
+        if name not in SERVER_ASSIGNORS and name not in allowed:
+            return f"assignor {name!r} is unknown"
+    return None

@@ -1,0 +1,318 @@
+"""What all conversations share: the registry, the time of this moment, and the list of actions to carry out."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from protocol_codecs import ApiKey, Uuid
+from translation.actions import (
+    Action,
+    Answer,
+    Connection,
+    ConnectionId,
+    Emit,
+    Event,
+    EventKind,
+    Forward,
+    Release,
+    Request,
+    RequestId,
+)
+from translation.exchange import Runner, Woken
+from translation.member import Group, Member
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import NONE, Partitions, by_name
+from translation.policy import Policy
+from translation.settings import TranslatorSettings
+from translation.timers import Timers
+
+
+class _Client:
+    """A connection as long as anything here still needs it."""
+
+    __slots__ = ("alive", "connection", "members", "requests")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.alive = True
+        self.members: set[Member] = set()
+        self.requests: set[RequestId] = set()
+
+
+class Context:
+    """The registry of one process and the hands of its conversations."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: TranslatorSettings,
+        new_uuid: Callable[[], str],
+        on_member_time: Callable[[Member, float], None],
+        on_group_time: Callable[[Group, float], None],
+    ) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.new_uuid = new_uuid
+        self.on_member_time = on_member_time
+        self.on_group_time = on_group_time
+        self.now = -math.inf
+        self.actions: list[Action] = []
+        self.timers = Timers()
+        self.runner = Runner(self)
+        self.groups: dict[str, Group] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self._clients: dict[ConnectionId, _Client] = {}
+        self._connection_of: dict[RequestId, ConnectionId] = {}
+
+    # -- connections and requests ----------------------------------------------------------------------------
+
+    def request_came(self, connection: Connection, request: Request) -> None:
+        """Remember where a request's answer goes."""
+        client = self._clients.get(connection.id)
+        if client is None:
+            client = self._clients[connection.id] = _Client(connection)
+        client.requests.add(request.id)
+        self._connection_of[request.id] = connection.id
+
+    def _settle(self, request: Request) -> bool:
+        """Forget a request; False if its client is gone, so that nobody waits for an answer."""
+        connection_id = self._connection_of.pop(request.id, None)
+        if connection_id is None:
+            return False
+        self._clients[connection_id].requests.discard(request.id)
+        return True
+
+    def is_waiting(self, request: Request) -> bool:
+        """Whether the client of this request is still there and has no answer yet."""
+        return request.id in self._connection_of
+
+    def answer(self, request: Request, message: Any) -> None:
+        """Answer a client's request, unless it is gone."""
+        if self._settle(request):
+            self.actions.append(Answer(request.id, message))
+
+    def forward(self, request: Request) -> None:
+        """Relay a client's request as it came, unless it is gone."""
+        if self._settle(request):
+            self.actions.append(Forward(request.id))
+
+    def connection(self, connection_id: ConnectionId) -> Connection | None:
+        """The connection, as long as its upstream side can be used."""
+        client = self._clients.get(connection_id)
+        return None if client is None else client.connection
+
+    def members_on(self, connection_id: ConnectionId) -> list[Member]:
+        """The members that are reached through a connection, in a stable order."""
+        client = self._clients.get(connection_id)
+        return (
+            [] if client is None else sorted(client.members, key=lambda member: (member.group.id, member.id))
+        )
+
+    def client_gone(self, connection_id: ConnectionId) -> None:
+        """The client's side is closed; its upstream side stays while members are reached through it."""
+        client = self._clients.get(connection_id)
+        if client is None:
+            self.actions.append(Release(connection_id))
+            return
+        client.alive = False
+        for request_id in client.requests:
+            del self._connection_of[request_id]
+        client.requests.clear()
+        self.maybe_release(connection_id)
+
+    def upstream_lost(self, connection_id: ConnectionId) -> None:
+        """Both sides are gone: nothing can be sent for its members until their clients come back."""
+        client = self._clients.pop(connection_id, None)
+        if client is None:
+            return
+        for request_id in client.requests:
+            del self._connection_of[request_id]
+        for member in client.members:
+            member.connection_id = None
+            member.keep_alive_at = math.inf
+
+    def maybe_release(self, connection_id: ConnectionId) -> None:
+        """Let the upstream side go when its client is gone and nothing needs it any more."""
+        client = self._clients.get(connection_id)
+        if (
+            client is not None
+            and not client.alive
+            and not client.members
+            and not self.runner.calls_on(connection_id)
+        ):
+            del self._clients[connection_id]
+            self.actions.append(Release(connection_id))
+
+    def reach(self, member: Member, connection: Connection) -> None:
+        """The member's client was heard on this connection: from now on the member is reached through it."""
+        if member.connection_id == connection.id:
+            return
+        self._detach(member)
+        member.connection_id = connection.id
+        member.client_host = connection.client_host
+        self._clients[connection.id].members.add(member)
+
+    def _detach(self, member: Member) -> None:
+        before, member.connection_id = member.connection_id, None
+        if before is not None and before in self._clients:
+            self._clients[before].members.discard(member)
+            self.maybe_release(before)
+
+    # -- registry ----------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group:
+        """The group's record, made on first use."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(self, group_id)
+        return group
+
+    def find(self, group_id: str, member_id: str) -> Member | None:
+        """The member's record, joined or not."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.members.get(member_id)
+
+    def member(self, group_id: str, member_id: str) -> Member:
+        """The member's record, made on first use."""
+        group = self.group(group_id)
+        member = group.members.get(member_id)
+        if member is None:
+            member = group.members[member_id] = Member(self, group, member_id)
+        return member
+
+    def drop_if_idle(self, member: Member) -> None:
+        """Forget the record of a member that is in no group and in no conversation."""
+        group = member.group
+        if (
+            not member.joined
+            and member.turns.idle
+            and member.parked_join is None
+            and group.members.get(member.id) is member
+        ):
+            del group.members[member.id]
+            self._detach(member)
+            if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
+                del group.static[member.instance_id]
+            self.drop_group_if_empty(group)
+
+    def drop_group_if_empty(self, group: Group) -> None:
+        """Forget a group of which nothing is known that would have to be remembered."""
+        if not group.members and not group.relayed and group.passes_through is None:
+            self.groups.pop(group.id, None)
+
+    def relay(self, group: Group, member_id: str) -> None:
+        """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        group.relayed[member_id] = self.now + self.settings.relayed_s
+
+    # -- what happens to members -------------------------------------------------------------------------------
+
+    def change_state(self, member: Member, event: MemberEvent, reason: str) -> None:
+        """Report an event to the member's state machine, and the change of state to the outside."""
+        before = member.state
+        after = member.machine.handle(event)
+        if after is not MemberState.STABLE:
+            member.gather_until = member.gather_limit = math.inf
+        if after is not before:
+            self.emit(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
+
+    def end_membership(self, member: Member, event: MemberEvent, kind: EventKind, reason: str) -> None:
+        """The member is in the group no more: forget what it was assigned, end its waiting, tell the others.
+
+        The record itself stays until its conversations have ended (:meth:`drop_if_idle`).
+        """
+        was_joined = member.joined
+        self.change_state(member, event, reason)
+        if was_joined:
+            self.emit(kind, member, reason=reason)
+        member.membership += 1
+        member.generation = member.previous_generation = -1
+        member.epoch = 0
+        member.lost_answer = member.adopted = False
+        member.assignment = member.handed = member.may_hold = member.unacknowledged = NONE
+        member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
+        if member.parked_join is not None:
+            fenced = event is MemberEvent.FENCED
+            self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
+        if was_joined:
+            self.nudge(member.group)
+
+    def nudge(self, group: Group) -> None:
+        """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.
+
+        So that their clients hear of it at their own next Heartbeat, not one upstream interval later.
+        """
+        for when in (self.now, self.now + self.settings.assignment_interval_s):
+            # Changes that come together share their nudges.
+            if not any(when <= booked <= when + self.settings.join_poll_s for booked in group.nudges):
+                group.nudges.append(when)
+        group.nudges.sort()
+        self.timers.book(group, group.nudges[0])
+
+    def book(self, member: Member) -> None:
+        """Book the member's earliest deadline."""
+        due = member.next_due()
+        if due < math.inf:
+            self.timers.book(member, due)
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        kind: EventKind,
+        member: Member,
+        *,
+        reason: str = "",
+        previous_state: str = "",
+        partitions: Partitions = NONE,
+    ) -> None:
+        """Tell the outside what happened to a member."""
+        event = Event(
+            kind=kind,
+            group_id=member.group.id,
+            member_id=member.id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            generation=member.generation,
+            epoch=member.epoch,
+            state=member.state,
+            previous_state=previous_state,
+            partitions=by_name(partitions, self.topic_names),
+            reason=reason,
+        )
+        self.actions.append(Emit(event))
+
+    def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
+        """Tell the outside what happened to a call that belongs to no member known here."""
+        event = Event(kind=kind, group_id=group_id, client_id=request.client_id, reason=reason)
+        self.actions.append(Emit(event))
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    def learn_topics(self, pairs: Iterable[tuple[Uuid, str]]) -> None:
+        """Keep names by topic id. An id never changes its name, so nothing here ever gets stale."""
+        self.topic_names.update(pairs)
+        while len(self.topic_names) > self.settings.known_topics_limit:
+            del self.topic_names[next(iter(self.topic_names))]
+
+    def visible(self, member: Member, partitions: Partitions) -> Partitions:
+        """The part of an assignment that the client can be told: known by name, and of its subscription.
+
+        Clients break on partitions that they did not subscribe to (aiokafka ends with an error).
+        """
+        names = self.topic_names
+        return frozenset(pair for pair in partitions if names.get(pair[0]) in member.subscription)
+
+    # -- versions ----------------------------------------------------------------------------------------------
+
+    def version(self, connection: Connection, api_key: ApiKey, newest: int, oldest: int = 0) -> int | None:
+        """The newest version up to ``newest`` that the broker has; None if there is none from ``oldest`` on."""
+        low, high = connection.versions.get(api_key, (0, -1))
+        version = min(high, newest)
+        return version if version >= max(low, oldest) else None
+
+
+def replaced(message: Any, **changes: Any) -> Any:
+    """A copy of an immutable message with other values in some fields."""
+    return msgspec.structs.replace(message, **changes)

@@ -1,0 +1,55 @@
+"""What happens when a booked time comes."""
+
+import math
+
+from translation.context import Context
+from translation.heartbeat import beat_for
+from translation.leave import end_expired, expire
+from translation.member import Group, Member
+from translation.member_state import MemberEvent, MemberState
+from translation.upstream import keep_alive
+
+
+def member_time(context: Context, member: Member, now: float) -> None:
+    """Look at every deadline of a member; more than one may be due."""
+    if member.session_deadline <= now or member.rebalance_deadline <= now:
+        _start(context, member, expiring=True)
+        return  # booked again by whatever renews the deadline
+    if member.gather_until <= now:
+        member.gather_until = member.gather_limit = math.inf
+        if member.state is MemberState.STABLE:
+            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+    if member.keep_alive_at <= now:
+        heartbeat(context, member)
+    context.book(member)
+
+
+def group_time(context: Context, group: Group, now: float) -> None:
+    """A nudge is due: heartbeat for every member of the group that is not at it already."""
+    due = [when for when in group.nudges if when <= now]
+    group.nudges = [when for when in group.nudges if when > now]
+    if due:
+        for member in list(group.members.values()):
+            if member.heard_at < due[-1]:
+                heartbeat(context, member)
+    if group.nudges:
+        context.timers.book(group, group.nudges[0])
+
+
+def heartbeat(context: Context, member: Member) -> None:
+    """Heartbeat for a member of the proxy's own accord, if it can be reached and nothing else is under way."""
+    if member.joined and member.turns.idle and member.parked_join is None:
+        _start(context, member, expiring=False)
+    elif member.keep_alive_at <= context.now:
+        keep_alive(context, member)
+
+
+def _start(context: Context, member: Member, *, expiring: bool) -> None:
+    if member.connection_id is not None:
+        steps = expire(context, member) if expiring else beat_for(context, member)
+        context.runner.start(steps, member.turns, member.connection_id, member.client_id)
+        return
+    # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
+    member.keep_alive_at = math.inf
+    if expiring:
+        end_expired(context, member)

@@ -1,0 +1,71 @@
+"""What the broker's error codes mean for a classic client.
+
+The new protocol has codes that old clients have never heard of, and old clients treat some that they know as
+fatal in places where classic brokers never sent them. These tables are the whole translation.
+"""
+
+from collections.abc import Mapping
+
+from protocol_codecs import ErrorCode
+
+MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+"""The broker has no membership that goes with what was sent."""
+
+NOT_CONVERTIBLE = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
+"""Answers at epoch 0 that mean that this group can't have new-protocol members: a classic group that is not
+convertible, a share or streams group, or a broker with the new protocol switched off."""
+
+ENDS_MEMBERSHIP = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""Codes for the client after which its membership is over (it joins anew, or it is told to stop)."""
+
+_JOIN: Mapping[int, ErrorCode] = {
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID: ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+
+_HEARTBEAT: Mapping[int, ErrorCode] = {
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID: ErrorCode.FENCED_INSTANCE_ID,
+    # Fatal for Java and aiokafka on Heartbeat; the member is fine, only its coordinator is not yet.
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NONE,
+}
+
+_CLASSIC_HEARTBEAT = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+
+_COMMIT: Mapping[int, ErrorCode] = {
+    ErrorCode.FENCED_MEMBER_EPOCH: ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+}
+
+
+def for_join(error_code: int) -> int:
+    """The code that a client gets for a JoinGroup when its heartbeat upstream failed."""
+    return _JOIN.get(error_code, error_code)
+
+
+def for_heartbeat(error_code: int) -> int:
+    """The code that a client gets for a Heartbeat when the one upstream failed.
+
+    Codes that no classic broker answers to a Heartbeat would be fatal for many clients; they become
+    COORDINATOR_NOT_AVAILABLE, after which a client looks for its coordinator and tries again.
+    """
+    code = _HEARTBEAT.get(error_code, error_code)
+    return code if code in _CLASSIC_HEARTBEAT else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def for_commit(error_code: int) -> int:
+    """The code that a client gets for a partition of its commit."""
+    return _COMMIT.get(error_code, error_code)

@@ -1,0 +1,216 @@
+"""Conversations with the broker, written as they are told: a generator that asks and waits.
+
+A classic call often means more than one request upstream (leave the old membership, join again, look up a
+topic name). Each such conversation is a generator. It yields an :class:`Ask` and is resumed with the decoded
+answer, or a :class:`Park` and is resumed when its time has come or somebody woke it. Nothing here awaits: the
+:class:`Runner` turns an Ask into a :class:`~translation.actions.Call` and is told of the answer later.
+
+Conversations of one member run one at a time, in the order in which they came. A parked conversation lets
+others in, so that a commit does not wait behind a JoinGroup that waits for partitions.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from translation.actions import Call, CallId, ConnectionId
+
+if TYPE_CHECKING:
+    from translation.context import Context
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Send this request upstream and resume with its decoded answer (or with :class:`UpstreamLost`)."""
+
+    api_key: int
+    version: int
+    message: Any
+
+
+class Park(msgspec.Struct, frozen=True):
+    """Let others in until ``until`` (seconds); resumed with a :class:`Woken`."""
+
+    until: float
+
+
+class Woken(Enum):
+    """Why a parked conversation goes on."""
+
+    TIME = "its time has come"
+    SUPERSEDED = "a newer call of the same kind takes over"
+    MEMBERSHIP_LOST = "the broker has no such membership any more"
+    ABANDONED = "nobody waits for the outcome any more"
+
+
+class UpstreamLost(Exception):
+    """The upstream connection went away before the answer came; whether the broker acted is not known."""
+
+
+Steps = Generator[Ask | Park, Any, None]
+"""A whole conversation."""
+
+
+class Turns:
+    """Whose turn it is: held by each member, so that its conversations run one at a time."""
+
+    __slots__ = ("on_idle", "running", "waiting")
+
+    def __init__(self, on_idle: Callable[[], None] = lambda: None) -> None:
+        self.running: Exchange | None = None
+        self.waiting: deque[Exchange] = deque()
+        self.on_idle = on_idle
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return self.running is None and not self.waiting
+
+
+class Exchange:
+    """One conversation under way."""
+
+    __slots__ = (
+        "_runner",
+        "client_id",
+        "connection_id",
+        "started",
+        "steps",
+        "timer_at",
+        "turns",
+        "until",
+        "woken",
+    )
+
+    def __init__(
+        self,
+        runner: "Runner",
+        steps: Steps,
+        turns: Turns,
+        connection_id: ConnectionId,
+        client_id: str | None,
+    ) -> None:
+        self._runner = runner
+        self.steps = steps
+        self.turns = turns
+        self.connection_id = connection_id
+        self.client_id = client_id
+        self.timer_at = math.inf
+        self.until = math.inf
+        self.woken: Woken | None = None
+        self.started = False
+
+    def on_time(self, now: float) -> None:
+        """The time that a Park asked for has come, unless somebody woke the conversation before."""
+        if self.until <= now:
+            self._runner.wake(self, Woken.TIME)
+        elif self.until < math.inf:
+            self._runner.book(self)
+
+
+class Runner:
+    """Steps the conversations forward; holds the calls that wait for an answer."""
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._calls: dict[CallId, Exchange] = {}
+        self._calls_on: dict[ConnectionId, set[CallId]] = {}
+        self._last_call_id = 0
+
+    def start(
+        self, steps: Steps, turns: Turns, connection_id: ConnectionId, client_id: str | None
+    ) -> Exchange:
+        """Begin a conversation on a connection, at once or when it is its turn."""
+        exchange = Exchange(self, steps, turns, connection_id, client_id)
+        turns.waiting.append(exchange)
+        self._give_turns(turns)
+        return exchange
+
+    def reply(self, call_id: CallId, message: Any) -> None:
+        """The broker answered a call. Unknown ids are of conversations that ended with their connection."""
+        exchange = self._calls.pop(call_id, None)
+        if exchange is None:
+            return
+        calls = self._calls_on[exchange.connection_id]
+        calls.discard(call_id)
+        if not calls:
+            del self._calls_on[exchange.connection_id]
+        self._advance(exchange, message)
+        self._give_turns(exchange.turns)
+
+    def lost(self, connection_id: ConnectionId) -> None:
+        """The upstream connection is gone, and every call on it with it."""
+        for call_id in sorted(self._calls_on.pop(connection_id, ())):
+            exchange = self._calls.pop(call_id)
+            self._advance(exchange, UpstreamLost())
+            self._give_turns(exchange.turns)
+
+    def wake(self, exchange: Exchange, why: Woken) -> None:
+        """Let a parked conversation go on as soon as it is its turn; the first reason given counts."""
+        if exchange.until < math.inf:
+            exchange.until = math.inf
+            exchange.woken = why
+            exchange.turns.waiting.appendleft(exchange)
+            self._give_turns(exchange.turns)
+
+    def book(self, exchange: Exchange) -> None:
+        """Have a parked conversation called when its time comes."""
+        self._context.timers.book(exchange, exchange.until)
+
+    def calls_on(self, connection_id: ConnectionId) -> bool:
+        """Whether an answer is still to come on a connection."""
+        return connection_id in self._calls_on
+
+    def _give_turns(self, turns: Turns) -> None:
+        while turns.running is None and turns.waiting:
+            exchange = turns.waiting.popleft()
+            if not exchange.started and self._context.connection(exchange.connection_id) is None:
+                exchange.steps.close()  # its connection went away while it waited
+                continue
+            exchange.started = True
+            turns.running = exchange
+            woken, exchange.woken = exchange.woken, None
+            self._advance(exchange, woken)
+        if turns.idle:
+            turns.on_idle()
+
+    def _advance(self, exchange: Exchange, value: Any) -> None:
+        ended = True
+        try:
+            step = (
+                exchange.steps.throw(value) if isinstance(value, UpstreamLost) else exchange.steps.send(value)
+            )
+            ended = False
+        except (StopIteration, UpstreamLost):
+            return  # a conversation that has nothing to clean up after a lost connection just ends
+        finally:
+            if ended:  # also by an exception: a bug in one conversation must not block the member for ever
+                exchange.turns.running = None
+        if isinstance(step, Park):
+            exchange.turns.running = None
+            exchange.until = step.until
+            self.book(exchange)
+        else:
+            self._call(exchange, step)
+
+    def _call(self, exchange: Exchange, ask: Ask) -> None:
+        if self._context.connection(exchange.connection_id) is None:
+            self._advance(exchange, UpstreamLost())
+            return
+        self._last_call_id += 1
+        call_id = CallId(self._last_call_id)
+        self._calls[call_id] = exchange
+        self._calls_on.setdefault(exchange.connection_id, set()).add(call_id)
+        self._context.actions.append(
+            Call(
+                connection_id=exchange.connection_id,
+                call_id=call_id,
+                api_key=ask.api_key,
+                version=ask.version,
+                client_id=exchange.client_id,
+                message=ask.message,
+            )
+        )

@@ -1,0 +1,68 @@
+"""Heartbeats: the client's own, and those that the proxy sends for it.
+
+A client's Heartbeat becomes one ConsumerGroupHeartbeat with everything null, and its answer says
+REBALANCE_IN_PROGRESS exactly if this member's own partitions changed.
+"""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from translation import errors
+from translation.actions import Connection, EventKind, Request
+from translation.context import Context
+from translation.exchange import Ask, Park, Steps
+from translation.member import Member
+from translation.member_state import MemberEvent, MemberState
+from translation.upstream import keep_alive, learn_names, plain_heartbeat, reconsider
+
+
+def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+    """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
+    message: HeartbeatRequest = request.message
+    context.reach(member, connection)
+    if member.generation < 0:
+        context.answer(request, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        return
+    member.touch(context.now)
+    if message.generation_id != member.generation:
+        context.emit(
+            EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
+        )
+        context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+        return
+    code = yield from beat(context, member)
+    if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
+        if member.rebalance_deadline == math.inf and member.parked_join is None:
+            member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+            context.book(member)
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    context.answer(request, HeartbeatResponse(error_code=code))
+
+
+def beat_for(context: Context, member: Member) -> Steps:
+    """A heartbeat that no client asked for: to keep the broker's session, or because the group changed."""
+    if member.joined:
+        yield from beat(context, member)
+
+
+def beat(context: Context, member: Member) -> Generator[Ask | Park, Any, int]:
+    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands."""
+    epoch = member.epoch
+    response = yield from plain_heartbeat(context, member)
+    code = errors.for_heartbeat(response.error_code)
+    if code in errors.ENDS_MEMBERSHIP:
+        if member.joined:
+            reason = ErrorCode(response.error_code).name
+            context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+    elif response.error_code != ErrorCode.NONE:
+        keep_alive(context, member)  # not now, but again after the usual time
+    else:
+        yield from learn_names(context, member.assignment)
+        before = member.state
+        reconsider(context, member)
+        if member.epoch != epoch and member.state is before is MemberState.STABLE:
+            context.emit(EventKind.EPOCH_MOVED, member)
+    return code

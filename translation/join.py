@@ -1,0 +1,311 @@
+"""JoinGroup: become a member of the new protocol, or say what is still held and take the next assignment.
+
+The client is always answered as a follower: no leader, no member list, and the assignment comes from the
+broker by SyncGroup. Waiting happens here, because it is the one call in which every client expects to wait.
+"""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation import errors
+from translation.actions import Connection, EventKind, Request
+from translation.adopt import adopt_joining
+from translation.assignors import is_cooperative, server_assignor
+from translation.context import Context
+from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
+from translation.heartbeat import beat
+from translation.member import Member
+from translation.member_state import MemberEvent
+from translation.partitions import NONE, Partitions
+from translation.upstream import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    full_heartbeat,
+    learn_names,
+    leave,
+    leave_for,
+    look_up,
+)
+
+NEWEST_EMBEDDED_VERSION = 3
+"""The newest version of the embedded consumer protocol that assignments are written in."""
+
+_ATTEMPTS = 4
+
+
+class _Refused(Exception):
+    """The broker does not take this group's members: the group passes through from now on."""
+
+
+class _Overtaken(Exception):
+    """A newer JoinGroup of the same member goes on in this one's place."""
+
+
+class _Failed(Exception):
+    """The client gets an error code."""
+
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.error_code = error_code
+
+
+Asking = Generator[Ask | Park, Any, None]
+
+
+def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
+    """The answer to a JoinGroup that failed."""
+    message: JoinGroupRequest = request.message
+    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
+
+
+def join(
+    context: Context, member: Member, connection: Connection, request: Request, rule_assignor: str | None
+) -> Steps:
+    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it)."""
+    message: JoinGroupRequest = request.message
+    try:
+        embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage as error:
+        context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, str(error))
+        context.forward(request)
+        return
+    _describe_client(context, member, connection, request, subscription)
+    member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
+    member.server_assignor = rule_assignor or member.server_assignor
+    # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
+    member.session_deadline = member.rebalance_deadline = math.inf
+    try:
+        claims = yield from _claims(context, member, connection, subscription)
+        deadline = context.now + _patience(context, member)
+        while True:
+            yield from _take_part(context, member, claims, deadline)
+            yield from learn_names(context, member.assignment)
+            if (yield from _has_waited(context, member, claims, deadline)):
+                break
+    except _Overtaken:
+        member.overtaken.append(request)
+    except _Refused as why:
+        _pass_through(context, member, request, str(why))
+    except _Failed as failure:
+        _resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {failure}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, failure.error_code, member.id))
+        member.overtaken.clear()
+    except UpstreamLost:
+        _resume_session(context, member)
+        for waiting in member.overtaken:  # on other connections, which are still there
+            context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        member.overtaken.clear()
+        raise
+    else:
+        _answer(context, member, request, claims)
+
+
+def _describe_client(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    subscription: ConsumerProtocolSubscription,
+) -> None:
+    message: JoinGroupRequest = request.message
+    protocols = [protocol.name for protocol in message.protocols]
+    context.reach(member, connection)
+    member.client_id = request.client_id
+    member.instance_id = message.group_instance_id or None
+    if member.instance_id is not None:
+        member.group.static[member.instance_id] = member.id
+    member.session_timeout_ms = message.session_timeout_ms
+    # JoinGroup v0 has no rebalance timeout: it is the session timeout.
+    member.rebalance_timeout_ms = (
+        message.session_timeout_ms if message.rebalance_timeout_ms < 0 else message.rebalance_timeout_ms
+    )
+    member.protocol_type = message.protocol_type
+    member.protocol_name = protocols[0]
+    member.cooperative = is_cooperative(protocols)
+    member.server_assignor = server_assignor(protocols)
+    member.subscription = frozenset(subscription.topics)
+    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
+
+
+def _claims(
+    context: Context, member: Member, connection: Connection, subscription: ConsumerProtocolSubscription
+) -> Generator[Ask | Park, Any, Partitions]:
+    """What the client says that it still holds, cut to its subscription and to what it can hold at all.
+
+    A member that this process knows can hold only what it claimed and was handed before. One that it does not
+    know comes from elsewhere with partitions in hand: its claim is taken as it stands, and if the broker knows the
+    member it is adopted, so that it loses none of them.
+    """
+    claimed = {
+        (owned.topic, index)
+        for owned in subscription.owned_partitions
+        if owned.topic in member.subscription
+        for index in owned.partitions
+    }
+    if not claimed:
+        return NONE
+    if not member.joined:
+        yield from adopt_joining(context, member, connection)
+    if member.joined and not member.adopted:
+        names = context.topic_names
+        return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
+    ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
+    return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
+
+
+def _take_part(context: Context, member: Member, claims: Partitions, deadline: float) -> Asking:
+    """Heartbeat until the broker has this membership."""
+    topics = member.subscription
+    attempts = 0
+    while True:
+        joining = member.epoch == 0
+        response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            if joining:
+                context.nudge(member.group)
+            return
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
+            yield from _park(member, context.now + context.settings.load_retry_s)
+            continue
+        attempts += 1
+        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
+        if attempts == _ATTEMPTS:
+            raise _Failed(errors.for_join(code), said)
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
+            _, forbidden = yield from look_up(context, topics)
+            topics -= forbidden
+        elif code in errors.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
+            # The membership is lost, or an older one under this id is in the way. The client is not told: some
+            # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
+            # what it claims and does not get back is withheld until it has joined again without it.
+            yield from _leave_old_membership(context, member, code)
+        elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            yield from _release_instance(context, member)
+        elif joining and code in errors.NOT_CONVERTIBLE:
+            raise _Refused(said)
+        else:
+            raise _Failed(errors.for_join(code), said)
+
+
+def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
+    """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
+    yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
+    if member.joined:
+        may_hold = member.may_hold  # the client goes on holding it
+        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
+        member.may_hold = may_hold
+
+
+def _release_instance(context: Context, member: Member) -> Asking:
+    """The broker has another member with this instance id: the new process replaces it at once.
+
+    The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
+    which old clients rely on, has the newer one win.
+    """
+    describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
+    for group in response.groups:
+        for described in group.members:
+            if described.instance_id == member.instance_id:
+                yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
+                replaced = context.find(member.group.id, described.member_id)
+                if replaced is not None and replaced is not member:
+                    context.end_membership(
+                        replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
+                    )
+                    context.drop_if_idle(replaced)
+
+
+def _patience(context: Context, member: Member) -> float:
+    """How long this client may be kept waiting in JoinGroup (seconds)."""
+    settings = context.settings
+    return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
+
+
+def _park(member: Member, until: float) -> Asking:
+    """Let others in for a while; raises if there is nothing to go on for."""
+    member.parked_join = member.turns.running
+    woken: Woken = yield Park(until)
+    member.parked_join = None
+    if woken is Woken.SUPERSEDED:
+        raise _Overtaken
+    if woken is Woken.ABANDONED:
+        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
+
+
+def _has_waited(
+    context: Context, member: Member, claims: Partitions, deadline: float
+) -> Generator[Ask | Park, Any, bool]:
+    """Let a client that holds nothing wait until it has something, for a while.
+
+    Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
+    the heartbeat tells "nothing yet" from "nothing for you". False if the membership was lost meanwhile.
+    """
+    if claims or not member.subscription:
+        return True
+    while not context.visible(member, member.assignment) and context.now < deadline:
+        yield from _park(member, min(deadline, context.now + context.settings.join_poll_s))
+        if not member.joined:
+            return False
+        code = yield from beat(context, member)
+        if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
+            return False
+        if code != ErrorCode.NONE:
+            raise _Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+    return True
+
+
+def _resume_session(context: Context, member: Member) -> None:
+    if member.joined:
+        member.touch(context.now)
+        context.book(member)
+
+
+def _pass_through(context: Context, member: Member, request: Request, reason: str) -> None:
+    """The whole group is relayed from now on; its members stay what they are at the broker: classic."""
+    group = member.group
+    group.passes_through = reason
+    group.refused_by_broker = True
+    context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
+    for waiting in (*member.overtaken, request):
+        context.forward(waiting)
+    member.overtaken.clear()
+
+
+def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
+    """Give the client its generation: the member epoch at this moment."""
+    first = member.generation < 0
+    member.previous_generation, member.generation = member.generation, member.epoch
+    member.may_hold = claims
+    member.adopted = False
+    member.touch(context.now)
+    # The client is within its contract until this has passed without a SyncGroup.
+    member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+    context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+    if first:
+        context.emit(EventKind.JOINED, member, partitions=claims)
+    context.book(member)
+    response = JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=member.generation,
+        protocol_type=member.protocol_type,
+        protocol_name=member.protocol_name,
+        leader="",
+        member_id=member.id,
+        members=(),
+    )
+    for waiting in (*member.overtaken, request):
+        context.answer(waiting, response)
+    member.overtaken.clear()

@@ -1,0 +1,190 @@
+"""What this process knows of one member, and of the group that it is in.
+
+A member is known by (group id, member id). It outlives connections: they are only how it is reached. All
+times are absolute seconds of the caller's clock; ``math.inf`` means that a deadline does not run.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from translation.actions import ConnectionId, Request
+from translation.exchange import Exchange, Turns
+from translation.member_state import MemberState, MemberStateMachine
+from translation.partitions import NONE, Partitions
+
+if TYPE_CHECKING:
+    from translation.context import Context
+
+
+class Member:
+    """One classic client, as a member of the new protocol.
+
+    Four sets of partitions tell who thinks what:
+
+    * ``assignment``: what the broker's last answer assigned. The broker counts it as owned by this member.
+    * ``handed``: what the client was given by its last SyncGroup.
+    * ``may_hold``: what the client may be working on at this moment: what it claimed in its last JoinGroup, and
+      since SyncGroup also what it was handed. It is the owned list that is sent after a lost answer.
+    * ``unacknowledged``: what the broker withdrew and has not yet seen missing from an owned list.
+    """
+
+    __slots__ = (
+        "_context",
+        "adopted",
+        "assignment",
+        "client_host",
+        "client_id",
+        "connection_id",
+        "cooperative",
+        "embedded_version",
+        "epoch",
+        "gather_limit",
+        "gather_until",
+        "gathered",
+        "generation",
+        "group",
+        "handed",
+        "heard_at",
+        "id",
+        "instance_id",
+        "keep_alive_at",
+        "keep_alive_s",
+        "lost_answer",
+        "machine",
+        "may_hold",
+        "membership",
+        "overtaken",
+        "parked_join",
+        "previous_generation",
+        "protocol_name",
+        "protocol_type",
+        "rack",
+        "rebalance_deadline",
+        "rebalance_timeout_ms",
+        "server_assignor",
+        "session_deadline",
+        "session_timeout_ms",
+        "subscription",
+        "timer_at",
+        "turns",
+        "unacknowledged",
+    )  # fmt: skip
+
+    def __init__(self, context: "Context", group: "Group", member_id: str) -> None:
+        self._context = context
+        self.group = group
+        self.id = member_id
+        self.machine = MemberStateMachine()
+        self.turns = Turns(on_idle=self._idle)
+        self.timer_at = math.inf
+
+        # the client
+        self.instance_id: str | None = None
+        self.client_id: str | None = None
+        self.client_host = ""
+        self.connection_id: ConnectionId | None = None
+        self.session_timeout_ms = 0
+        self.rebalance_timeout_ms = 0
+        self.subscription: frozenset[str] = frozenset()
+        self.rack: str | None = None
+        self.protocol_type = "consumer"
+        self.protocol_name = ""
+        self.embedded_version = 0
+        self.cooperative = False
+        self.server_assignor = "uniform"
+
+        # generation and epoch
+        self.generation = -1
+        self.previous_generation = -1
+        self.epoch = 0
+        self.lost_answer = False
+        self.adopted = False
+        """Found at the broker, and has not joined here yet: what it holds is not known."""
+        self.membership = 0
+        """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
+        self.heard_at = -math.inf
+        """When the broker last answered a heartbeat of this member."""
+
+        # partitions
+        self.assignment: Partitions = NONE
+        self.handed: Partitions = NONE
+        self.may_hold: Partitions = NONE
+        self.unacknowledged: Partitions = NONE
+        self.gathered: Partitions = NONE
+
+        # deadlines
+        self.session_deadline = math.inf
+        self.rebalance_deadline = math.inf
+        self.gather_until = math.inf
+        self.gather_limit = math.inf
+        self.keep_alive_s = 5.0
+        self.keep_alive_at = math.inf
+
+        # a JoinGroup that waits for partitions, and those that it took over
+        self.parked_join: Exchange | None = None
+        self.overtaken: list[Request] = []
+
+    @property
+    def state(self) -> MemberState:
+        """The member's state; changed by :mod:`translation.member_state` only."""
+        return self.machine.state
+
+    @property
+    def joined(self) -> bool:
+        """Whether the broker has, as far as is known, a membership for this member.
+
+        That is so as soon as the broker gave an epoch, before the client has its first JoinGroup answer.
+        """
+        return self.epoch > 0 or self.machine.state is not MemberState.ABSENT
+
+    def _idle(self) -> None:
+        self._context.drop_if_idle(self)
+
+    def next_due(self) -> float:
+        """The earliest deadline that runs."""
+        return min(self.session_deadline, self.rebalance_deadline, self.gather_until, self.keep_alive_at)
+
+    def touch(self, now: float) -> None:
+        """The client gave a sign of life; its session starts anew. While it waits in JoinGroup, it does not run."""
+        if self.parked_join is None:
+            self.session_deadline = now + self.session_timeout_ms / 1000
+
+    def on_time(self, now: float) -> None:
+        """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""
+        self._context.on_member_time(self, now)
+
+
+class Group:
+    """The members of one group that this process holds, and what is known of the group as a whole."""
+
+    __slots__ = (
+        "_context",
+        "id",
+        "members",
+        "nudges",
+        "passes_through",
+        "refused_by_broker",
+        "relayed",
+        "static",
+        "timer_at",
+    )
+
+    def __init__(self, context: "Context", group_id: str) -> None:
+        self._context = context
+        self.id = group_id
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Member id by instance id."""
+        self.passes_through: str | None = None
+        """Why this group's calls are relayed although the policy says translate; None if they are translated."""
+        self.refused_by_broker = False
+        """Whether that is the broker's word, which holds until the policy changes."""
+        self.relayed: dict[str, float] = {}
+        """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
+        self.nudges: list[float] = []
+        """When the members are heartbeated because the group changed (sorted)."""
+        self.timer_at = math.inf
+
+    def on_time(self, now: float) -> None:
+        """A nudge is due."""
+        self._context.on_group_time(self, now)

@@ -1,0 +1,42 @@
+"""The translation's own numbers, with the reason for each default."""
+
+import msgspec
+
+
+class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times are in seconds unless the name says otherwise."""
+
+    join_wait_s: float = 10.0
+    """Longest that a member without partitions waits in JoinGroup. The shortest patience seen is sarama's 30 s."""
+
+    join_wait_share: float = 0.5
+    """The same bound as a share of the client's own rebalance timeout; the smaller of the two holds."""
+
+    join_poll_s: float = 0.25
+    """Time between the heartbeats of a member that waits in JoinGroup."""
+
+    assignment_interval_s: float = 1.1
+    """A little over the broker's ``group.consumer.assignment.interval.ms`` (1000 since Kafka 4.3): a change
+    that the broker did not compute at once is there when this has passed."""
+
+    gather_s: float = 1.2
+    """How long additions for an eager member are gathered after the last of them, before it is told."""
+
+    gather_limit_s: float = 3.0
+    """The longest that gathering may last, however many additions keep coming."""
+
+    upstream_margin_ms: int = 10_000
+    """Added to the rebalance timeout that the broker is told: its clock starts before the client hears."""
+
+    load_retry_s: float = 0.2
+    """Time between attempts inside JoinGroup while the coordinator loads its groups."""
+
+    sole_process: bool = True
+    """Whether no other process may serve the same members: only then a silent client's member is removed with
+    epoch -1 when its session ends; otherwise the broker's own session timeout decides."""
+
+    relayed_s: float = 60.0
+    """How long a member that the broker has as a classic one is relayed before the broker is asked again."""
+
+    known_topics_limit: int = 100_000
+    """Topic names kept by topic id."""

@@ -1,0 +1,347 @@
+"""The front of the translation: every call of a client comes in here, every action goes out from here.
+
+What a call means is told in the modules named like the calls. This one decides who deals with a call: the
+member's conversation, the broker itself, or nobody.
+"""
+
+import base64
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from protocol_codecs.messages.leave_group import LeaveGroupRequest
+from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from translation import commit, deadlines, join, leave
+from translation.actions import Action, CallId, Connection, ConnectionId, EventKind, Request
+from translation.adopt import adopting
+from translation.assignors import why_not_translatable
+from translation.context import Context
+from translation.describe import describe_groups
+from translation.exchange import Steps, Turns, Woken
+from translation.heartbeat import heartbeat
+from translation.member import Member
+from translation.offset_fetch import names_a_member, offset_fetch
+from translation.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
+from translation.sync import sync
+from translation.upstream import heartbeat_version
+
+_MEMBER_ID_REQUIRED_FROM = (
+    4  # the JoinGroup version since which clients understand MEMBER_ID_REQUIRED (KIP-394)
+)
+
+
+def kafka_uuid() -> str:
+    """A random UUID as Kafka prints it: 22 url-safe characters, never beginning with a dash."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+class Translator:
+    """The translation of one process. Sans-IO: time and everything from outside is an argument.
+
+    Each method returns the actions to carry out, in order. ``now`` is in seconds of any clock that does not run
+    backwards; it must be the same clock everywhere.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        settings: TranslatorSettings | None = None,
+        allowed_assignors: frozenset[str] = frozenset(),
+        new_uuid: Callable[[], str] = kafka_uuid,
+    ) -> None:
+        self._allowed_assignors = allowed_assignors
+        self._rules: dict[str, Rule] = {}
+        self._context = Context(
+            policy,
+            settings or TranslatorSettings(),
+            new_uuid,
+            on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
+            on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
+        )
+
+    # -- what comes in ---------------------------------------------------------------------------------------
+
+    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+        """A call of a client, in one of the APIs that concern groups."""
+        context = self._context
+        context.now = now
+        context.request_came(connection, request)
+        match request.api_key:
+            case ApiKey.JOIN_GROUP:
+                self._join_group(connection, request)
+            case ApiKey.HEARTBEAT:
+                self._heartbeat(connection, request)
+            case ApiKey.SYNC_GROUP:
+                self._sync_group(connection, request)
+            case ApiKey.LEAVE_GROUP:
+                self._leave_group(connection, request)
+            case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
+                self._commit(connection, request)
+            case ApiKey.OFFSET_FETCH:
+                self._offset_fetch(connection, request)
+            case ApiKey.DESCRIBE_GROUPS:
+                steps = describe_groups(context, connection, request)
+                context.runner.start(steps, Turns(), connection.id, request.client_id)
+            case _:
+                context.forward(request)
+        return self._actions()
+
+    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
+        """The broker's decoded answer to a :class:`~translation.actions.Call`."""
+        self._context.now = now
+        self._context.runner.reply(call_id, message)
+        return self._actions()
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """The client closed its side. Its members live on until their sessions end."""
+        context = self._context
+        context.now = now
+        members = context.members_on(connection_id)
+        context.client_gone(connection_id)
+        self._abandon_joins(members, connection_id)
+        return self._actions()
+
+    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """The broker's side is gone, and with it the client's: calls on it have no answer any more."""
+        context = self._context
+        context.now = now
+        members = context.members_on(connection_id)
+        context.upstream_lost(connection_id)
+        self._abandon_joins(members, connection_id)
+        context.runner.lost(connection_id)
+        return self._actions()
+
+    def next_deadline(self) -> float:
+        """When :meth:`handle_time` wants to be called (``math.inf`` for never); looked at after every call."""
+        return self._context.timers.next_deadline()
+
+    def handle_time(self, now: float) -> list[Action]:
+        """Time has passed."""
+        self._context.now = now
+        self._context.timers.run(now)
+        return self._actions()
+
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on, for every call that begins a membership.
+
+        What the broker refused before is tried again. Members that are translated already stay so until they
+        leave.
+        """
+        context = self._context
+        context.now = now
+        context.policy = policy
+        self._rules.clear()
+        for group in list(context.groups.values()):
+            group.passes_through = None
+            group.refused_by_broker = False
+            context.drop_group_if_empty(group)
+        return self._actions()
+
+    # -- who deals with a call ---------------------------------------------------------------------------------
+
+    def _abandon_joins(self, members: list[Member], connection_id: ConnectionId) -> None:
+        """Nobody waits any more for the JoinGroups that wait on this connection."""
+        for member in members:
+            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
+                self._context.runner.wake(member.parked_join, Woken.ABANDONED)
+
+    def _actions(self) -> list[Action]:
+        context = self._context
+        actions, context.actions = context.actions, []
+        return actions
+
+    def _rule(self, group_id: str) -> Rule:
+        rule = self._rules.get(group_id)
+        if rule is None:
+            rule = self._rules[group_id] = self._context.policy.rule_for(group_id)
+        return rule
+
+    def _relays(self, group_id: str, member_id: str) -> bool:
+        """Whether the broker itself deals with the calls of this member."""
+        if not group_id or self._rule(group_id).mode is not Mode.TRANSLATE:
+            return True
+        group = self._context.groups.get(group_id)
+        if group is None:
+            return False
+        member = group.members.get(member_id)
+        if member is not None and member.joined:
+            return False
+        if group.relayed.get(member_id, self._context.now) <= self._context.now:
+            group.relayed.pop(member_id, None)
+        return group.passes_through is not None or member_id in group.relayed
+
+    def _join_group(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message: JoinGroupRequest = request.message
+        rule = self._rule(message.group_id)
+        protocols = [protocol.name for protocol in message.protocols]
+        why_not = why_not_translatable(message.protocol_type, protocols, self._allowed_assignors)
+        if rule.mode is Mode.REJECT:
+            reason = "the policy rejects this group"
+            context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
+            context.answer(request, join.refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        elif rule.mode is Mode.OBSERVE or not message.group_id:
+            reason = f"observed: {why_not or 'translatable'}"
+            context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
+            context.forward(request)
+        elif why_not is not None:
+            self._pass_through(request, message, why_not, by_broker=False)
+        elif heartbeat_version(context, connection) is None:
+            reason = "the broker has no ConsumerGroupHeartbeat v1"
+            self._pass_through(request, message, reason, by_broker=True)
+        elif context.group(message.group_id).refused_by_broker:
+            context.forward(request)
+        elif message.session_timeout_ms <= 0:
+            context.answer(request, join.refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            context.drop_group_if_empty(context.group(message.group_id))
+        else:
+            self._translate_join(connection, request, rule)
+
+    def _pass_through(
+        self, request: Request, message: JoinGroupRequest, reason: str, *, by_broker: bool
+    ) -> None:
+        context = self._context
+        group = context.group(message.group_id)
+        group.passes_through = reason
+        group.refused_by_broker = by_broker
+        if message.member_id:
+            context.relay(group, message.member_id)
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
+        context.forward(request)
+
+    def _translate_join(self, connection: Connection, request: Request, rule: Rule) -> None:
+        context = self._context
+        message: JoinGroupRequest = request.message
+        group = context.group(message.group_id)
+        member_id = message.member_id
+        if not member_id:
+            member_id = context.new_uuid()
+            if request.version >= _MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
+                context.answer(request, join.refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+                context.drop_group_if_empty(group)
+                return
+        elif self._fenced(message.group_id, member_id, message.group_instance_id):
+            context.answer(request, join.refused(request, ErrorCode.FENCED_INSTANCE_ID))
+            return
+        group.passes_through = None
+        group.relayed.pop(member_id, None)
+        member = context.member(message.group_id, member_id)
+        if member.parked_join is not None:
+            context.runner.wake(member.parked_join, Woken.SUPERSEDED)
+        self._start(
+            member, connection, request, join.join(context, member, connection, request, rule.assignor)
+        )
+
+    def _heartbeat(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message: HeartbeatRequest = request.message
+
+        def refuse(code: ErrorCode) -> None:
+            context.answer(request, HeartbeatResponse(error_code=code))
+
+        if self._relays(message.group_id, message.member_id):
+            context.forward(request)
+        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+            refuse(ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            member = context.member(message.group_id, message.member_id)
+            self._known_or_adopted(
+                member, connection, request, lambda: heartbeat(context, member, connection, request), refuse
+            )
+
+    def _sync_group(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message: SyncGroupRequest = request.message
+
+        def refuse(code: ErrorCode) -> None:
+            context.answer(request, SyncGroupResponse(error_code=code))
+
+        if self._relays(message.group_id, message.member_id):
+            context.forward(request)
+        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+            refuse(ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            member = context.member(message.group_id, message.member_id)
+            self._known_or_adopted(
+                member, connection, request, lambda: sync(context, member, connection, request), refuse
+            )
+
+    def _commit(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message = request.message
+
+        def refuse(code: ErrorCode) -> None:
+            context.answer(request, commit.refused(request, code))
+
+        # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
+        if not message.member_id or self._relays(message.group_id, message.member_id):
+            context.forward(request)
+        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+            refuse(ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            member = context.member(message.group_id, message.member_id)
+            self._known_or_adopted(
+                member,
+                connection,
+                request,
+                lambda: commit.commit(context, member, connection, request),
+                refuse,
+            )
+
+    def _leave_group(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message: LeaveGroupRequest = request.message
+        members = [member for member in leave.leaving(context, message) if member is not None]
+        if not members:
+            context.forward(request)  # brokers deal with it for members of either protocol
+            return
+        turns = members[0].turns if len(members) == 1 else Turns()
+        context.runner.start(leave.leave_group(context, request), turns, connection.id, request.client_id)
+
+    def _offset_fetch(self, connection: Connection, request: Request) -> None:
+        context = self._context
+        message: OffsetFetchRequest = request.message
+        translated = frozenset(
+            group.group_id
+            for group in message.groups
+            if group.member_id and not self._relays(group.group_id, group.member_id)
+        )
+        if names_a_member(message, translated):
+            steps = offset_fetch(context, request, translated)
+            context.runner.start(steps, Turns(), connection.id, request.client_id)
+        else:
+            context.forward(request)
+
+    def _known_or_adopted(
+        self,
+        member: Member,
+        connection: Connection,
+        request: Request,
+        proceed: Callable[[], Steps],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        if member.joined:
+            self._start(member, connection, request, proceed())
+        else:
+            steps = adopting(self._context, member, connection, request, proceed, refuse)
+            self._start(member, connection, request, steps)
+
+    def _start(self, member: Member, connection: Connection, request: Request, steps: Steps) -> None:
+        self._context.runner.start(steps, member.turns, connection.id, request.client_id)
+
+    def _fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
+        if instance_id is None:
+            return False
+        group = self._context.groups.get(group_id)
+        holder = None if group is None else group.static.get(instance_id)
+        return holder is not None and holder != member_id

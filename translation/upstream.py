@@ -1,0 +1,228 @@
+"""The member's side of the new protocol: ConsumerGroupHeartbeat requests, and what their answers mean.
+
+How the broker behaves here was read from Kafka 4.0 to 4.4 (``GroupMetadataManager``,
+``CurrentAssignmentBuilder``):
+
+* An owned list that is not null acknowledges the revocation of everything that it omits. A null list
+  acknowledges nothing. So the list is sent for a JoinGroup only, which is the client's own word, and once
+  after a lost answer, when it names everything that the client may hold.
+* The assignment is in the answer at epoch 0, on a full request, and when it changed in this very call.
+* After a lost answer the previous epoch is still accepted if the owned list is within the assignment.
+"""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from translation.actions import Connection, EventKind
+from translation.context import Context, replaced
+from translation.exchange import Ask, Park, UpstreamLost
+from translation.member import Member
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import NONE, Partitions, from_topics, to_topics
+
+LEAVE_EPOCH = -1
+"""The member epoch that leaves the group."""
+
+LEAVE_STATIC_EPOCH = -2
+"""The member epoch with which a static member says that its instance id will be back."""
+
+_MAX_INT32 = 2**31 - 1
+_BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
+
+Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
+
+
+def heartbeat_version(context: Context, connection: Connection) -> int | None:
+    """The ConsumerGroupHeartbeat version for this broker; None if it has no new protocol.
+
+    v1 is needed because there the member id is the client's (v0 has the broker choose it).
+    """
+    return context.version(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=1, oldest=1)
+
+
+def _ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
+    membership = member.membership
+    try:
+        response: ConsumerGroupHeartbeatResponse = yield Ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    except UpstreamLost:
+        member.lost_answer = membership == member.membership
+        raise
+    if membership != member.membership:  # it ended while the request was under way
+        response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
+    return response
+
+
+def _full_request(
+    context: Context, member: Member, topics: frozenset[str], owned: Partitions
+) -> ConsumerGroupHeartbeatRequest:
+    rebalance_timeout_ms = (
+        member.rebalance_timeout_ms + member.session_timeout_ms + context.settings.upstream_margin_ms
+    )
+    return ConsumerGroupHeartbeatRequest(
+        group_id=member.group.id,
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack,
+        rebalance_timeout_ms=min(rebalance_timeout_ms, _MAX_INT32),
+        subscribed_topic_names=tuple(sorted(topics)),
+        server_assignor=member.server_assignor,
+        topic_partitions=to_topics(owned),
+    )
+
+
+def full_heartbeat(context: Context, member: Member, topics: frozenset[str], owned: Partitions) -> Asking:
+    """Heartbeat with everything: to join (epoch 0, nothing owned), or to say what the client holds.
+
+    ``owned`` is the client's own word (see the module's text); what it omits the broker takes as released.
+    """
+    # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
+    joining = member.epoch == 0
+    response = yield from _ask(member, _full_request(context, member, topics, owned))
+    if response.error_code == ErrorCode.NONE:
+        _absorb(context, member, response, NONE if joining else owned)
+    return response
+
+
+def plain_heartbeat(context: Context, member: Member) -> Asking:
+    """Heartbeat to stay in the group; never acknowledges a revocation.
+
+    After a lost answer it is a full request that owns everything that the client may hold, because a plain
+    one would never bring the lost assignment again. So it is while the epoch is still 0, which means "join".
+    """
+    if member.lost_answer or member.epoch == 0:
+        response = yield from _ask(
+            member, _full_request(context, member, member.subscription, member.may_hold)
+        )
+        owned: Partitions | None = member.may_hold
+    else:
+        request = ConsumerGroupHeartbeatRequest(  # all that is left out is null: unchanged
+            group_id=member.group.id,
+            member_id=member.id,
+            member_epoch=member.epoch,
+            instance_id=member.instance_id,
+        )
+        response = yield from _ask(member, request)
+        owned = None
+    if response.error_code == ErrorCode.NONE:
+        _absorb(context, member, response, owned)
+    return response
+
+
+def leave(member: Member, epoch: int = LEAVE_EPOCH) -> Asking:
+    """Leave the group on the member's behalf: -1 for good, -2 for a static member whose instance comes back."""
+    return (yield from leave_for(member, member.id, epoch))
+
+
+def leave_for(member: Member, member_id: str, epoch: int) -> Asking:
+    """The same for another member id with the same instance id: one that this member replaces."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group.id, member_id=member_id, member_epoch=epoch, instance_id=member.instance_id
+    )
+    response: ConsumerGroupHeartbeatResponse = yield Ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    return response
+
+
+def _absorb(
+    context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, owned: Partitions | None
+) -> None:
+    """Take over epoch and assignment of an answer.
+
+    ``owned`` is the list that the request carried: what it omitted is acknowledged. None if it carried none.
+    """
+    before = member.assignment
+    epoch_before = member.epoch
+    if response.assignment is not None:
+        member.assignment = from_topics(response.assignment.topic_partitions)
+    withdrawn = member.unacknowledged | (before - member.assignment)
+    released = NONE if owned is None else withdrawn - owned
+    member.unacknowledged = withdrawn - released - member.assignment
+    member.epoch = response.member_epoch
+    member.lost_answer = False
+    member.heard_at = context.now
+    member.keep_alive_s = response.heartbeat_interval_ms / 1000
+    keep_alive(context, member)
+    if released or member.epoch > epoch_before > 0:
+        # Released partitions are free for the others; a moved epoch says that the target is a new one.
+        context.nudge(member.group)
+
+
+def keep_alive(context: Context, member: Member) -> None:
+    """Book the heartbeat that keeps the broker's session alive if the client's own come more slowly."""
+    member.keep_alive_at = context.now + member.keep_alive_s
+    context.book(member)
+
+
+def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Park, Any, None]:
+    """Ask the broker for the names of topics that are known by id only.
+
+    A topic that the principal may not describe, or that is already deleted, stays without a name and its
+    partitions are not handed out.
+    """
+    unknown = sorted({topic_id for topic_id, _ in partitions} - context.topic_names.keys())
+    if not unknown:
+        return
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+
+
+def look_up(
+    context: Context, topics: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[dict[str, Uuid], set[str]]]:
+    """The topic ids by name, and the names of topics that the principal may not describe."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    found = {
+        topic.name: topic.topic_id
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.NONE
+    }
+    context.learn_topics((topic_id, name) for name, topic_id in found.items())
+    forbidden = {
+        topic.name
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+    return found, forbidden
+
+
+def reconsider(context: Context, member: Member) -> None:
+    """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
+
+    Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
+    told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
+    """
+    if member.state is not MemberState.STABLE:
+        return
+    visible = context.visible(member, member.assignment)
+    if member.unacknowledged or not member.handed <= visible:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
+        context.emit(
+            EventKind.REVOKE_REQUESTED,
+            member,
+            partitions=(member.handed - visible) | member.unacknowledged,
+        )
+    elif visible == member.handed:
+        member.gather_until = member.gather_limit = math.inf
+    elif member.cooperative or not member.handed:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+    elif member.gather_until == math.inf or visible != member.gathered:
+        settings = context.settings
+        member.gathered = visible
+        member.gather_limit = min(member.gather_limit, context.now + settings.gather_limit_s)
+        member.gather_until = min(context.now + settings.gather_s, member.gather_limit)
+        context.book(member)
