@@ -1,0 +1,3 @@
+"""What every kind of test shares."""
+
+pytest_plugins = ("plugins.skip_report",)
