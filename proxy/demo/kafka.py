@@ -1,0 +1,85 @@
+"""What the demo asks of the cluster itself, past the proxy: topics, and what the broker says of a group."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
+
+from proxy.demo.failure import DemoFailed
+
+_ANSWER_S = 15.0
+_QUIET = {"log_level": 0}
+"""librdkafka writes its own log lines into the terminal otherwise; what matters comes as an exception."""
+
+T = TypeVar("T")
+
+
+class BrokerView(msgspec.Struct, frozen=True):
+    """A group as the broker describes it to its own tools."""
+
+    type: str
+    """``classic`` or ``consumer`` (the new protocol)."""
+
+    state: str
+    members: int
+
+
+class Kafka:
+    """A cluster, by librdkafka's admin client."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+
+    async def reach(self) -> None:
+        """Make sure that somebody answers.
+
+        :raises DemoFailed: nobody does.
+        """
+        await _ask(
+            f"reach a Kafka broker on {self.bootstrap}", lambda: self._admin.list_topics(timeout=_ANSWER_S)
+        )
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic with the cluster's default replication."""
+        futures = self._admin.create_topics([NewTopic(topic, num_partitions=partitions)])
+        await _result(f"create topic {topic}", futures[topic])
+
+    async def describe(self, group_ids: Sequence[str]) -> dict[str, BrokerView]:
+        """What the broker says of each of these groups."""
+        futures = self._admin.describe_consumer_groups(list(group_ids))
+        described = {
+            group_id: await _result(f"describe group {group_id}", future)
+            for group_id, future in futures.items()
+        }
+        return {group_id: _view(description) for group_id, description in described.items()}
+
+    async def remove(self, topic: str, group_ids: Sequence[str]) -> None:
+        """Remove what the demo has made."""
+        futures = self._admin.delete_consumer_groups(list(group_ids))
+        for group_id, future in futures.items():
+            await _result(f"delete group {group_id}", future)
+        await _result(f"delete topic {topic}", self._admin.delete_topics([topic])[topic])
+
+
+def _view(description: ConsumerGroupDescription) -> BrokerView:
+    return BrokerView(
+        type=description.type.name.lower(),
+        state=description.state.name.lower(),
+        members=len(description.members),
+    )
+
+
+async def _result(what: str, future: "Future[Any]") -> Any:
+    return await _ask(what, lambda: future.result(_ANSWER_S))
+
+
+async def _ask(what: str, question: Callable[[], T]) -> T:
+    try:
+        return await trio.to_thread.run_sync(question, abandon_on_cancel=True)
+    except (KafkaException, TimeoutError) as error:
+        raise DemoFailed(f"can't {what}: {error}") from error
