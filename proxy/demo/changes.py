@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import trio
 
-from proxy.demo.failure import DemoFailed
-
 
 class Changes:
     """Whoever changes something tells it here; whoever waits for a condition looks at it again then."""
@@ -18,13 +16,10 @@ class Changes:
         self._next.set()
         self._next = trio.Event()
 
-    async def wait_until(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Return as soon as the condition holds.
-
-        :raises DemoFailed: it did not hold in time; ``what`` says in words what was waited for.
-        """
+    async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Return True as soon as the condition holds, and False when it did not in time."""
         with trio.move_on_after(timeout_s):
             while not condition():
                 await self._next.wait()
-            return
-        raise DemoFailed(f"waited {timeout_s:g} s until {what}, in vain")
+            return True
+        return False

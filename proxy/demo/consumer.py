@@ -5,6 +5,7 @@ standard output what its callbacks told it (:mod:`proxy.demo.reports`). When sta
 orderly way, so it never outlives the process that started it.
 """
 
+import random
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from proxy.demo.reports import Assigned, Consumed, ConsumerSettings, Failed, Lef
 
 _POLL_S = 0.1
 _COMMIT_INTERVAL_MS = 1_000
-_RECORDS_PER_REPORT = 500
+_LARGEST_BATCH = 500
 
 
 class ReportingConsumer:
@@ -37,24 +38,26 @@ class ReportingConsumer:
                 "enable.auto.offset.store": False,  # stored once reported: what is committed was reported
             }
         )
-        self._unreported: list[Message] = []
+        self._work_s = settings.work_s
+        self._random = random.Random(settings.name)  # noqa: S311  no secret; consumers must not work in step
+        self._batch: list[Message] = []
         self._consumer.subscribe(
             [settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
 
     def run(self, until: threading.Event) -> None:
-        """Read until told to stop, then leave the group.
+        """Take a batch, work on it, and so on until told to stop; then leave the group.
 
         :raises KafkaException: the client library gave up.
         """
         while not until.is_set():
             self._take(self._consumer.poll(_POLL_S))
-            while self._unreported and len(self._unreported) < _RECORDS_PER_REPORT:
+            while self._batch and len(self._batch) < _LARGEST_BATCH:
                 message = self._consumer.poll(0)
                 if message is None:
                     break
                 self._take(message)
-            self._report_records()
+            self._work()
         self._consumer.close()
         _report(Left(time.monotonic_ns()))
 
@@ -63,14 +66,16 @@ class ReportingConsumer:
             return
         error = message.error()
         if error is None:
-            self._unreported.append(message)
+            self._batch.append(message)
         elif error.fatal():
             raise KafkaException(error)
 
-    def _report_records(self) -> None:
-        messages, self._unreported = self._unreported, []
+    def _work(self) -> None:
+        """Do with the records what an application does, which takes time; callbacks have to wait for it."""
+        messages, self._batch = self._batch, []
         if not messages:
             return
+        time.sleep(self._random.uniform(0, 2 * self._work_s))
         _report(Consumed(tuple(int(message.value() or b"") for message in messages)))
         for message in messages:
             self._consumer.store_offsets(message)
@@ -80,7 +85,7 @@ class ReportingConsumer:
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         began_ns = time.monotonic_ns()
-        self._report_records()
+        self._work()
         _report(Revoked(began_ns, time.monotonic_ns(), _numbers(partitions)))
 
 

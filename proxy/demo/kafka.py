@@ -35,14 +35,15 @@ class Kafka:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
 
-    async def reach(self) -> None:
-        """Make sure that somebody answers.
+    async def node_ids(self) -> list[int]:
+        """The ids of its brokers.
 
-        :raises DemoFailed: nobody does.
+        :raises DemoFailed: nobody answers.
         """
-        await _ask(
+        answer = await _ask(
             f"reach a Kafka broker on {self.bootstrap}", lambda: self._admin.list_topics(timeout=_ANSWER_S)
         )
+        return sorted(answer.brokers)
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic with the cluster's default replication."""

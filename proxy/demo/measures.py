@@ -53,6 +53,9 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     stopped_s: float
     """For how long, all of them together."""
 
+    partitions: int
+    """Partitions of the topic."""
+
     interrupted: int
     """Partitions that nobody read for some time."""
 
@@ -91,6 +94,7 @@ def step_cost(
         bystanders=len(by_consumer),
         stopped=sum(bool(found) for found in by_consumer),
         stopped_s=_seconds(by_consumer),
+        partitions=len(by_partition),
         interrupted=sum(bool(found) for found in by_partition),
         unread_s=_seconds(by_partition),
     )

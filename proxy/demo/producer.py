@@ -18,6 +18,8 @@ class NumberedProducer:
         self._partitions = partitions
         self._per_second = per_second
         self._stopping = trio.Event()
+        self.finished = trio.Event()
+        """Set when everything that was sent is acknowledged."""
         self._failed: KafkaError | None = None
         self._sent = 0
         self.produced = 0
@@ -39,6 +41,7 @@ class NumberedProducer:
         self._raise_failure()
         if unsent:
             raise DemoFailed(f"{unsent} records were not acknowledged within {_FLUSH_S:g} s")
+        self.finished.set()
 
     def stop(self) -> None:
         """Produce no more."""

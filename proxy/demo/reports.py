@@ -7,7 +7,11 @@ import msgspec
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The only argument of ``python -m proxy.demo.consumer``. ``name`` becomes the client id."""
+    """The only argument of ``python -m proxy.demo.consumer``.
+
+    ``name`` becomes the client id. ``work_s`` is how long the application works on a batch of records on
+    average.
+    """
 
     name: str
     bootstrap: str
@@ -16,6 +20,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     assignor: str
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    work_s: float
 
 
 class Assigned(msgspec.Struct, frozen=True, tag="assigned"):

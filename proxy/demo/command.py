@@ -1,0 +1,57 @@
+"""The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
+
+import sys
+
+import trio
+from rich.console import Console
+
+from proxy.config import Log
+from proxy.demo.failure import DemoFailed
+from proxy.demo.live_view import LiveView
+from proxy.demo.performance import perform
+from proxy.demo.plain_view import PlainView
+from proxy.demo.plan import Plan
+from proxy.demo.stage import View
+from proxy.demo.summary import summary
+from proxy.demo.verdict import Result, problems
+from proxy.logs import configure
+
+PASSED, FAILED, INTERRUPTED = 0, 1, 130
+_NARROWEST = 100
+
+
+def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
+    """Run the demo on a cluster and return the exit code."""
+    console = Console()
+    plain = plain or not console.is_terminal
+    if plain:
+        console.width = max(console.width, _NARROWEST)
+    view: View = PlainView(console) if plain else LiveView(console)
+    configure(Log(level="warning", format="console"), stream=sys.stderr)
+    failed: list[str] = []
+    interrupted = False
+    result: Result | None = None
+    try:
+        result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
+    except* DemoFailed as failures:
+        failed = _messages(failures)
+    except* KeyboardInterrupt:
+        interrupted = True
+    if result is None:
+        for message in failed:
+            console.print(f"FAILED: {message}", style="bold red", markup=False)
+        if interrupted:
+            console.print("interrupted; everything that was started has ended")
+        return INTERRUPTED if interrupted else FAILED
+    for renderable in summary(result):
+        console.print()
+        console.print(renderable)
+    return FAILED if problems(result) else PASSED
+
+
+def _messages(group: BaseExceptionGroup[DemoFailed]) -> list[str]:
+    """What went wrong, from however deep in the groups."""
+    found: list[str] = []
+    for error in group.exceptions:
+        found += _messages(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return found
