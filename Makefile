@@ -19,7 +19,7 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@echo "== setting up $(VENV) with the pinned dependencies (a minute on a fresh machine)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 lock: ## resolve the dependencies again (versions and hashes only)

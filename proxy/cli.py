@@ -12,13 +12,13 @@ import typer
 
 from proxy.config import Config
 from proxy.config_file import ConfigError, load_config, load_policy, policy_of
-from proxy.forwarding import ForwardEverything
 from proxy.listeners import BindError
 from proxy.logs import configure
 from proxy.metrics import software_version
 from proxy.server import Server
 from proxy.upstream import UnreachableError
 from translation.policy import Policy
+from translation.translator import Translator
 
 BAD_CONFIG = 2
 """Exit code for a configuration, policy or command line that can't be."""
@@ -69,8 +69,8 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
         sys.exit(CANT_START)
 
 
-async def _serve(config: Config, _policy: Policy) -> None:
-    server = Server(config, ForwardEverything())
+async def _serve(config: Config, policy: Policy) -> None:
+    server = Server(config, Translator(policy))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.stop_at_signals)
         await server.run()

@@ -20,6 +20,7 @@ from translation.actions import Action, CallId, Connection, ConnectionId, EventK
 from translation.adopt import adopting
 from translation.assignors import why_not_translatable
 from translation.context import Context
+from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
@@ -87,6 +88,9 @@ class Translator:
                 self._commit(connection, request)
             case ApiKey.OFFSET_FETCH:
                 self._offset_fetch(connection, request)
+            case ApiKey.DESCRIBE_GROUPS:
+                steps = describe_groups(context, connection, request)
+                context.runner.start(steps, Turns(), connection.id, request.client_id)
             case _:
                 context.forward(request)
         return self._actions()
@@ -124,6 +128,22 @@ class Translator:
         """Time has passed."""
         self._context.now = now
         self._context.timers.run(now)
+        return self._actions()
+
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on, for every call that begins a membership.
+
+        What the broker refused before is tried again. Members that are translated already stay so until they
+        leave.
+        """
+        context = self._context
+        context.now = now
+        context.policy = policy
+        self._rules.clear()
+        for group in list(context.groups.values()):
+            group.passes_through = None
+            group.refused_by_broker = False
+            context.drop_group_if_empty(group)
         return self._actions()
 
     # -- who deals with a call ---------------------------------------------------------------------------------

@@ -166,6 +166,25 @@ def test_additions_for_an_eager_member_are_gathered() -> None:
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_the_same_addition_is_gathered_and_told_again_after_it_was_taken_away() -> None:
+    """Seen with Kafka: a member joined and left, joined and left, and the rest went to one member each time."""
+    bench = Bench()
+    connection = bench.connect()
+    generation = bench.stable_member(connection, (0, 1), session_timeout_ms=60_000)
+    for _ in range(2):
+        bench.heartbeat(connection, A, generation)
+        bench.beat(generation + 1, orders=(0, 1, 2))
+        bench.settle(generation + 1)
+        told = bench.heartbeat(connection, A, generation)
+        bench.beat(generation + 1)
+        assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+        bench.join(connection, A)
+        bench.beat(generation + 2, orders=(0, 1))
+        generation += 2
+        bench.sync(connection, A, generation)
+        bench.settle(generation)
+
+
 def test_additions_for_a_cooperative_member_are_told_at_once() -> None:
     bench = Bench()
     connection = bench.connect()
