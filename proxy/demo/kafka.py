@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from proxy.demo.failure import DemoFailed
 
@@ -67,7 +68,7 @@ class Kafka:
         await _result(f"delete topic {topic}", self._admin.delete_topics([topic])[topic])
 
 
-def _view(description: ConsumerGroupDescription) -> BrokerView:
+def _view(description: Any) -> BrokerView:
     return BrokerView(
         type=description.type.name.lower(),
         state=description.state.name.lower(),

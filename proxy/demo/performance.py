@@ -16,9 +16,10 @@ from proxy.demo.stage import Stage, View
 from proxy.demo.story import Story
 from proxy.demo.troupe import Troupe
 from proxy.demo.verdict import Result
-from translation.actions import Event
+from translation.actions import Event, EventKind
 
 CLASSIC, EPOCHGATE = "Classic", "Epochgate"
+_NOTEWORTHY = frozenset({EventKind.PASSED_THROUGH, EventKind.FENCED, EventKind.SESSION_EXPIRED})
 _REFRESH_S = 0.25
 _CLEAN_UP_S = 10.0
 
@@ -41,6 +42,8 @@ async def perform(bootstrap: str, source: str, plan: Plan, view: View) -> Result
     stage.boards = {translated.group_id: board}
 
     def saw(event: Event) -> None:
+        if event.kind in _NOTEWORTHY:
+            stage.say(f"Epochgate: {event.client_id} {event.kind}: {event.reason}")
         if board.saw(event):
             stage.changes.happened()
 

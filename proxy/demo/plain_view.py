@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from proxy.demo.group_table import group_table
 from proxy.demo.stage import Line, Stage
 
 _PROGRESS_S = 5.0
@@ -28,6 +29,11 @@ class PlainView:
         self._print("")
         self._print(f"== step {stage.step_number} of {stage.steps_in_all}: {stage.step.heading}")
         self._print(f"   {stage.step.explanation}")
+
+    def settled(self, stage: Stage) -> None:
+        """The groups as they are now."""
+        for group in stage.groups:
+            self._console.print(group_table(group, stage.boards.get(group.group_id)))
 
     def said(self, line: Line) -> None:
         """One line."""

@@ -13,6 +13,7 @@ from proxy.demo.failure import DemoFailed
 from proxy.demo.reports import ConsumerSettings, Failed, Left, Report
 
 _LAST_WORDS = 5
+_GRACE_S = 3.0
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
@@ -91,10 +92,14 @@ class ConsumerProcess:
 
     async def _make_sure_it_is_dead(self, process: trio.Process) -> None:
         with trio.CancelScope(shield=True):
+            if process.stdin is not None:
+                await process.stdin.aclose()  # which asks it to leave
+            with trio.move_on_after(_GRACE_S):
+                await process.wait()
             if process.poll() is None:
                 process.kill()
             await process.wait()
-            for pipe in (process.stdin, process.stdout, process.stderr):
+            for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     await pipe.aclose()
 

@@ -13,7 +13,9 @@ class NumberedProducer:
     """Writes the numbers from 0 on, spread evenly over the partitions of a topic."""
 
     def __init__(self, bootstrap: str, topic: str, *, partitions: int, per_second: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
         self._topic = topic
         self._partitions = partitions
         self._per_second = per_second

@@ -76,6 +76,10 @@ class View(Protocol):
         """Another step has begun."""
         ...
 
+    def settled(self, stage: Stage) -> None:
+        """The step has had its effect: both groups are at rest."""
+        ...
+
     def said(self, line: Line) -> None:
         """Something happened."""
         ...

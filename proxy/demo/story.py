@@ -108,6 +108,7 @@ class Story:
             }
             self._marks.append(_Mark(MEASURED[step], began_ns, bystanders))
         self._stage.say("both groups are stable again, and every partition is read")
+        self._stage.view.settled(self._stage)
         await trio.sleep(self._plan.pause_s)
 
     async def _settle(self) -> None:
@@ -131,7 +132,9 @@ class Story:
 
     def _why_not_settled(self, group: DemoGroup) -> str:
         owners = group.history.owners()
-        return f"{group.title} has {', '.join(group.members())} and its partitions are held like this: {owners}"
+        return (
+            f"{group.title} has {', '.join(group.members())} and its partitions are held like this: {owners}"
+        )
 
     def _members(self) -> list[str]:
         return [name for group in self._groups for name in group.members()]

@@ -32,10 +32,10 @@ def _costs(result: Result) -> Table:
     )
     table.add_column("step")
     table.add_column("group")
-    table.add_column("consumers stopped", justify="right")
-    table.add_column("consumer-seconds stopped", justify="right")
-    table.add_column("partitions interrupted", justify="right")
-    table.add_column("partition-seconds unread", justify="right")
+    table.add_column("consumers\nstopped", justify="right")
+    table.add_column("consumer-seconds\nstopped", justify="right")
+    table.add_column("partitions\ninterrupted", justify="right")
+    table.add_column("partition-seconds\nunread", justify="right")
     for number, step in enumerate(result.steps):
         for group in result.groups:
             first = group is result.groups[0]
@@ -63,10 +63,10 @@ def _groups(result: Result) -> Table:
     table = Table(title="The groups", title_justify="left")
     table.add_column("group")
     table.add_column("the broker says")
-    table.add_column("records produced", justify="right")
-    table.add_column("read", justify="right")
-    table.add_column("read again", justify="right")
-    table.add_column("held by two at once", justify="right")
+    table.add_column("records\nproduced", justify="right")
+    table.add_column("\nread", justify="right")
+    table.add_column("\nread again", justify="right")
+    table.add_column("partitions held\nby two at once", justify="right")
     for group in result.groups:
         table.add_row(
             group.title,
