@@ -1,12 +1,19 @@
 """Encode and decode: the functions that everyone uses."""
 
+from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from protocol_codecs.compiler import DecoderBuilder, EncoderBuilder
 from protocol_codecs.errors import UnsupportedVersion
 from protocol_codecs.message import M, Message
 
 Buffer = bytes | bytearray | memoryview
+
+# Compiled functions by message class and version, filled on first use.
+_encoders: defaultdict[type[Message], dict[int, Callable[[Any], bytes]]] = defaultdict(dict)
+_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
+_prefix_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -16,7 +23,7 @@ def encode(message: Message, version: int) -> bytes:
     silently. Raises UnencodableMessage, and UnsupportedVersion if the message has no such version.
     """
     try:
-        encoder = message.__encoders__[version]
+        encoder = _encoders[type(message)][version]
     except KeyError:
         encoder = encoder_for(type(message), version)
     return encoder(message)
@@ -28,11 +35,10 @@ def decode(message_type: type[M], version: int, buffer: Buffer, offset: int = 0)
     Raises MalformedMessage, also for bytes left over, and UnsupportedVersion.
     """
     try:
-        decoder = message_type.__decoders__[version]
+        decoder: Callable[[Buffer, int], M] = _decoders[message_type][version]
     except KeyError:
-        return decoder_for(message_type, version)(buffer, offset)
-    message: M = decoder(buffer, offset)
-    return message
+        decoder = decoder_for(message_type, version)
+    return decoder(buffer, offset)
 
 
 def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
@@ -41,32 +47,30 @@ def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: i
     Raises MalformedMessage and UnsupportedVersion.
     """
     try:
-        decoder = message_type.__prefix_decoders__[version]
+        decoder: Callable[[Buffer, int], tuple[M, int]] = _prefix_decoders[message_type][version]
     except KeyError:
         _check_version(message_type, version)
         decoder = DecoderBuilder(message_type, version, whole=False).build()
-        message_type.__prefix_decoders__[version] = decoder
-    message: tuple[M, int] = decoder(buffer, offset)
-    return message
+        _prefix_decoders[message_type][version] = decoder
+    return decoder(buffer, offset)
 
 
 def encoder_for(message_type: type[M], version: int) -> Callable[[M], bytes]:
     """The function that ``encode`` calls for this message and version, for those who call it often."""
     _check_version(message_type, version)
-    encoder = message_type.__encoders__.get(version)
-    if encoder is None:
-        encoder = message_type.__encoders__[version] = EncoderBuilder(message_type, version).build()
-    return encoder
+    known = _encoders[message_type]
+    if version not in known:
+        known[version] = EncoderBuilder(message_type, version).build()
+    return known[version]
 
 
 def decoder_for(message_type: type[M], version: int) -> Callable[[Buffer, int], M]:
     """The function that ``decode`` calls for this message and version, for those who call it often."""
     _check_version(message_type, version)
-    decoder = message_type.__decoders__.get(version)
-    if decoder is None:
-        decoder = DecoderBuilder(message_type, version, whole=True).build()
-        message_type.__decoders__[version] = decoder
-    return decoder
+    known = _decoders[message_type]
+    if version not in known:
+        known[version] = DecoderBuilder(message_type, version, whole=True).build()
+    return known[version]
 
 
 def _check_version(message_type: type[Message], version: int) -> None:

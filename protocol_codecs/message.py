@@ -1,6 +1,5 @@
 """The base of all messages, and the metaclass that turns a class body into a schema."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -8,9 +7,6 @@ import msgspec
 
 from protocol_codecs.schema import Field, Schema
 from protocol_codecs.version_range import VersionRange
-
-Encoder = Callable[[Any], bytes]
-Decoder = Callable[[Any, int], Any]
 
 
 class MessageMeta(msgspec.StructMeta):
@@ -35,9 +31,6 @@ class MessageMeta(msgspec.StructMeta):
         namespace["__schema__"] = Schema(
             name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible), fragment
         )
-        namespace["__encoders__"] = {}
-        namespace["__decoders__"] = {}
-        namespace["__prefix_decoders__"] = {}
         return super().__new__(mcls, name, bases, namespace, **options)
 
 
@@ -51,9 +44,6 @@ class Message(msgspec.Struct, frozen=True, gc=False, metaclass=MessageMeta):
     """
 
     __schema__: ClassVar[Schema]
-    __encoders__: ClassVar[dict[int, Encoder]]
-    __decoders__: ClassVar[dict[int, Decoder]]
-    __prefix_decoders__: ClassVar[dict[int, Decoder]]
 
 
 M = TypeVar("M", bound=Message)

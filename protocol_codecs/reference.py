@@ -5,8 +5,8 @@ what is malformed, what cannot be encoded, and where; and it is the oracle that 
 """
 
 from collections.abc import Sequence
-from operator import index
 from functools import cache
+from operator import index
 from typing import NoReturn
 
 from protocol_codecs import kinds

@@ -22,7 +22,7 @@ from protocol_codecs import ApiKey, CodecError, Message, decode
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.registry import APIS
 from proxy import api_versions, join_group_versions, node_endpoints
-from proxy.address_responses import REWRITERS, Advertise
+from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
 from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
 from proxy.envelope import request_frame, response_body_offset, response_frame
@@ -76,17 +76,6 @@ class Terms(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
 
 
-class _Collected:
-    """A frame that is gathered whole because it will be decoded."""
-
-    def __init__(self, piece: Piece, limit: int) -> None:
-        if piece.frame_size > limit:
-            raise FrameError(
-                "oversized", f"a frame of {piece.frame_size} bytes, more than the {limit} that are decoded"
-            )
-        self.data = bytearray(piece.data)
-
-
 class Conversation:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
 
@@ -122,12 +111,12 @@ class Conversation:
         self._first: Piece | None = None  # waits for the upstream connection
         self._held: tuple[RequestHeader, bytes] | None = None  # the request that the translation works on
         self._awaiting: RequestId | None = None
-        self._collecting: _Collected | None = None  # a large request to be decoded
+        self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
         self._client_open = True
 
-        self._collecting_response: _Collected | None = None
+        self._collecting_response: bytearray | None = None
         self._current: Exchange | None = None  # whose response is arriving in pieces
         self._calls: deque[Call] = deque()
         self._call_outstanding = False
@@ -222,10 +211,11 @@ class Conversation:
             return
         if header.api_key in TRANSLATED:
             self._may_inject = True
+            self._check_decodable(piece)
             if piece.last:
                 self._translate(header, piece.data)
             else:
-                self._collecting = _Collected(piece, self._limits.decoded_max_bytes)
+                self._collecting = bytearray(piece.data)
             return
         if header.api_key not in _BEFORE_AUTHENTICATION:
             self._may_inject = True
@@ -243,11 +233,19 @@ class Conversation:
                 self._passing_on = False
                 self._inject()
             return
-        self._collecting.data += piece.data
+        self._collecting += piece.data
         if piece.last:
-            frame = bytes(self._collecting.data)
+            frame = bytes(self._collecting)
             self._collecting = None
             self._translate(read_header(frame), frame)
+
+    def _check_decodable(self, piece: Piece) -> None:
+        """Refuse to hold a frame that is too large to be decoded."""
+        if piece.frame_size > self._limits.decoded_max_bytes:
+            allowed = self._limits.decoded_max_bytes
+            raise FrameError(
+                "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
+            )
 
     def _check_offered(self, header: RequestHeader) -> None:
         if self._ranges is None:
@@ -291,9 +289,8 @@ class Conversation:
         if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
                 exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
-        elif (rewrite := REWRITERS.get(api_key)) is not None:
-            advertise = self._terms.advertise
-            exchange.edit = lambda frame: rewrite(frame, version, advertise)
+        elif api_key in CARRYING_ADDRESSES:
+            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
         elif api_key == ApiKey.API_VERSIONS:
             exchange.edit = lambda frame: self._offer(version, frame)
 
@@ -444,8 +441,9 @@ class Conversation:
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
+            self._check_decodable(piece)
             self._current = exchange
-            self._collecting_response = _Collected(piece, self._limits.decoded_max_bytes)
+            self._collecting_response = bytearray(piece.data)
 
     def _response_goes_on(self, piece: Piece) -> None:
         exchange = self._current
@@ -456,9 +454,9 @@ class Conversation:
                 self._current = None
                 self._completed(exchange, piece.frame_size)
             return
-        self._collecting_response.data += piece.data
+        self._collecting_response += piece.data
         if piece.last:
-            frame = bytes(self._collecting_response.data)
+            frame = bytes(self._collecting_response)
             self._collecting_response = self._current = None
             self._whole_response(exchange, frame)
 

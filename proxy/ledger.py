@@ -46,8 +46,8 @@ class Exchange(msgspec.Struct, gc=False):
     """One request and its response.
 
     ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the
-    client as a whole, ``edit_pieces`` as its pieces arrive; there is one of them at most. ``receive`` takes the
-    response of an injected request. ``response`` is that of a local one, once it is known.
+    client as a whole, ``edit_pieces`` as its pieces arrive; there is one of them at most. ``receive`` takes
+    the response of an injected request. ``response`` is that of a local one, once it is known.
     """
 
     source: Source

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from protocol_codecs import ApiKey, MalformedMessage
 from proxy.address_responses import Advertise
 from proxy.frames import Piece
+from proxy.varints import as_varint, skip_tags, varint
 
 FIRST_VERSION: dict[int, int] = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 """From which version on responses may carry node endpoints."""
@@ -88,10 +89,10 @@ class EndpointEditor:
     # -- the steps: each reads from ``at``, says what is next, and gives where that begins -------------------
 
     def _head(self, data: bytes, at: int) -> int:
-        at = _tags(data, _FRAME_AND_CORRELATION_ID)
+        at = skip_tags(data, _FRAME_AND_CORRELATION_ID)
         if self._api_key == ApiKey.FETCH:
             at += _FETCH_HEAD
-        count, at = _varint(data, at)
+        count, at = varint(data, at)
         self._topics = max(count - 1, 0)
         self._step = self._next_topic()
         return at
@@ -105,9 +106,9 @@ class EndpointEditor:
         if self._has_topic_ids:
             at += _TOPIC_ID
         else:
-            length, at = _varint(data, at)
+            length, at = varint(data, at)
             at += max(length - 1, 0)
-        count, at = _varint(data, at)
+        count, at = varint(data, at)
         self._topics -= 1
         self._partitions = max(count - 1, 0)
         self._step = self._next_partition()
@@ -119,30 +120,30 @@ class EndpointEditor:
         return self._fetch_partition if self._api_key == ApiKey.FETCH else self._produce_partition
 
     def _fetch_partition(self, data: bytes, at: int) -> int:
-        count, at = _varint(data, at + _FETCH_PARTITION)
+        count, at = varint(data, at + _FETCH_PARTITION)
         for _ in range(count - 1):
-            at = _tags(data, at + _ABORTED_TRANSACTION)
-        records, at = _varint(data, at + _PREFERRED_READ_REPLICA)
+            at = skip_tags(data, at + _ABORTED_TRANSACTION)
+        records, at = varint(data, at + _PREFERRED_READ_REPLICA)
         self._step = self._end_of_partition
         return at + max(records - 1, 0)
 
     def _produce_partition(self, data: bytes, at: int) -> int:
-        count, at = _varint(data, at + _PRODUCE_PARTITION)
+        count, at = varint(data, at + _PRODUCE_PARTITION)
         for _ in range(count - 1):
-            length, at = _varint(data, at + _BATCH_INDEX)
-            at = _tags(data, at + max(length - 1, 0))
-        length, at = _varint(data, at)
+            length, at = varint(data, at + _BATCH_INDEX)
+            at = skip_tags(data, at + max(length - 1, 0))
+        length, at = varint(data, at)
         self._step = self._end_of_partition
         return at + max(length - 1, 0)
 
     def _end_of_partition(self, data: bytes, at: int) -> int:
-        at = _tags(data, at)
+        at = skip_tags(data, at)
         self._partitions -= 1
         self._step = self._next_partition()
         return at
 
     def _end_of_topic(self, data: bytes, at: int) -> int:
-        at = _tags(data, at)
+        at = skip_tags(data, at)
         self._step = self._next_topic()
         return at
 
@@ -150,7 +151,7 @@ class EndpointEditor:
         self._step = None
         return at + _THROTTLE_TIME
 
-    # -- the tail: the tagged fields of the body ---------------------------------------------------------------
+    # -- the tail: the tagged fields of the body -----------------------------------------------------------
 
     def _replaced(self, frame: bytes, at: int) -> bytes:
         """The frame with the addresses that clients are told, and its size made right."""
@@ -160,8 +161,8 @@ class EndpointEditor:
         endpoints = self._endpoints(fields.pop(_NODE_ENDPOINTS))
         if endpoints:
             fields = {_NODE_ENDPOINTS: endpoints, **fields}
-        tail = _as_varint(len(fields)) + b"".join(
-            _as_varint(tag) + _as_varint(len(value)) + value for tag, value in fields.items()
+        tail = as_varint(len(fields)) + b"".join(
+            as_varint(tag) + as_varint(len(value)) + value for tag, value in fields.items()
         )
         body = frame[_SIZE.size : at] + tail
         return _SIZE.pack(len(body)) + body
@@ -173,18 +174,18 @@ class EndpointEditor:
             return tail
         hidden = {tag: value for tag, value in fields.items() if tag != _NODE_ENDPOINTS}
         hidden[_UNKNOWN_TAG] = bytes(len(fields[_NODE_ENDPOINTS]))
-        return _as_varint(len(hidden)) + b"".join(
-            _as_varint(tag) + _as_varint(len(value)) + value for tag, value in sorted(hidden.items())
+        return as_varint(len(hidden)) + b"".join(
+            as_varint(tag) + as_varint(len(value)) + value for tag, value in sorted(hidden.items())
         )
 
     def _fields(self, data: bytes, at: int) -> dict[int, bytes]:
         """The tagged fields from ``at`` to the end of the data, which they must fill."""
         fields: dict[int, bytes] = {}
         try:
-            count, at = _varint(data, at)
+            count, at = varint(data, at)
             for _ in range(count):
-                tag, at = _varint(data, at)
-                size, at = _varint(data, at)
+                tag, at = varint(data, at)
+                size, at = varint(data, at)
                 fields[tag] = data[at : at + size]
                 at += size
         except IndexError:
@@ -197,22 +198,22 @@ class EndpointEditor:
         """The array of endpoints as clients are told it; empty if none is left."""
         kept: list[bytes] = []
         try:
-            count, at = _varint(data, 0)
+            count, at = varint(data, 0)
             for _ in range(count - 1):
                 (node_id,) = _SIZE.unpack_from(data, at)
-                length, host_at = _varint(data, at + 4)
+                length, host_at = varint(data, at + 4)
                 port_at = host_at + length - 1
                 host = data[host_at:port_at].decode()
                 (port,) = _SIZE.unpack_from(data, port_at)
                 rack_at = port_at + 4
-                length, rest_at = _varint(data, rack_at)
-                end = _tags(data, rest_at + max(length - 1, 0))
+                length, rest_at = varint(data, rack_at)
+                end = skip_tags(data, rest_at + max(length - 1, 0))
                 address = self._advertise(node_id, host, port)
                 if address is not None:
                     told = address.host.encode()
                     kept.append(
                         _SIZE.pack(node_id)
-                        + _as_varint(len(told) + 1)
+                        + as_varint(len(told) + 1)
                         + told
                         + _SIZE.pack(address.port)
                         + data[rack_at:end]
@@ -220,41 +221,8 @@ class EndpointEditor:
                 at = end
         except (IndexError, struct.error, UnicodeDecodeError):
             raise self._malformed("the node endpoints can't be read") from None
-        return _as_varint(len(kept) + 1) + b"".join(kept) if kept else b""
+        return as_varint(len(kept) + 1) + b"".join(kept) if kept else b""
 
     def _malformed(self, reason: str) -> MalformedMessage:
         name = f"{ApiKey(self._api_key).name.title()}Response"
         return MalformedMessage(name, self._version, "node_endpoints", 0, reason)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at + 1
-        shift += 7
-
-
-def _tags(data: bytes, at: int) -> int:
-    """Where the tagged fields that begin at ``at`` end."""
-    count, at = _varint(data, at)
-    for _ in range(count):
-        _, at = _varint(data, at)
-        size, at = _varint(data, at)
-        at += size
-    return at
-
-
-def _as_varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

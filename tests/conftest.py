@@ -1,3 +1,3 @@
 """What every kind of test shares."""
 
-pytest_plugins = ("plugins.skip_report",)
+pytest_plugins = ("tests.plugins.skip_report",)

@@ -5,19 +5,26 @@ Fields of fixed width that follow each other, length prefixes included, are read
 its length. Arrays whose elements all have one layout are read as rows. The function does no bookkeeping for
 errors: whatever surprises it, it asks the reference codec about.
 
-The generated function keeps its place in the variable ``at``; while generating, ``_skew`` is how far the place
-that is meant lies behind it, so that many reads share one addition.
+The generated function keeps its place in the variable ``at``; while generating, ``_skew`` is how far the
+place that is meant lies behind it, so that many reads share one addition.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 from protocol_codecs import kinds, reference
 from protocol_codecs.compiler import rows, runtime
 from protocol_codecs.compiler.source import Source, identifier
 from protocol_codecs.kinds import Kind
-from protocol_codecs.message import Decoder, Message
+from protocol_codecs.message import Message
 from protocol_codecs.schema import Field
+
+_MANY = 4
+"""From this many optional fields at the end on, one comparison for their being absent pays."""
+_FEW = 3
+"""Up to here reading elements one by one is faster than reading rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class DecoderBuilder:
         self._run: list[tuple[str, str]] = []
         self._content: _Content | None = None
 
-    def build(self) -> Decoder:
+    def build(self) -> Callable[[Any, int], Any]:
         """Compile the function; its source stays in ``source``."""
         message_type, version = self._message_type, self._version
         exact = reference.decode_whole if self._whole else reference.decode_prefix
@@ -57,16 +64,20 @@ class DecoderBuilder:
         title = f"decoder of {message_type.__name__} v{version}"
         with self.source.block("def decode(buffer, start):"):
             with self.source.block("try:"):
-                self.source.add("at = start")
-                message = self._struct(message_type, "")
+                self.source.add("at, size = start, len(buffer)")
+                message = self._struct(
+                    message_type, "", tail=self._tail_of_defaults() if self._whole else None
+                )
                 if self._whole:
-                    with self.source.block(f"if {self._place()} == len(buffer):"):
+                    with self.source.block(f"if {self._place()} == size:"):
                         self.source.add(f"return {message}")
                 else:
                     self.source.add(f"return {message}, {self._place()}")
             with self.source.block("except GIVE_UP:"):
                 self.source.add("pass")
-            self.source.add("return ask_reference(bytes(buffer), start)")
+            with self.source.block("if type(buffer) is not bytes:"):
+                self.source.add("return decode(bytes(buffer), start)")
+            self.source.add("return ask_reference(buffer, start)")
         return self.source.function("decode", title)
 
     # -- the place, and runs ------------------------------------------------------------------------------
@@ -156,15 +167,21 @@ class DecoderBuilder:
 
     # -- structs and fields -------------------------------------------------------------------------------
 
-    def _struct(self, message_type: type[Message], prefix: str) -> str:
-        """Read a struct; returns the expression that constructs it."""
-        values = []
+    def _struct(self, message_type: type[Message], prefix: str, tail: int | None = None) -> str:
+        """Read a struct; returns the expression that constructs it.
+
+        ``tail`` is the number of the field from which on a short cut for nothing but defaults is worth it.
+        """
+        values: list[str] = []
         fields = message_type.__schema__.fields
-        for field in fields:
+        for number, field in enumerate(fields):
+            if number == tail:
+                self._return_if_defaults(number, values)
             if field.plain_in(self._version):
-                values.append(self._field(field, prefix + field.name))
+                variable = self.source.variable(prefix, message_type.__name__, field.name)
+                values.append(self._field(field, variable))
             elif field.tagged_in(self._version):
-                values.append(prefix + field.name)
+                values.append(self.source.variable(prefix, message_type.__name__, field.name))
             else:
                 values.append(self._default(message_type, field))
         if self._flexible and not message_type.__schema__.fragment:
@@ -175,6 +192,36 @@ class DecoderBuilder:
         carried = [i for i, field in enumerate(fields) if self._version in field.versions]
         values = values[: carried[-1] + 1] if carried else []
         return f"{self.source.name(message_type.__name__, message_type)}({', '.join(values)})"
+
+    def _tail_of_defaults(self) -> int | None:
+        """The number of the first of several last fields that are most often null or at their default."""
+        fields = self._message_type.__schema__.fields
+        number = len(fields)
+        while number and self._often_default(fields[number - 1]):
+            number -= 1
+        return number if number and len(fields) - number >= _MANY else None
+
+    def _often_default(self, field: Field) -> bool:
+        """Whether clients leave the field out where they can: it may be null, or -1 stands for nothing."""
+        if not field.plain_in(self._version):
+            return False
+        if field.default is None:
+            return self._version in field.nullable
+        return isinstance(field.kind, kinds.Number) and field.default == -1
+
+    def _return_if_defaults(self, number: int, values: list[str]) -> None:
+        fields = self._message_type.__schema__.fields[:number]
+        size = sum(
+            reference.minimum_size(field.kind, self._version, flexible=self._flexible)
+            for field in fields
+            if field.plain_in(self._version)
+        )
+        tail = reference.encode(self._message_type(), self._version)[size:]
+        self._flush()
+        name = self.source.name("TAIL_OF_DEFAULTS", tail)
+        with self.source.block(f"if buffer[{self._place()} :] == {name}:"):
+            constructor = self.source.name(self._message_type.__name__, self._message_type)
+            self.source.add(f"return {constructor}({', '.join(values)})")
 
     def _default(self, message_type: type[Message], field: Field) -> str:
         if field.default is None or field.default == () or isinstance(field.default, int | str):
@@ -208,13 +255,13 @@ class DecoderBuilder:
 
     def _nested(self, kind: kinds.Nested, variable: str, *, nullable: bool) -> str:
         if not nullable:
-            return self._struct(kind.message_type, f"{variable}_")
+            return self._struct(kind.message_type, self.source.prefix(variable))
         self._fixed("b", f"{variable}_present")
         self._settle()
         with self.source.block(f"if {variable}_present < 0:"):
             self.source.add(f"{variable} = None")
         with self.source.block("else:"):
-            value = self._struct(kind.message_type, f"{variable}_")
+            value = self._struct(kind.message_type, self.source.prefix(variable))
             self._settle()
             self.source.add(f"{variable} = {value}")
         return variable
@@ -237,7 +284,7 @@ class DecoderBuilder:
                 self.source.add(f"tag, at = {varint}(buffer, at)")
                 self.source.add(f"tag_size, at = {varint}(buffer, at)")
                 self.source.add("tag_end = at + tag_size")
-                self._give_up_if("tag_end > len(buffer)")
+                self._give_up_if("tag_end > size")
                 for position, field in enumerate(known):
                     with self.source.block(f"{'elif' if position else 'if'} tag == {field.tag}:"):
                         value = self._field(field, prefix + field.name)
@@ -272,15 +319,12 @@ class DecoderBuilder:
             self._numbers(element, variable, count, compact=compact)
             return variable
         number = f"{count} - 1" if compact else count
-        row = None
         if isinstance(element, kinds.Nested):
             row = rows.layout(element.message_type, self._version, flexible=self._flexible)
-        if row is None:
-            self._loop(element, variable, count, number, compact=compact)
-        elif row.text is None:
-            self._rows(row, element, variable, number)
-        else:
-            self._rows_or_loop(row, element, variable, count, number, compact=compact)
+            if row is not None:
+                self._rows_or_loop(row, element, variable, count, number, compact=compact)
+                return variable
+        self._loop(element, variable, count, number, compact=compact)
         return f"tuple({variable})"
 
     def _numbers(self, element: kinds.Number, variable: str, count: str, *, compact: bool) -> None:
@@ -303,66 +347,83 @@ class DecoderBuilder:
         self._give_up_if(f"not {count}" if compact else f"{count} < 0")
         self.source.add(f"{variable} = []")
         with self.source.block(f"for _ in range({number}):"):
-            name = f"{variable}_element" if not isinstance(element, kinds.Nested) else variable
-            value = self._value(element, name, compact=compact, nullable=False)
+            if isinstance(element, kinds.Nested):
+                value = self._struct(element.message_type, self.source.prefix(variable))
+            else:
+                item = self.source.prefix(variable).removesuffix("_")
+                value = self._value(element, item, compact=compact, nullable=False)
             self._settle()
             self.source.add(f"{variable}.append({value})")
 
-    def _row_list(self, row: rows.Row, element: Kind, variable: str, text: str, conditions: list[str]) -> str:
-        """The list comprehension that reads rows up to ``{variable}_end``."""
-        assert isinstance(element, kinds.Nested)
+    def _rows_or_loop(
+        self, row: rows.Row, element: kinds.Nested, variable: str, count: str, number: str, *, compact: bool
+    ) -> None:
+        """Read elements as rows, if there are some, without tagged fields and without content in a text."""
+        source, end = self.source, f"{variable}_end"
+        source.add(f"{end} = at + {row.size} * {f'({number})' if compact else number}")
+        condition = f"{count} > {_FEW + compact} and {end} <= size"
+        if row.tags_offset is not None:
+            condition += f" and not any({_column(row.tags_offset, end, row.size)})"
+        if row.text is None:
+            with source.block(f"if {condition}:"):
+                source.add(f"{variable} = {self._row_tuple(row, element, variable, None)}")
+                source.add(f"at = {end}")
+            head = "else:"
+        else:
+            source.add(f"{variable} = None")
+            with source.block(f"if {condition}:"):
+                self._rows_with_text(row, element, variable, number, compact=compact)
+            head = f"if {variable} is None:"
+        with source.block(head):
+            self._loop(element, variable, count, number, compact=compact)
+            source.add(f"{variable} = tuple({variable})")
+
+    def _rows_with_text(
+        self, row: rows.Row, element: kinds.Nested, variable: str, number: str, *, compact: bool
+    ) -> None:
+        source, column = self.source, f"{variable}_{row.text}_size"
+        source.add(f"{column} = {_column(row.text_offset, f'{variable}_end', row.size)}")
+        empty, null = f"{column} == COMPACT_EMPTY * ({number})", f"not any({column})"
+        if compact:
+            source.name("COMPACT_EMPTY", bytes([1]))
+        else:
+            source.add(f"{column} += {_column(row.text_offset + 1, f'{variable}_end', row.size)}")
+            empty, null = f"not any({column})", f"{column} == LEGACY_NULL * {number}"
+            source.name("LEGACY_NULL", bytes([255, 255]))
+        for head, text in ((f"if {empty}:", ""), (f"elif {null}:", None)):
+            with source.block(head):
+                source.add(f"{variable} = {self._row_tuple(row, element, variable, text)}")
+                source.add(f"at = {variable}_end")
+
+    def _row_tuple(self, row: rows.Row, element: kinds.Nested, variable: str, text: str | None) -> str:
+        """The expression that reads rows up to ``{variable}_end``."""
         message_type = element.message_type
-        values = []
-        for field in message_type.__schema__.fields:
-            if not field.plain_in(self._version):
-                values.append(self._default(message_type, field))
-            elif row.text == field.name:
-                values.append(text)
-            else:
-                values.append(f"{variable}_{field.name}")
-        names = [f"{variable}_{name}" for name in row.names]
         constructor = self.source.name(message_type.__name__, message_type)
         read = self.source.name(f"rows_{identifier(row.codes)}", runtime.row_unpacker(row.codes))
-        condition = f" if {' and '.join(conditions)}" if conditions else ""
-        return (
-            f"[{constructor}({', '.join(values)}) for {_targets(names)}"
-            f" in {read}(buffer[at:{variable}_end]){condition}]"
-        )
+        values = f"{read}(buffer[at:{variable}_end])"
+        prefix = self.source.prefix(variable)
+        fields = message_type.__schema__.fields
+        given = [
+            field.name in row.names or (field.name == row.text and text != field.default) for field in fields
+        ]
+        fields = fields[: max((i + 1 for i, is_given in enumerate(given) if is_given), default=0)]
+        if tuple(field.name for field in fields) == row.names:
+            return f"tuple({self.source.name('starmap', starmap)}({constructor}, {values}))"
+        arguments = [
+            f"{prefix}{field.name}"
+            if field.name in row.names
+            else repr(text)
+            if field.name == row.text
+            else self._default(message_type, field)
+            for field in fields
+        ]
+        targets = _targets([f"{prefix}{name}" for name in row.names])
+        return f"tuple([{constructor}({', '.join(arguments)}) for {targets} in {values}])"
 
-    def _rows(self, row: rows.Row, element: Kind, variable: str, number: str) -> None:
-        """Read elements of fixed width; unknown tagged fields among them are the reference's business."""
-        conditions = [f"not {variable}_{rows.TAGS}"] if self._flexible else []
-        self.source.add(f"{variable}_end = at + {row.size} * ({number})")
-        self.source.add(f"{variable} = {self._row_list(row, element, variable, '', conditions)}")
-        self._give_up_if(f"len({variable}) != {number}")
-        self.source.add(f"at = {variable}_end")
 
-    def _rows_or_loop(
-        self, row: rows.Row, element: Kind, variable: str, count: str, number: str, *, compact: bool
-    ) -> None:
-        """Read elements with one text as rows if it is null in all of them, or empty in all of them."""
-        source = self.source
-        size, text = f"{variable}_{rows.TEXT_SIZE}", f"{variable}_{row.text}"
-        source.add(f"{variable}_end = at + {row.size} * ({number})")
-        source.add(f"{variable} = []")
-        with source.block(f"if {number} > 0:"):
-            if compact:
-                source.add(f"first_size = buffer[at + {row.text_offset}]")
-            else:
-                read = source.name("read_h", runtime.unpacker("h"))
-                source.add(f"(first_size,) = {read}(buffer, at + {row.text_offset})")
-            with source.block("if first_size < 2:" if compact else "if -2 < first_size < 1:"):
-                source.add(f'{text} = "" if first_size == {int(compact)} else None')
-                conditions = [f"{size} == first_size"]
-                if row.joined_tags:
-                    source.add("first_size <<= 8")
-                elif self._flexible:
-                    conditions.append(f"not {variable}_{rows.TAGS}")
-                source.add(f"{variable} = {self._row_list(row, element, variable, text, conditions)}")
-        with source.block(f"if len({variable}) == {number}:"):
-            source.add(f"at = {variable}_end")
-        with source.block("else:"):
-            self._loop(element, variable, count, number, compact=compact)
+def _column(offset: int, end: str, size: int) -> str:
+    """The bytes at one offset of all rows."""
+    return f"buffer[at + {offset} : {end} : {size}]"
 
 
 def _targets(names: list[str]) -> str:

@@ -1,17 +1,18 @@
 """From a declaration to an encoder for one version.
 
-The function gathers pieces of bytes and joins them once. Fields of fixed width that follow each other, lengths
-and counts of the legacy form included, make one piece by one ``struct`` call (a *run*). As in decoders, there
-is no bookkeeping for errors: the reference codec says what is wrong.
+The function gathers pieces of bytes and joins them once. Fields of fixed width that follow each other,
+lengths and counts of the legacy form included, make one piece by one ``struct`` call (a *run*). As in
+decoders, there is no bookkeeping for errors: the reference codec says what is wrong.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from protocol_codecs import kinds, reference
 from protocol_codecs.compiler import rows, runtime
 from protocol_codecs.compiler.source import Source, identifier
 from protocol_codecs.kinds import Kind
-from protocol_codecs.message import Encoder, Message
+from protocol_codecs.message import Message
 from protocol_codecs.schema import Field
 
 _ZERO_BYTE = ("x", "")
@@ -29,7 +30,7 @@ class EncoderBuilder:
         self._pieces: list[str] = []
         self._spilled = False
 
-    def build(self) -> Encoder:
+    def build(self) -> Callable[[Any], bytes]:
         """Compile the function; its source stays in ``source``."""
         version = self._version
         self.source.name("ask_reference", lambda message: reference.encode(message, version))
@@ -90,7 +91,8 @@ class EncoderBuilder:
         fields = message_type.__schema__.fields
         for field in fields:
             if field.plain_in(self._version):
-                self._field(field, f"{owner}.{field.name}", prefix + field.name)
+                variable = self.source.variable(prefix, message_type.__name__, field.name)
+                self._field(field, f"{owner}.{field.name}", variable)
             elif not field.tagged_in(self._version) and not field.ignorable:
                 self._give_up_if(self._differs(message_type, field, f"{owner}.{field.name}"))
         if self._flexible and not message_type.__schema__.fragment:
@@ -158,21 +160,21 @@ class EncoderBuilder:
         if not compact:
             self._run.append((legacy_code, length))
             return
-        table = self.source.name("COMPACT_LENGTHS", runtime.COMPACT_LENGTHS)
-        long = self._helper(runtime.compact_text_length if is_text else runtime.compact_length)
+        table = self.source.name("COMPACT", runtime.COMPACT)
+        long = self._helper(runtime.compact_text if is_text else runtime.compact_count)
         self._piece(f"{table}[{length}] if {length} < {runtime.KNOWN_LENGTHS} else {long}({length})")
 
     def _nested(self, message_type: type[Message], value: str, variable: str, *, nullable: bool) -> None:
         self.source.add(f"{variable} = {value}")
         if not nullable:
-            self._struct(message_type, variable, f"{variable}_")
+            self._struct(message_type, variable, self.source.prefix(variable))
             return
         self._spill()
         with self.source.block(f"if {variable} is None:"):
             self.source.add(r'parts.append(b"\xff")')
         with self.source.block("else:"):
             self._run.append(("b", "1"))
-            self._struct(message_type, variable, f"{variable}_")
+            self._struct(message_type, variable, self.source.prefix(variable))
             self._spill()
 
     def _tagged_fields(
@@ -186,7 +188,7 @@ class EncoderBuilder:
             value = f"{owner}.{field.name}"
             with source.block(f"if {self._differs(message_type, field, value)}:"):
                 source.add(f"{outer}, parts = parts, []")
-                self._field(field, value, prefix + field.name)
+                self._field(field, value, self.source.variable(prefix, message_type.__name__, field.name))
                 self._spill()
                 source.add("content, parts = join(parts), " + outer)
                 source.add(f"{tagged} += ({varint}({field.tag}), {varint}(len(content)), content)")
@@ -218,28 +220,30 @@ class EncoderBuilder:
             count = f"{variable}_count"
         self._length(count, "i", compact=compact)
         self._spill()
-        item = f"{variable}_item"
-        row = None
+        prefix = self.source.prefix(variable)
+        item = prefix.removesuffix("_")
         if isinstance(element, kinds.Nested):
             row = rows.layout(element.message_type, self._version, flexible=self._flexible)
-        if row is not None and row.text is None and "s" not in row.codes and self._carries_all(element):
-            codes = row.codes[:-1] + "x" if self._flexible else row.codes
-            pack = self.source.name(f"pack_{identifier(codes)}", runtime.packer(codes))
-            values = ", ".join(f"{item}.{name}" for name in row.names if name != rows.TAGS)
-            self.source.add(f"parts += [{pack}({values}) for {item} in {variable}]")
-            return
+            if row is not None and row.text is None and self._needs_no_check(element.message_type):
+                pack = self.source.name(f"pack_{identifier(row.codes)}", runtime.packer(row.codes))
+                values = ", ".join(f"{item}.{name}" for name in row.names)
+                self.source.add(f"parts += [{pack}({values}) for {item} in {variable}]")
+                return
         with self.source.block(f"for {item} in {variable}:"):
             if isinstance(element, kinds.Nested):
-                self._struct(element.message_type, item, f"{variable}_")
+                self._struct(element.message_type, item, prefix)
             else:
-                self._value(element, item, f"{variable}_content", compact=compact, nullable=False)
+                self._value(element, item, f"{item}_content", compact=compact, nullable=False)
             self._spill()
 
-    def _carries_all(self, element: Kind) -> bool:
-        """Whether no element can have a value that this version has no place for."""
-        assert isinstance(element, kinds.Nested)
-        fields = element.message_type.__schema__.fields
-        return all(self._version in field.versions or field.ignorable for field in fields)
+    def _needs_no_check(self, message_type: type[Message]) -> bool:
+        """Whether ``struct`` alone sees every value that this version has no place for."""
+        return all(
+            not isinstance(field.kind, kinds.Identifier)
+            if self._version in field.versions
+            else field.ignorable
+            for field in message_type.__schema__.fields
+        )
 
     def _numbers(self, element: kinds.Number, variable: str, *, compact: bool) -> None:
         source, count, packed = self.source, f"{variable}_count", f"{variable}_packed"

@@ -7,24 +7,21 @@ from protocol_codecs import kinds
 from protocol_codecs.kinds import Kind
 from protocol_codecs.message import Message
 
-TAGS = "tags"
-TEXT_SIZE = "text_size"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The layout of one element: ``codes`` for ``struct``, and what each of its values is called.
+    """The layout of one element: ``codes`` for ``struct``, and the fields that its values are.
 
-    ``text`` is the one field of the element that is a nullable text, if it has one; the layout then holds
-    for elements in which that text is null or empty, and its length is at ``text_offset``. If the tagged fields'
-    count comes right after it, both are read as one number (``joined_tags``).
+    ``text`` is the one field of the element that is a nullable text, if it has one: the layout then holds for
+    elements in which that text is null or empty. Its length, at ``text_offset``, and the count of tagged
+    fields, at ``tags_offset``, are left out of ``codes``; whoever reads rows checks them apart.
     """
 
     codes: str
     names: tuple[str, ...]
     text: str | None
     text_offset: int
-    joined_tags: bool
+    tags_offset: int | None
 
     @property
     def size(self) -> int:
@@ -64,14 +61,8 @@ def layout(message_type: type[Message], version: int, *, flexible: bool) -> Row 
             names.append(field.name)
         elif isinstance(field.kind, kinds.Text) and text is None and version in field.nullable:
             text, text_offset = field.name, size_of(codes)
-            codes += "B" if flexible else "h"
-            names.append(TEXT_SIZE)
+            codes += "x" if flexible else "xx"
         else:
             return None
-    joined_tags = flexible and text is not None and names[-1] == TEXT_SIZE
-    if joined_tags:
-        codes = codes[:-1] + "H"
-    elif flexible:
-        codes += "B"
-        names.append(TAGS)
-    return Row(codes, tuple(names), text, text_offset, joined_tags)
+    tags_offset = size_of(codes) if flexible else None
+    return Row(codes + "x" * flexible, tuple(names), text, text_offset, tags_offset)

@@ -149,18 +149,18 @@ def varint(value: int) -> bytes:
     return bytes(written)
 
 
-def compact_length(length: int) -> bytes:
-    """The compact form of a length or count; for those that are not in COMPACT_LENGTHS."""
+def compact_count(length: int) -> bytes:
+    """The compact form of a length or count; for those that are not in COMPACT."""
     return varint(length + 1)
 
 
-def compact_text_length(length: int) -> bytes:
-    """The compact form of a text's length; for those that are not in COMPACT_LENGTHS."""
+def compact_text(length: int) -> bytes:
+    """The compact form of a text's length; for those that are not in COMPACT."""
     if length > MAX_TEXT_BYTES:
         raise GiveUpError
     return varint(length + 1)
 
 
 KNOWN_LENGTHS = 8 * SHORT
-COMPACT_LENGTHS = [*(varint(length + 1) for length in range(KNOWN_LENGTHS)), varint(0)]
+COMPACT = [*(varint(length + 1) for length in range(KNOWN_LENGTHS)), varint(0)]
 """The compact form of lengths and counts below KNOWN_LENGTHS, and at -1 that of null."""
