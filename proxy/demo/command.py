@@ -1,6 +1,9 @@
 """The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
 
+import io
+import logging
 import sys
+from typing import TextIO, cast
 
 import trio
 from rich.console import Console
@@ -15,6 +18,7 @@ from proxy.demo.stage import View
 from proxy.demo.summary import summary
 from proxy.demo.verdict import Result, problems
 from proxy.logs import configure
+from proxy.upstream import UnreachableError
 
 PASSED, FAILED, INTERRUPTED = 0, 1, 130
 _NARROWEST = 100
@@ -27,16 +31,19 @@ def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
     if plain:
         console.width = max(console.width, _NARROWEST)
     view: View = PlainView(console) if plain else LiveView(console)
-    configure(Log(level="warning", format="console"), stream=sys.stderr)
+    configure(Log(level="warning", format="console"), stream=cast("TextIO", _StandardError()))
+    logging.disable(logging.INFO)  # libraries that set their own level would write into the screen
     failed: list[str] = []
     interrupted = False
     result: Result | None = None
     try:
         result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
-    except* DemoFailed as failures:
+    except* (DemoFailed, UnreachableError) as failures:
         failed = _messages(failures)
     except* KeyboardInterrupt:
         interrupted = True
+    finally:
+        logging.disable(logging.NOTSET)
     if result is None:
         for message in failed:
             console.print(f"FAILED: {message}", style="bold red", markup=False)
@@ -49,7 +56,15 @@ def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
     return FAILED if problems(result) else PASSED
 
 
-def _messages(group: BaseExceptionGroup[DemoFailed]) -> list[str]:
+class _StandardError(io.TextIOBase):
+    """Whatever standard error is at the moment: a screen that is being drawn puts something else there."""
+
+    def write(self, text: str) -> int:
+        """Pass it on."""
+        return sys.stderr.write(text)
+
+
+def _messages(group: BaseExceptionGroup[Exception]) -> list[str]:
     """What went wrong, from however deep in the groups."""
     found: list[str] = []
     for error in group.exceptions:

@@ -2,6 +2,7 @@
 
 import time
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from proxy.demo.group import Consumer, DemoGroup, Presence
@@ -22,14 +23,23 @@ _STYLES = {
 def group_table(group: DemoGroup, board: MemberBoard | None) -> Table:
     """Draw a group. ``board`` is None for one that goes straight to the brokers."""
     way = "straight to the brokers" if board is None else "through the proxy"
-    table = Table(title=f"{group.title}: {way}", title_style="bold", title_justify="left")
+    title = f"{group.title}: {way}"
+    table = Table(
+        title=title,
+        title_style="bold",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("consumer", no_wrap=True)
     table.add_column("does", no_wrap=True, min_width=len("stopped 9.9 s"))
     if board is not None:
         table.add_column("member state", no_wrap=True, min_width=len("CompletingRebalance"))
-        table.add_column("gen.", justify="right")
-        table.add_column("epoch", justify="right")
-    table.add_column("partitions", no_wrap=True)
+        table.add_column("generation", justify="right", no_wrap=True)
+        table.add_column("epoch", justify="right", no_wrap=True)
+    table.add_column("partitions", no_wrap=True, min_width=len("0, 1, 2, 3"))
     for consumer in group.consumers.values():
         between = () if board is None else _member(board, consumer)
         table.add_row(

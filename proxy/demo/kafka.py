@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,9 +11,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from proxy.config import Address
 from proxy.demo.failure import DemoFailed
 
 _ANSWER_S = 15.0
+_CONNECT_S = 5.0
 _QUIET = {"log_level": 0}
 """librdkafka writes its own log lines into the terminal otherwise; what matters comes as an exception."""
 
@@ -41,10 +44,23 @@ class Kafka:
 
         :raises DemoFailed: nobody answers.
         """
-        answer = await _ask(
-            f"reach a Kafka broker on {self.bootstrap}", lambda: self._admin.list_topics(timeout=_ANSWER_S)
-        )
+        what = f"reach a Kafka broker on {self.bootstrap}"
+        await self._connect(what)  # fails at once where nobody listens; librdkafka would go on trying
+        answer = await _ask(what, lambda: self._admin.list_topics(timeout=_ANSWER_S))
         return sorted(answer.brokers)
+
+    async def _connect(self, what: str) -> None:
+        problem = ""
+        for text in self.bootstrap.split(","):
+            try:
+                address = Address.parse(text)
+                with trio.fail_after(_CONNECT_S):
+                    await (await trio.open_tcp_stream(address.host, address.port)).aclose()
+            except (OSError, ValueError, trio.TooSlowError) as error:
+                problem = str(error) or f"no answer within {_CONNECT_S:g} s"
+            else:
+                return
+        raise DemoFailed(f"can't {what}: {problem}")
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic with the cluster's default replication."""
@@ -61,11 +77,14 @@ class Kafka:
         return {group_id: _view(description) for group_id, description in described.items()}
 
     async def remove(self, topic: str, group_ids: Sequence[str]) -> None:
-        """Remove what the demo has made."""
-        futures = self._admin.delete_consumer_groups(list(group_ids))
-        for group_id, future in futures.items():
-            await _result(f"delete group {group_id}", future)
-        await _result(f"delete topic {topic}", self._admin.delete_topics([topic])[topic])
+        """Remove what the demo has made, as far as the brokers let it: a group that still has members stays."""
+        futures = {
+            **self._admin.delete_consumer_groups(list(group_ids)),
+            **self._admin.delete_topics([topic]),
+        }
+        for name, future in futures.items():
+            with suppress(DemoFailed):
+                await _result(f"remove {name}", future)
 
 
 def _view(description: Any) -> BrokerView:

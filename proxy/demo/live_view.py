@@ -12,8 +12,11 @@ from rich.text import Text
 from proxy.demo.group_table import group_table
 from proxy.demo.stage import Line, Stage
 
-_LINES_SHOWN = 8
-_WIDE = 110
+_WIDE = 125
+"""Columns from which both groups fit side by side."""
+_FEWEST_LINES, _MOST_LINES = 3, 12
+_FRAME = 3
+"""Lines around the happenings: the border, and the one below which the cursor stands."""
 
 
 class LiveView:
@@ -27,7 +30,6 @@ class LiveView:
     def showing(self, stage: Stage) -> Iterator[None]:
         """Take the terminal over until the end."""
         with self._live:
-            self.refresh(stage)
             yield
             self.refresh(stage)
 
@@ -47,17 +49,15 @@ class LiveView:
         self._live.update(self._drawn(stage), refresh=True)
 
     def _drawn(self, stage: Stage) -> RenderableType:
-        width = self._console.width
-        tables = [group_table(group, stage.boards.get(group.group_id)) for group in stage.groups]
-        side_by_side = width >= _WIDE
-        for table in tables:
-            table.width = width // 2 - 1 if side_by_side else width
-        return Group(
-            _heading(stage),
-            Columns(tables, padding=(0, 1)) if side_by_side else Group(*tables),
-            _records(stage),
-            _happenings(stage),
+        groups = [group_table(group, stage.boards.get(group.group_id)) for group in stage.groups]
+        wide = self._console.width >= _WIDE
+        above = Group(
+            _heading(stage), Columns(groups, padding=(0, 4)) if wide else Group(*groups), _records(stage)
         )
+        room = self._console.height - len(self._console.render_lines(above)) - _FRAME
+        if room < _FEWEST_LINES:
+            return above
+        return Group(above, _happenings(stage, min(room, _MOST_LINES)))
 
 
 def _heading(stage: Stage) -> Panel:
@@ -80,9 +80,9 @@ def _records(stage: Stage) -> Text:
     return text
 
 
-def _happenings(stage: Stage) -> Panel:
-    shown = list(stage.lines)[-_LINES_SHOWN:]
+def _happenings(stage: Stage, lines: int) -> Panel:
+    shown = list(stage.lines)[-lines:]
     text = Text(
         "\n".join(f"{line.at_s:6.1f} s  {line.text}" for line in shown), no_wrap=True, overflow="ellipsis"
     )
-    return Panel(text, title="what happened", title_align="left", height=_LINES_SHOWN + 2, border_style="dim")
+    return Panel(text, title="what happened", title_align="left", height=lines + 2, border_style="dim")

@@ -1,11 +1,9 @@
 """Everything that a demo needs around its story, made and removed again: topic, proxy, producer, consumers."""
 
-from contextlib import suppress
 from uuid import uuid4
 
 import trio
 
-from proxy.demo.failure import DemoFailed
 from proxy.demo.gateway import Gateway
 from proxy.demo.group import DemoGroup
 from proxy.demo.kafka import Kafka
@@ -51,9 +49,9 @@ async def perform(bootstrap: str, source: str, plan: Plan, view: View) -> Result
     try:
         with view.showing(stage):
             async with trio.open_nursery() as around:
-                around.start_soon(_refresh, stage)
                 gateway = Gateway(bootstrap, node_ids, translated.group_id, saw)
                 await around.start(gateway.run)
+                around.start_soon(_refresh, stage)
                 async with trio.open_nursery() as nursery:
                     producer = NumberedProducer(
                         bootstrap, topic, partitions=plan.partitions, per_second=plan.records_per_second
@@ -80,7 +78,7 @@ async def perform(bootstrap: str, source: str, plan: Plan, view: View) -> Result
                     result = await Story(stage, kafka, plan, producer, troupes).tell()
                 around.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S), suppress(DemoFailed):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S):
             await kafka.remove(topic, [classic.group_id, translated.group_id])
     return result
 

@@ -14,7 +14,7 @@ def summary(result: Result) -> Iterator[RenderableType]:
     """Everything that is printed after the last step."""
     yield _costs(result)
     yield _groups(result)
-    yield from (_sentence(group) for group in result.groups)
+    yield Text("\n".join(_sentence(group) for group in result.groups))
     found = problems(result)
     if found:
         yield Text("\n".join(["FAILED", *(f"  {problem}" for problem in found)]), style="bold red")
@@ -33,9 +33,9 @@ def _costs(result: Result) -> Table:
     table.add_column("step")
     table.add_column("group")
     table.add_column("consumers\nstopped", justify="right")
-    table.add_column("consumer-seconds\nstopped", justify="right")
+    table.add_column("consumer-\nseconds", justify="right")
     table.add_column("partitions\ninterrupted", justify="right")
-    table.add_column("partition-seconds\nunread", justify="right")
+    table.add_column("partition-\nseconds", justify="right")
     for number, step in enumerate(result.steps):
         for group in result.groups:
             first = group is result.groups[0]
@@ -62,15 +62,17 @@ def _cells(cost: StepCost) -> tuple[str, str, str, str]:
 def _groups(result: Result) -> Table:
     table = Table(title="The groups", title_justify="left")
     table.add_column("group")
-    table.add_column("the broker says")
+    table.add_column("type at\nthe broker")
+    table.add_column("\nmembers", justify="right")
     table.add_column("records\nproduced", justify="right")
     table.add_column("\nread", justify="right")
-    table.add_column("\nread again", justify="right")
+    table.add_column("read\nagain", justify="right")
     table.add_column("partitions held\nby two at once", justify="right")
     for group in result.groups:
         table.add_row(
             group.title,
-            f"type {group.broker.type}, {group.broker.state}, {group.broker.members} members",
+            group.broker.type,
+            str(group.broker.members),
             str(result.produced),
             str(group.distinct),
             str(group.duplicates),
@@ -79,11 +81,11 @@ def _groups(result: Result) -> Table:
     return table
 
 
-def _sentence(group: GroupResult) -> Text:
+def _sentence(group: GroupResult) -> str:
     cost = _sum(group)
-    return Text(
-        f"{group.title}: {cost.stopped} times a consumer that had nothing to do with the change stopped, "
-        f"for {cost.stopped_s:.1f} s in all."
+    return (
+        f"{group.title}: consumers that stayed in the group stopped {cost.stopped} times, "
+        f"for {cost.stopped_s:.2f} s in all."
     )
 
 
