@@ -42,5 +42,8 @@ kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, P
 kafka-down: ## stop it and remove its data
 	@$(PYTHON) -m tools.kafka down
 
+demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
+	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
+
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build
