@@ -10,9 +10,10 @@ from proxy.demo.measures import StepCost
 from proxy.demo.verdict import GroupResult, Result, problems
 
 _LEGEND = (
-    "consumers stopped: those that stayed in the group and read nothing for a while; consumer-seconds: how long\n"
-    "partitions interrupted: nobody read them for a while; partition-seconds: how long (those of a killed\n"
-    "consumer until its session timeout, with either protocol). docs/demo.md says it exactly."
+    "consumers stopped: stayed in the group, and read nothing for a while; consumer-seconds: how long\n"
+    "partitions interrupted: were read by nobody for a while; partition-seconds: how long\n"
+    "(those of a killed consumer until its session timeout, with either protocol)\n"
+    "docs/demo.md defines all of this exactly."
 )
 
 
