@@ -8,7 +8,7 @@ BROKERS ?= 1
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test test-unit bench kafka-up kafka-down demo clean
+.PHONY: help setup lock docs lint test test-unit bench kafka-up kafka-down demo clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ lock: ## resolve the dependencies again (versions and hashes only)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev \
 	    --output-file requirements/dev.lock pyproject.toml
+
+docs: setup ## write the pages of docs/ that follow from the code
+	$(BIN)/python -m tools.docs
 
 lint: setup ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

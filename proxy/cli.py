@@ -66,9 +66,16 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     try:
         trio.run(_serve, loaded, policy)
     except* (BindError, UnreachableError) as errors:
-        for error in errors.exceptions:
+        for error in _leaves(errors):
             _log.error("can't start", reason=str(error))
         sys.exit(CANT_START)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group of groups, one for each nursery that they passed."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in _leaves(one)]
+    return [error]
 
 
 async def _serve(config: Config, policy: Policy) -> None:
