@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 KAFKA_VERSION ?= 4.3.1
 BROKERS ?= 1
+PORT ?= 9092
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock lint test test-unit bench kafka-up kafka-down demo clean
@@ -18,7 +19,7 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@echo "== setting up $(VENV) with the pinned dependencies (a minute on a fresh machine)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 lock: ## resolve the dependencies again (versions and hashes only)
@@ -31,6 +32,12 @@ lint: setup ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
+	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
+
+kafka-down: ## stop it and remove its data
+	@$(PYTHON) -m tools.kafka down
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build

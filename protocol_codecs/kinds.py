@@ -50,6 +50,8 @@ class Nested:
     message_type: "type[Message]"
 
 
+UUID_SIZE = 16
+
 INT8 = Number("int8", "b", 1)
 INT16 = Number("int16", "h", 2)
 UINT16 = Number("uint16", "H", 2)

@@ -1,6 +1,5 @@
 """The base of all messages, and the metaclass that turns a class body into a schema."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -9,14 +8,11 @@ import msgspec
 from protocol_codecs.schema import Field, Schema
 from protocol_codecs.version_range import VersionRange
 
-Encoder = Callable[[Any], bytes]
-Decoder = Callable[[bytes, int], tuple[Any, int]]
-
 
 class MessageMeta(msgspec.StructMeta):
     """Takes the :class:`Field` objects out of a class body and keeps them as ``__schema__``."""
 
-    def __new__(
+    def __new__(  # noqa: PYI034 - mypy refuses Self in a metaclass
         mcls,
         name: str,
         bases: tuple[type, ...],
@@ -25,17 +21,16 @@ class MessageMeta(msgspec.StructMeta):
         api_key: int | None = None,
         versions: str = "0+",
         flexible: str = "none",
+        fragment: bool = False,
         **options: Any,
-    ) -> "MessageMeta":  # noqa: PYI034 - mypy refuses Self in a metaclass
+    ) -> "MessageMeta":
         """Make the class; ``api_key``, ``versions`` and ``flexible`` are those of a top-level message."""
         fields = tuple(replace(v, name=k) for k, v in namespace.items() if isinstance(v, Field))
         for field in fields:
             namespace[field.name] = field.default
         namespace["__schema__"] = Schema(
-            name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible)
+            name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible), fragment
         )
-        namespace["__encoders__"] = {}
-        namespace["__decoders__"] = {}
         return super().__new__(mcls, name, bases, namespace, **options)
 
 
@@ -49,8 +44,6 @@ class Message(msgspec.Struct, frozen=True, gc=False, metaclass=MessageMeta):
     """
 
     __schema__: ClassVar[Schema]
-    __encoders__: ClassVar[dict[int, Encoder]]
-    __decoders__: ClassVar[dict[int, Decoder]]
 
 
 M = TypeVar("M", bound=Message)

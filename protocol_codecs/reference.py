@@ -5,15 +5,16 @@ what is malformed, what cannot be encoded, and where; and it is the oracle that 
 """
 
 from collections.abc import Sequence
+from functools import cache
 from operator import index
 from typing import NoReturn
 
 from protocol_codecs import kinds
 from protocol_codecs.errors import MalformedMessage, UnencodableMessage
-from protocol_codecs.kinds import Kind
+from protocol_codecs.kinds import UUID_SIZE, Kind
 from protocol_codecs.message import M, Message
 from protocol_codecs.schema import Field, Schema
-from protocol_codecs.uuids import UUID_SIZE, Uuid
+from protocol_codecs.uuids import Uuid
 
 MAX_TEXT_BYTES = 0x7FFF
 """Kafka refuses longer strings in all versions."""
@@ -44,6 +45,7 @@ def encode(message: Message, version: int) -> bytes:
     return bytes(writer.buffer)
 
 
+@cache
 def minimum_size(kind: Kind, version: int, *, flexible: bool) -> int:
     """How many bytes a value of this kind takes at least; a bound for counts that a peer claims."""
     match kind:
@@ -131,7 +133,7 @@ class _Reader(_Place):
                 self.path.append(f".{field.name}")
                 values[field.name] = self.field(field)
                 self.path.pop()
-        if self.flexible:
+        if self.flexible and not message_type.__schema__.fragment:
             self.tagged_fields({f.tag: f for f in fields if f.tagged_in(self.version)}, values)
         return message_type(**values)
 
@@ -251,7 +253,7 @@ class _Writer(_Place):
             elif value != field.default and not field.ignorable:
                 self.fail(f"{value!r} has no place in this version")
             self.path.pop()
-        if self.flexible:
+        if self.flexible and not message.__schema__.fragment:
             self.tagged_fields(message, tagged)
 
     def tagged_fields(self, message: Message, fields: list[Field]) -> None:

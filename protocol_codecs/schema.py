@@ -37,10 +37,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One message: its name, its fields in wire order, and for a top-level message its key and versions."""
+    """One message: its name, its fields in wire order, and for a top-level message its key and versions.
+
+    A ``fragment`` is the beginning of a message and therefore has no tagged fields behind it.
+    """
 
     name: str
     fields: tuple[Field, ...]
     api_key: int | None = None
     versions: VersionRange = ALWAYS
     flexible: VersionRange = NEVER
+    fragment: bool = False

@@ -4,10 +4,11 @@ import base64
 import binascii
 from typing import NewType
 
+from protocol_codecs.kinds import UUID_SIZE
+
 Uuid = NewType("Uuid", bytes)
 """The 16 bytes of a Kafka uuid, as they are on the wire."""
 
-UUID_SIZE = 16
 ZERO_UUID = Uuid(bytes(UUID_SIZE))
 """Kafka's "no id"."""
 

@@ -31,14 +31,23 @@ _REBALANCE_TIMEOUT_MS = 300_000
 class Verdict(Enum):
     """What the broker knows of a member."""
 
-    ADOPTED = auto()
-    """A member of the new protocol: this process goes on with it."""
+    MEMBER = auto()
+    """A member of the new protocol: this process may go on with it."""
 
-    CLASSIC = auto()
-    """A classic member, or a classic group, or none: the broker itself answers its calls."""
+    CLASSIC_MEMBER = auto()
+    """A classic member in a consumer group: the broker itself answers its calls."""
+
+    CLASSIC_GROUP = auto()
+    """No consumer group at all."""
+
+    NOT_SAID = auto()
+    """The broker can't say; its own answer to the call tells the client why."""
 
     UNKNOWN = auto()
     """A consumer group without this member."""
+
+
+Found = tuple[Verdict, ConsumerGroupDescribeResponseMember | None]
 
 
 def adopting(
@@ -51,46 +60,61 @@ def adopting(
 ) -> Steps:
     """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID."""
     if not member.joined:
-        verdict = yield from identify(context, member, connection, request)
-        if verdict is Verdict.CLASSIC:
-            context.forward(request)
-            return
+        verdict, found = yield from look_for(context, member, connection)
         if verdict is Verdict.UNKNOWN:
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
             return
+        if verdict is not Verdict.MEMBER or found is None:
+            if verdict is Verdict.CLASSIC_MEMBER:
+                context.relay(member.group, member.id)
+            elif verdict is Verdict.CLASSIC_GROUP:
+                member.group.passes_through = "a classic group at the broker"
+            context.forward(request)
+            return
+        _adopt(context, member, connection, request, found)
     yield from proceed()
 
 
-def identify(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Generator[Ask | Park, Any, Verdict]:
-    """Ask the broker who this is, and take the member over if it is one of the new protocol."""
-    group = member.group
+def adopt_joining(
+    context: Context, member: Member, connection: Connection
+) -> Generator[Ask | Park, Any, None]:
+    """Take over the membership of a client that joins with partitions in hand, if the broker knows it."""
+    _, found = yield from look_for(context, member, connection)
+    if found is not None:
+        member.epoch = found.member_epoch
+        member.adopted = True
+        context.emit(EventKind.ADOPTED, member)
+
+
+def look_for(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is."""
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
-        return Verdict.CLASSIC
+        return Verdict.CLASSIC_GROUP, None
     response: ConsumerGroupDescribeResponse = yield Ask(
-        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(group.id,))
+        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
     )
+    if not response.groups:
+        return Verdict.NOT_SAID, None
     described = response.groups[0]
-    if described.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return Verdict.UNKNOWN  # a consumer group, but its members are hidden from this principal
-    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        group.passes_through = "a classic group at the broker"
-        return Verdict.CLASSIC
-    if described.error_code != ErrorCode.NONE:
-        return Verdict.CLASSIC  # the broker's own answer to the call says what is wrong
+    match described.error_code:
+        case ErrorCode.NONE:
+            pass
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return Verdict.CLASSIC_GROUP, None
+        case _:
+            return Verdict.NOT_SAID, None
     for found in described.members:
         if found.member_id == member.id:
             if found.member_type == _CLASSIC_MEMBER:
-                group.relayed.add(member.id)
-                return Verdict.CLASSIC
-            _take_over(context, member, connection, request, found)
-            return Verdict.ADOPTED
-    return Verdict.UNKNOWN
+                return Verdict.CLASSIC_MEMBER, None
+            return Verdict.MEMBER, found
+    return Verdict.UNKNOWN, None
 
 
-def _take_over(
+def _adopt(
     context: Context,
     member: Member,
     connection: Connection,
@@ -123,5 +147,5 @@ def _generation_of(request: Request) -> int:
         case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
             generation = request.message.generation_id_or_member_epoch
         case _:
-            generation = -1  # a JoinGroup brings none: it asks for one
+            raise AssertionError(request.api_key)
     return generation

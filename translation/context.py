@@ -84,6 +84,10 @@ class Context:
         self._clients[connection_id].requests.discard(request.id)
         return True
 
+    def is_waiting(self, request: Request) -> bool:
+        """Whether the client of this request is still there and has no answer yet."""
+        return request.id in self._connection_of
+
     def answer(self, request: Request, message: Any) -> None:
         """Answer a client's request, unless it is gone."""
         if self._settle(request):
@@ -195,8 +199,12 @@ class Context:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        if not group.members and group.passes_through is None:
+        if not group.members and not group.relayed and group.passes_through is None:
             self.groups.pop(group.id, None)
+
+    def relay(self, group: Group, member_id: str) -> None:
+        """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        group.relayed[member_id] = self.now + self.settings.relayed_s
 
     # -- what happens to members -------------------------------------------------------------------------------
 
@@ -225,7 +233,8 @@ class Context:
         member.assignment = member.handed = member.may_hold = member.unacknowledged = NONE
         member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
         if member.parked_join is not None:
-            self.runner.wake(member.parked_join, Woken.ABANDONED)
+            fenced = event is MemberEvent.FENCED
+            self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
         if was_joined:
             self.nudge(member.group)
 

@@ -42,6 +42,7 @@ class Woken(Enum):
 
     TIME = "its time has come"
     SUPERSEDED = "a newer call of the same kind takes over"
+    MEMBERSHIP_LOST = "the broker has no such membership any more"
     ABANDONED = "nobody waits for the outcome any more"
 
 
@@ -72,7 +73,17 @@ class Turns:
 class Exchange:
     """One conversation under way."""
 
-    __slots__ = ("_runner", "client_id", "connection_id", "steps", "timer_at", "turns", "until", "woken")
+    __slots__ = (
+        "_runner",
+        "client_id",
+        "connection_id",
+        "started",
+        "steps",
+        "timer_at",
+        "turns",
+        "until",
+        "woken",
+    )
 
     def __init__(
         self,
@@ -90,6 +101,7 @@ class Exchange:
         self.timer_at = math.inf
         self.until = math.inf
         self.woken: Woken | None = None
+        self.started = False
 
     def on_time(self, now: float) -> None:
         """The time that a Park asked for has come, unless somebody woke the conversation before."""
@@ -155,6 +167,10 @@ class Runner:
     def _give_turns(self, turns: Turns) -> None:
         while turns.running is None and turns.waiting:
             exchange = turns.waiting.popleft()
+            if not exchange.started and self._context.connection(exchange.connection_id) is None:
+                exchange.steps.close()  # its connection went away while it waited
+                continue
+            exchange.started = True
             turns.running = exchange
             woken, exchange.woken = exchange.woken, None
             self._advance(exchange, woken)
@@ -181,6 +197,9 @@ class Runner:
             self._call(exchange, step)
 
     def _call(self, exchange: Exchange, ask: Ask) -> None:
+        if self._context.connection(exchange.connection_id) is None:
+            self._advance(exchange, UpstreamLost())
+            return
         self._last_call_id += 1
         call_id = CallId(self._last_call_id)
         self._calls[call_id] = exchange

@@ -35,7 +35,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         return
     code = yield from beat(context, member)
     if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
-        if member.rebalance_deadline == math.inf:
+        if member.rebalance_deadline == math.inf and member.parked_join is None:
             member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
             context.book(member)
         code = ErrorCode.REBALANCE_IN_PROGRESS

@@ -17,10 +17,11 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import identify
+from translation.adopt import adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
+from translation.heartbeat import beat
 from translation.member import Member
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions
@@ -32,7 +33,6 @@ from translation.upstream import (
     leave,
     leave_for,
     look_up,
-    plain_heartbeat,
 )
 
 NEWEST_EMBEDDED_VERSION = 3
@@ -52,8 +52,8 @@ class _Overtaken(Exception):
 class _Failed(Exception):
     """The client gets an error code."""
 
-    def __init__(self, error_code: int) -> None:
-        super().__init__(error_code)
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
         self.error_code = error_code
 
 
@@ -83,16 +83,20 @@ def join(
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     try:
-        claims = yield from _claims(context, member, connection, request, subscription)
-        yield from _take_part(context, member, claims)
-        yield from learn_names(context, member.assignment)
-        yield from _wait_for_partitions(context, member, claims)
+        claims = yield from _claims(context, member, connection, subscription)
+        deadline = context.now + _patience(context, member)
+        while True:
+            yield from _take_part(context, member, claims, deadline)
+            yield from learn_names(context, member.assignment)
+            if (yield from _has_waited(context, member, claims, deadline)):
+                break
     except _Overtaken:
         member.overtaken.append(request)
     except _Refused as why:
         _pass_through(context, member, request, str(why))
     except _Failed as failure:
         _resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {failure}")
         for waiting in (*member.overtaken, request):
             context.answer(waiting, refused(waiting, failure.error_code, member.id))
         member.overtaken.clear()
@@ -117,7 +121,7 @@ def _describe_client(
     protocols = [protocol.name for protocol in message.protocols]
     context.reach(member, connection)
     member.client_id = request.client_id
-    member.instance_id = message.group_instance_id
+    member.instance_id = message.group_instance_id or None
     if member.instance_id is not None:
         member.group.static[member.instance_id] = member.id
     member.session_timeout_ms = message.session_timeout_ms
@@ -130,15 +134,11 @@ def _describe_client(
     member.cooperative = is_cooperative(protocols)
     member.server_assignor = server_assignor(protocols)
     member.subscription = frozenset(subscription.topics)
-    member.rack = subscription.rack_id
+    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
 def _claims(
-    context: Context,
-    member: Member,
-    connection: Connection,
-    request: Request,
-    subscription: ConsumerProtocolSubscription,
+    context: Context, member: Member, connection: Connection, subscription: ConsumerProtocolSubscription
 ) -> Generator[Ask | Park, Any, Partitions]:
     """What the client says that it still holds, cut to its subscription and to what it can hold at all.
 
@@ -155,7 +155,7 @@ def _claims(
     if not claimed:
         return NONE
     if not member.joined:
-        yield from identify(context, member, connection, request)
+        yield from adopt_joining(context, member, connection)
     if member.joined and not member.adopted:
         names = context.topic_names
         return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
@@ -163,10 +163,8 @@ def _claims(
     return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
 
 
-def _take_part(context: Context, member: Member, claims: Partitions) -> Asking:
+def _take_part(context: Context, member: Member, claims: Partitions, deadline: float) -> Asking:
     """Heartbeat until the broker has this membership."""
-    settings = context.settings
-    give_up = context.now + _patience(context, member)
     topics = member.subscription
     attempts = 0
     while True:
@@ -177,12 +175,13 @@ def _take_part(context: Context, member: Member, claims: Partitions) -> Asking:
             if joining:
                 context.nudge(member.group)
             return
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < give_up:
-            yield from _park(member, context.now + settings.load_retry_s)
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
+            yield from _park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
+        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise _Failed(errors.for_join(code))
+            raise _Failed(errors.for_join(code), said)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
@@ -195,9 +194,9 @@ def _take_part(context: Context, member: Member, claims: Partitions) -> Asking:
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member)
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise _Refused(f"{ErrorCode(code).name}: {response.error_message or 'no message'}")
+            raise _Refused(said)
         else:
-            raise _Failed(errors.for_join(code))
+            raise _Failed(errors.for_join(code), said)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -243,28 +242,29 @@ def _park(member: Member, until: float) -> Asking:
     if woken is Woken.SUPERSEDED:
         raise _Overtaken
     if woken is Woken.ABANDONED:
-        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
 
 
-def _wait_for_partitions(context: Context, member: Member, claims: Partitions) -> Asking:
+def _has_waited(
+    context: Context, member: Member, claims: Partitions, deadline: float
+) -> Generator[Ask | Park, Any, bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
     Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
-    the heartbeat tells "nothing yet" from "nothing for you".
+    the heartbeat tells "nothing yet" from "nothing for you". False if the membership was lost meanwhile.
     """
     if claims or not member.subscription:
-        return
-    deadline = context.now + _patience(context, member)
+        return True
     while not context.visible(member, member.assignment) and context.now < deadline:
         yield from _park(member, min(deadline, context.now + context.settings.join_poll_s))
-        response = yield from plain_heartbeat(context, member)
-        code = errors.for_heartbeat(response.error_code)
-        if code in errors.ENDS_MEMBERSHIP:
-            reason = ErrorCode(response.error_code).name
-            context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+        if not member.joined:
+            return False
+        code = yield from beat(context, member)
+        if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
+            return False
         if code != ErrorCode.NONE:
-            raise _Failed(errors.for_join(code))
-        yield from learn_names(context, member.assignment)
+            raise _Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+    return True
 
 
 def _resume_session(context: Context, member: Member) -> None:

@@ -145,8 +145,9 @@ class Member:
         return min(self.session_deadline, self.rebalance_deadline, self.gather_until, self.keep_alive_at)
 
     def touch(self, now: float) -> None:
-        """The client gave a sign of life; its session starts anew."""
-        self.session_deadline = now + self.session_timeout_ms / 1000
+        """The client gave a sign of life; its session starts anew. While it waits in JoinGroup, it does not run."""
+        if self.parked_join is None:
+            self.session_deadline = now + self.session_timeout_ms / 1000
 
     def on_time(self, now: float) -> None:
         """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""
@@ -178,8 +179,8 @@ class Group:
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
         self.refused_by_broker = False
         """Whether that is the broker's word, which holds until the policy changes."""
-        self.relayed: set[str] = set()
-        """Ids of classic members at the broker, whose calls are relayed."""
+        self.relayed: dict[str, float] = {}
+        """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

@@ -35,5 +35,8 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no other process may serve the same members: only then a silent client's member is removed with
     epoch -1 when its session ends; otherwise the broker's own session timeout decides."""
 
+    relayed_s: float = 60.0
+    """How long a member that the broker has as a classic one is relayed before the broker is asked again."""
+
     known_topics_limit: int = 100_000
     """Topic names kept by topic id."""

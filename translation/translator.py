@@ -20,6 +20,7 @@ from translation.actions import Action, CallId, Connection, ConnectionId, EventK
 from translation.adopt import adopting
 from translation.assignors import why_not_translatable
 from translation.context import Context
+from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
@@ -87,6 +88,9 @@ class Translator:
                 self._commit(connection, request)
             case ApiKey.OFFSET_FETCH:
                 self._offset_fetch(connection, request)
+            case ApiKey.DESCRIBE_GROUPS:
+                steps = describe_groups(context, connection, request)
+                context.runner.start(steps, Turns(), connection.id, request.client_id)
             case _:
                 context.forward(request)
         return self._actions()
@@ -101,10 +105,9 @@ class Translator:
         """The client closed its side. Its members live on until their sessions end."""
         context = self._context
         context.now = now
-        for member in context.members_on(connection_id):
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                context.runner.wake(member.parked_join, Woken.ABANDONED)
+        members = context.members_on(connection_id)
         context.client_gone(connection_id)
+        self._abandon_joins(members, connection_id)
         return self._actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -113,9 +116,7 @@ class Translator:
         context.now = now
         members = context.members_on(connection_id)
         context.upstream_lost(connection_id)
-        for member in members:
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                context.runner.wake(member.parked_join, Woken.ABANDONED)
+        self._abandon_joins(members, connection_id)
         context.runner.lost(connection_id)
         return self._actions()
 
@@ -129,7 +130,29 @@ class Translator:
         self._context.timers.run(now)
         return self._actions()
 
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on, for every call that begins a membership.
+
+        What the broker refused before is tried again. Members that are translated already stay so until they
+        leave.
+        """
+        context = self._context
+        context.now = now
+        context.policy = policy
+        self._rules.clear()
+        for group in list(context.groups.values()):
+            group.passes_through = None
+            group.refused_by_broker = False
+            context.drop_group_if_empty(group)
+        return self._actions()
+
     # -- who deals with a call ---------------------------------------------------------------------------------
+
+    def _abandon_joins(self, members: list[Member], connection_id: ConnectionId) -> None:
+        """Nobody waits any more for the JoinGroups that wait on this connection."""
+        for member in members:
+            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
+                self._context.runner.wake(member.parked_join, Woken.ABANDONED)
 
     def _actions(self) -> list[Action]:
         context = self._context
@@ -152,6 +175,8 @@ class Translator:
         member = group.members.get(member_id)
         if member is not None and member.joined:
             return False
+        if group.relayed.get(member_id, self._context.now) <= self._context.now:
+            group.relayed.pop(member_id, None)
         return group.passes_through is not None or member_id in group.relayed
 
     def _join_group(self, connection: Connection, request: Request) -> None:
@@ -188,7 +213,8 @@ class Translator:
         group = context.group(message.group_id)
         group.passes_through = reason
         group.refused_by_broker = by_broker
-        group.relayed.add(message.member_id)
+        if message.member_id:
+            context.relay(group, message.member_id)
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
         context.forward(request)
 
@@ -207,7 +233,7 @@ class Translator:
             context.answer(request, join.refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
-        group.relayed.discard(member_id)
+        group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         if member.parked_join is not None:
             context.runner.wake(member.parked_join, Woken.SUPERSEDED)

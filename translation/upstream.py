@@ -95,9 +95,9 @@ def plain_heartbeat(context: Context, member: Member) -> Asking:
     """Heartbeat to stay in the group; never acknowledges a revocation.
 
     After a lost answer it is a full request that owns everything that the client may hold, because a plain
-    one would never bring the lost assignment again.
+    one would never bring the lost assignment again. So it is while the epoch is still 0, which means "join".
     """
-    if member.lost_answer:
+    if member.lost_answer or member.epoch == 0:
         response = yield from _ask(
             member, _full_request(context, member, member.subscription, member.may_hold)
         )
@@ -220,7 +220,7 @@ def reconsider(context: Context, member: Member) -> None:
         member.gather_until = member.gather_limit = math.inf
     elif member.cooperative or not member.handed:
         context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
-    elif visible != member.gathered:
+    elif member.gather_until == math.inf or visible != member.gathered:
         settings = context.settings
         member.gathered = visible
         member.gather_limit = min(member.gather_limit, context.now + settings.gather_limit_s)

@@ -1,0 +1,130 @@
+"""Put other addresses into the responses that carry brokers' addresses.
+
+Clients connect to whatever address such a response names, so a proxy has to rewrite each of them. Metadata
+comes often and is long: only its broker list is read and written again, everything behind it is copied.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.codec import Buffer, decode, decode_prefix, encode
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.fields import array, int32
+from protocol_codecs.message import Message
+from protocol_codecs.messages.describe_cluster import DescribeClusterResponse
+from protocol_codecs.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from protocol_codecs.messages.metadata import MetadataResponseBroker
+
+AddressOf = Callable[[int, str, int], tuple[str, int] | None]
+"""Gives the address to put in place of (node id, host, port), or None to leave that node out."""
+
+_FIRST_BATCHED_VERSION = 4
+_NO_NODE = -1
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node as the response named it, before rewriting; ``rack`` is None where the response has no racks."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """A response body with other addresses in it, and the nodes that it named."""
+
+    body: bytes
+    nodes: tuple[Node, ...]
+
+
+class _MetadataResponseBeginning(
+    Message, api_key=ApiKey.METADATA, versions="0-13", flexible="9+", fragment=True
+):
+    """Metadata's response up to the end of its broker list."""
+
+    throttle_time_ms: int = int32("3+", ignorable=True)
+    brokers: tuple[MetadataResponseBroker, ...] = array(MetadataResponseBroker)
+
+
+def rewrite_metadata_brokers(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
+    """Rewrite the broker list of a Metadata response.
+
+    Leaders and replicas may then name nodes that are left out; clients treat those as not available. Raises
+    MalformedMessage if the body up to the end of that list is malformed; what follows is not looked at.
+    """
+    beginning, end = decode_prefix(_MetadataResponseBeginning, version, body)
+    brokers = []
+    for broker in beginning.brokers:
+        address = address_of(broker.node_id, broker.host, broker.port)
+        if address is not None:
+            host, port = address
+            brokers.append(
+                MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
+            )
+    rewritten = _MetadataResponseBeginning(
+        throttle_time_ms=beginning.throttle_time_ms, brokers=tuple(brokers)
+    )
+    return Rewritten(
+        b"".join((encode(rewritten, version), memoryview(body)[end:])),
+        tuple(Node(b.node_id, b.host, b.port, b.rack) for b in beginning.brokers),
+    )
+
+
+def rewrite_find_coordinator(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
+    """Rewrite a FindCoordinator response, for every kind of key.
+
+    A coordinator that is left out becomes COORDINATOR_NOT_AVAILABLE, on which clients ask again. Raises
+    MalformedMessage.
+    """
+    response = decode(FindCoordinatorResponse, version, body)
+    if version < _FIRST_BATCHED_VERSION:
+        found: tuple[FindCoordinatorResponse | Coordinator, ...] = (response,)
+        rewritten = _with_coordinator_address(response, address_of)
+    else:
+        found = response.coordinators
+        coordinators = tuple(_with_coordinator_address(each, address_of) for each in response.coordinators)
+        rewritten = replace(response, coordinators=coordinators)
+    return Rewritten(
+        encode(rewritten, version),
+        tuple(Node(each.node_id, each.host, each.port) for each in found if each.node_id >= 0),
+    )
+
+
+def rewrite_describe_cluster(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
+    """Rewrite a DescribeCluster response, of brokers or of controllers. Raises MalformedMessage."""
+    response = decode(DescribeClusterResponse, version, body)
+    brokers = []
+    for broker in response.brokers:
+        address = address_of(broker.broker_id, broker.host, broker.port)
+        if address is not None:
+            host, port = address
+            brokers.append(replace(broker, host=host, port=port))
+    return Rewritten(
+        encode(replace(response, brokers=tuple(brokers)), version),
+        tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers),
+    )
+
+
+Located = TypeVar("Located", FindCoordinatorResponse, Coordinator)
+
+
+def _with_coordinator_address(located: Located, address_of: AddressOf) -> Located:
+    if located.node_id < 0:
+        return located
+    address = address_of(located.node_id, located.host, located.port)
+    if address is None:
+        return replace(
+            located,
+            node_id=_NO_NODE,
+            host="",
+            port=_NO_NODE,
+            error_code=int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            error_message=None,
+        )
+    host, port = address
+    return replace(located, host=host, port=port)

@@ -1,0 +1,262 @@
+"""The configuration: one typed tree, each key with its meaning, unit and default.
+
+``proxy.config_file`` reads it from YAML and environment variables, ``epochgate config schema`` prints it,
+and ``docs/configuration.md`` is generated from it. Where Kafka has a setting of the same meaning, the default
+is Kafka's.
+"""
+
+import re
+from functools import cached_property
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
+_NODE_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
+_HIGHEST_PORT = 65535
+_MOST_NODE_PORTS = 5000
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  clients are on other machines
+
+
+class Address(NamedTuple):
+    """Where something listens: a host name or IP address without brackets, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``host:port``; an IPv6 address stands in brackets.
+
+        :raises ValueError: the text is neither.
+        """
+        match = _ADDRESS.fullmatch(text)
+        if match is None or not 0 < int(match["port"]) <= _HIGHEST_PORT:
+            raise ValueError(f"expected host:port, got {text!r}")
+        return cls(match["host"].strip("[]"), int(match["port"]))
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mapping of the file in which only known keys may stand."""
+
+
+class Upstream(Section, frozen=True, kw_only=True, dict=True):
+    """The Kafka cluster behind the proxy."""
+
+    bootstrap: Annotated[
+        tuple[str, ...],
+        Meta(min_length=1, description="Brokers to ask first, each `host:port`; tried in turn."),
+    ]
+    tls: Annotated[
+        None,
+        Meta(description="TLS towards the brokers. Not supported yet: only `null` (plain TCP) is accepted."),
+    ] = None
+    connect_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that one attempt to connect to a broker may take.")
+    ] = 10.0
+    startup_timeout_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds in which a broker must have answered after the start, with retries and "
+            "backoff between; after them the process exits with an error.",
+        ),
+    ] = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address."""
+        for text in self.bootstrap:
+            Address.parse(text)
+
+    @cached_property
+    def addresses(self) -> tuple[Address, ...]:
+        """The bootstrap brokers."""
+        return tuple(Address.parse(text) for text in self.bootstrap)
+
+
+class Listener(Section, frozen=True, kw_only=True, dict=True):
+    """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
+
+    bind: Annotated[str, Meta(description="Address to listen on.")] = _EVERYWHERE
+    port: Annotated[
+        Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")
+    ] = 9092
+    advertised_host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Host name that clients are told for every node; they must be able to resolve it.",
+        ),
+    ]
+    nodes: Annotated[
+        dict[str, Port],
+        Meta(
+            min_length=1,
+            description='Which ports stand for which node ids: `{"0-9": 9100}` puts node 0 on 9100 and '
+            "node 9 on 9109. A node outside the ranges is left out of what clients are told, and counted. "
+            "Port 0: any free port for each.",
+        ),
+    ]
+    tls: Annotated[
+        None, Meta(description="TLS towards clients. Not supported yet: only `null` (plain TCP) is accepted.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that can't be: no numbers, overlapping, ports beyond the last."""
+        ports = [port for port in self.node_ports.values() if port]
+        if self.port:
+            ports.append(self.port)
+        if len(ports) != len(set(ports)):
+            raise ValueError("`port` and `nodes` use the same port twice")
+
+    @cached_property
+    def node_ports(self) -> dict[int, int]:
+        """The port of each node id that is in a range; 0 for any free one."""
+        ports: dict[int, int] = {}
+        for text, first_port in self.nodes.items():
+            match = _NODE_RANGE.fullmatch(text)
+            if match is None:
+                raise ValueError(f'`nodes`: expected a node id or a range such as "0-9", got {text!r}')
+            low, high = int(match["low"]), int(match["high"] or match["low"])
+            if high < low or high - low >= _MOST_NODE_PORTS:
+                raise ValueError(f"`nodes`: {text!r} is empty or has more than {_MOST_NODE_PORTS} ids")
+            if first_port and first_port + high - low > _HIGHEST_PORT:
+                raise ValueError(
+                    f"`nodes`: {text!r} from port {first_port} on goes beyond port {_HIGHEST_PORT}"
+                )
+            for node_id in range(low, high + 1):
+                if node_id in ports:
+                    raise ValueError(f"`nodes`: node id {node_id} is in two ranges")
+                ports[node_id] = first_port and first_port + node_id - low
+        return ports
+
+
+class Admin(Section, frozen=True, kw_only=True):
+    """HTTP for operators: `/metrics`, `/healthz`, `/readyz`. It changes nothing."""
+
+    bind: Annotated[str, Meta(description="Address to listen on; loopback unless told otherwise.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
+
+
+class PolicySource(Section, frozen=True, kw_only=True):
+    """Which groups are translated."""
+
+    file: Annotated[
+        str | None,
+        Meta(
+            description="YAML file with the policy, relative to this file. `null`: groups are only observed."
+        ),
+    ] = None
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    """What a peer may ask for. Kafka's names and defaults are given where it has them."""
+
+    frame_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            le=2**31 - 1,
+            description="Largest request, in bytes (Kafka: `socket.request.max.bytes`). Requests are "
+            "passed on in pieces as they arrive, so this is no bound of memory.",
+        ),
+    ] = 100 * 1024 * 1024
+    first_frame_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Largest request of a connection that has not sent a valid one yet, in bytes.",
+        ),
+    ] = 2 * 1024 * 1024
+    decoded_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Largest request or response that is decoded here (group calls, Metadata), in bytes; "
+            "these are held in memory whole.",
+        ),
+    ] = 32 * 1024 * 1024
+    in_flight_requests: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Requests of one connection that may wait for their responses; while there are as "
+            "many, nothing more is read from that client.",
+        ),
+    ] = 256
+    first_request_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds in which a new connection must have sent its first request.")
+    ] = 30.0
+
+
+class Versions(Section, frozen=True, kw_only=True):
+    """What clients are offered."""
+
+    allow_unknown_apis: Annotated[
+        bool,
+        Meta(
+            description="Offer clients the APIs of the broker that this version of Epochgate has not "
+            "reviewed. They are passed on as they are; one that carries broker addresses would lead "
+            "clients past the proxy.",
+        ),
+    ] = False
+
+
+class Log(Section, frozen=True, kw_only=True):
+    """Log lines go to standard error."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Lines below this level are left out.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "console", "json"],
+        Meta(
+            description="`console` for people, `json` for machines. `auto`: `console` on a terminal, "
+            "else `json`."
+        ),
+    ] = "auto"
+
+
+class Drain(Section, frozen=True, kw_only=True):
+    """What happens at SIGTERM or SIGINT."""
+
+    grace_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds that requests in flight have to finish; then connections are closed "
+            "as they are.",
+        ),
+    ] = 20.0
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """The whole file."""
+
+    upstream: Upstream
+    listeners: Annotated[tuple[Listener, ...], Meta(min_length=1)]
+    admin: Admin = Admin()
+    policy: PolicySource = PolicySource()
+    limits: Limits = Limits()
+    versions: Versions = Versions()
+    drain: Drain = Drain()
+    log: Log = Log()
+    workers: Annotated[
+        Literal[1], Meta(description="Processes that share the ports. Not supported yet: only 1 is accepted.")
+    ] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse two listeners on one port."""
+        taken: set[tuple[str, int]] = set()
+        for listener in self.listeners:
+            for port in (listener.port, *listener.node_ports.values()):
+                if port and (listener.bind, port) in taken:
+                    raise ValueError(f"`listeners`: port {port} on {listener.bind} is used twice")
+                taken.add((listener.bind, port))

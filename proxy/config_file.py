@@ -1,0 +1,249 @@
+"""Read the configuration and the policy: YAML with positions, environment variables over it, typed at the
+end.
+
+Whatever is wrong is one :class:`ConfigError` that names the file, the line, the key and what was expected.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from proxy.config import Config
+from translation.policy import Policy
+
+T = TypeVar("T")
+KeyPath = tuple[str | int, ...]
+
+ENVIRONMENT_PREFIX = "EPOCHGATE_"
+"""``EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092`` overrides ``upstream.bootstrap``."""
+
+_MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
+_NOT_YET = {
+    "tls": "TLS is not supported yet; only `null` (plain TCP) is accepted",
+    "workers": "more than one worker is not supported yet; only 1 is accepted",
+}
+
+
+class ConfigError(Exception):
+    """A file or an environment variable says something that can't be; the message is for a person."""
+
+
+class _Document:
+    """A YAML document as plain values, and where each of them stands."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self.source = source
+        self.marks: dict[KeyPath, yaml.Mark] = {}
+        self.from_environment: dict[KeyPath, str] = {}
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            self.value: Any = None if node is None else self._plain(loader, node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{source}: not valid YAML: {error}") from None
+        finally:
+            loader.dispose()
+
+    def _plain(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
+        self.marks.setdefault(path, node.start_mark)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return loader.construct_object(node)
+        value: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            if key in value:
+                raise ConfigError(
+                    f"{self.source}:{_position(key_node.start_mark)} {_dotted((*path, key))}: given twice"
+                )
+            self.marks[*path, key] = key_node.start_mark
+            value[key] = self._plain(loader, value_node, (*path, key))
+        return value
+
+    def where(self, path: KeyPath) -> str:
+        """The place of a key: file, line and column, or the environment variable that set it."""
+        for length in range(len(path), -1, -1):
+            if (name := self.from_environment.get(path[:length])) is not None:
+                return f"environment variable {name}:"
+            if (mark := self.marks.get(path[:length])) is not None:
+                return f"{self.source}:{_position(mark)}"
+        return f"{self.source}:"
+
+
+def _position(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f"{mark.line + 1}:{mark.column + 1}:"
+
+
+def _dotted(path: KeyPath) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".") or "the document"
+
+
+def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read the configuration from a file and from the environment.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    document = _Document(str(file), _read(file))
+    if document.value is None:
+        document.value = {}
+    if isinstance(document.value, dict):
+        _override(document, environment)
+    return _typed(document, Config)
+
+
+def load_policy(file: Path) -> Policy:
+    """Read a policy from a file.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    document = _Document(str(file), _read(file))
+    return Policy() if document.value is None else _typed(document, Policy)
+
+
+def policy_of(config: Config, config_file: Path) -> Policy:
+    """The policy that the configuration names; its path is relative to the configuration's folder.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    if config.policy.file is None:
+        return Policy()
+    return load_policy(config_file.parent / config.policy.file)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: can't be read: {error}") from None
+
+
+def _typed(document: _Document, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(document.value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(document, kind, str(error))) from None
+
+
+def _explain(document: _Document, kind: type, message: str) -> str:
+    """Turn msgspec's message, which ends in a path, into place, key and expectation."""
+    path: KeyPath = ()
+    if (match := _MSGSPEC_PATH.search(message)) is not None:
+        message = message[: match.start()]
+        steps = (step for step in _STEP.finditer(match["path"]) if step["key"] or step["index"])
+        path = tuple(step["key"] or int(step["index"]) for step in steps)
+    if (unknown := _UNKNOWN_FIELD.match(message)) is not None:
+        path = (*path, unknown["key"])
+        message = _unknown_key(unknown["key"], _fields_at(kind, path[:-1]))
+    elif path and path[-1] in _NOT_YET:
+        message = _NOT_YET[str(path[-1])]
+    else:
+        message = message[:1].lower() + message[1:]
+    return f"{document.where(path)} {_dotted(path)}: {message}"
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return f"unknown key; {hint}expected one of {', '.join(f'`{name}`' for name in known)}"
+
+
+def _fields_at(kind: Any, path: KeyPath) -> list[str]:
+    """The keys that may stand in the mapping at this path."""
+    info: Any = msgspec.inspect.type_info(kind)
+    for step in path:
+        info = _unwrapped(info)
+        if isinstance(info, msgspec.inspect.StructType):
+            info = next(field.type for field in info.fields if field.encode_name == step)
+        elif isinstance(info, msgspec.inspect.VarTupleType):
+            info = info.item_type
+    info = _unwrapped(info)
+    return (
+        [field.encode_name for field in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    )
+
+
+def _unwrapped(info: Any) -> Any:
+    return _unwrapped(info.type) if isinstance(info, msgspec.inspect.Metadata) else info
+
+
+def _override(document: _Document, environment: Mapping[str, str]) -> None:
+    """Put the environment's values over those of the file.
+
+    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only
+    if they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
+    """
+    for name, text in sorted(environment.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        path: KeyPath = tuple(int(word) if word.isdigit() else word for word in words)
+        known = _fields_at_or_none(path)
+        if known is None:
+            if len(path) > 1:
+                raise ConfigError(f"environment variable {name}: there is no key `{_dotted(path)}`")
+            continue
+        _assign(document, name, path, _scalars(text) if known == "list" else _scalar(text))
+
+
+def _fields_at_or_none(path: KeyPath) -> str | None:
+    """Whether the configuration has a scalar ("scalar") or a list of scalars ("list") at this path."""
+    info: Any = msgspec.inspect.type_info(Config)
+    for step in path:
+        info = _unwrapped(info)
+        if isinstance(info, msgspec.inspect.StructType) and isinstance(step, str):
+            field = next((field for field in info.fields if field.encode_name == step), None)
+            if field is None:
+                return None
+            info = field.type
+        elif isinstance(info, msgspec.inspect.VarTupleType) and isinstance(step, int):
+            info = info.item_type
+        else:
+            return None
+    info = _unwrapped(info)
+    if isinstance(info, msgspec.inspect.StructType | msgspec.inspect.DictType):
+        return None
+    if isinstance(info, msgspec.inspect.VarTupleType):
+        return None if isinstance(_unwrapped(info.item_type), msgspec.inspect.StructType) else "list"
+    return "scalar"
+
+
+def _scalar(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+    return text if isinstance(value, dict | list) else value
+
+
+def _scalars(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _assign(document: _Document, name: str, path: KeyPath, value: Any) -> None:
+    at: Any = document.value
+    for n, step in enumerate(path[:-1]):
+        if isinstance(step, int):
+            if not isinstance(at, list) or step >= len(at):
+                raise ConfigError(f"environment variable {name}: the file has no `{_dotted(path[: n + 1])}`")
+            at = at[step]
+        else:
+            if at.get(step) is None:
+                at[step] = {}
+            at = at[step]
+        if not isinstance(at, dict | list):
+            raise ConfigError(f"{document.where(path[: n + 1])} {_dotted(path[: n + 1])}: expected a mapping")
+    document.from_environment[path] = name
+    at[path[-1]] = value

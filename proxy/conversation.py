@@ -1,0 +1,493 @@
+"""One client connection and its upstream connection, as bytes in and bytes out. No socket, no clock, no task.
+
+The shell (``proxy.connection``) feeds what it reads and writes what gathers in
+:attr:`Conversation.to_upstream` and
+:attr:`Conversation.to_client`. What the translation is to decide gathers in :attr:`Conversation.request` and
+:attr:`Conversation.replies`; what it decided comes back by ``answer``, ``forward`` and ``call``.
+
+Theory of operation. A client's requests are taken one after another. Most are passed on as they are, without
+waiting for the response of the one before: that is pipelining, and :class:`proxy.ledger.Ledger` keeps the
+order. A request for the translation holds up the ones behind it until it is answered or forwarded, as a
+broker works on one request of a connection at a time. Requests of the proxy go upstream between the client's,
+one at a time, and never inside a request that is still being passed on in pieces, nor during authentication.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from protocol_codecs import ApiKey, CodecError, Message, decode
+from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from protocol_codecs.registry import APIS
+from proxy import api_versions, join_group_versions, node_endpoints
+from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
+from proxy.api_versions import OfferBook, Ranges
+from proxy.config import Limits
+from proxy.envelope import request_frame, response_body_offset, response_frame
+from proxy.frames import FrameError, FrameSplitter, Piece
+from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
+from proxy.meter import Meter, api_name
+from proxy.node_endpoints import EndpointEditor
+from proxy.request_header import (
+    HeaderError,
+    RequestHeader,
+    body_offset,
+    client_id_of,
+    expects_response,
+    read_header,
+)
+from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
+from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId
+
+_SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+_BEFORE_AUTHENTICATION = _SASL | {int(ApiKey.API_VERSIONS)}
+_LARGEST_RESPONSE = 2**31 - 1
+_OWN_CORRELATION_IDS = 1 << 30
+"""Correlation ids of the proxy's own requests start here, so that they stand out in a capture."""
+
+_request_ids = count(1)
+
+
+class ClientError(Exception):
+    """What the client sent ends its connection. ``kind`` is one word for metrics."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class UpstreamError(Exception):
+    """What the broker sent ends the connection. ``kind`` is one word for metrics."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What all connections of one listener have in common. ``clock`` gives seconds, for latencies."""
+
+    advertise: Advertise
+    offers: OfferBook
+    limits: Limits
+    meter: Meter
+    clock: Callable[[], float]
+
+
+class Conversation:
+    """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
+
+    def __init__(self, connection_id: ConnectionId, client_host: str, terms: Terms) -> None:
+        self.to_upstream: list[bytes] = []
+        """Bytes to be written to the broker, in order; the shell takes them out."""
+        self.to_client: list[bytes] = []
+        """Bytes to be written to the client, in order; the shell takes them out."""
+        self.request: Request | None = None
+        """A request for the translation; the shell takes it out."""
+        self.replies: deque[tuple[CallId, Message]] = deque()
+        """Responses to calls of the translation; the shell takes them out."""
+        self.upstream_open = False
+        """Whether there is an upstream connection; set by :meth:`opened`."""
+        self.wants_upstream = False
+        """Whether a request waits for the upstream connection to be opened."""
+        self.spoke = False
+        """Whether the client has sent a valid request."""
+        self.translated = False
+        """Whether the translation has heard of this connection."""
+
+        self._id = connection_id
+        self._client_host = client_host
+        self._terms = terms
+        self._limits = terms.limits
+        self._requests = FrameSplitter(min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes))
+        self._responses = FrameSplitter(_LARGEST_RESPONSE)
+        self._ledger = Ledger()
+        self._ranges: Ranges | None = terms.offers.unasked
+        self._connection: Connection | None = None  # made once the broker's ranges are known
+        self._correlation_ids = count(_OWN_CORRELATION_IDS)
+
+        self._first: Piece | None = None  # waits for the upstream connection
+        self._held: tuple[RequestHeader, bytes] | None = None  # the request that the translation works on
+        self._awaiting: RequestId | None = None
+        self._collecting: bytearray | None = None  # a large request to be decoded
+        self._passing_on = False  # in the middle of a request that goes upstream in pieces
+        self._taking = True
+        self._client_open = True
+
+        self._collecting_response: bytearray | None = None
+        self._current: Exchange | None = None  # whose response is arriving in pieces
+        self._calls: deque[Call] = deque()
+        self._call_outstanding = False
+        self._may_inject = False
+
+    # -- the client's side ---------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way: no response outstanding, no request half passed on."""
+        return self._ledger.idle and not self._passing_on and self._first is None
+
+    @property
+    def held_back(self) -> int:
+        """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
+        if self._passing_on or self._collecting is not None or self._free_for_next:
+            return 0  # what is buffered is the beginning of a frame, and waits for its rest
+        return self._requests.buffered
+
+    @property
+    def _free_for_next(self) -> bool:
+        """Whether the next request may be looked at."""
+        return (
+            self._awaiting is None
+            and self._taking
+            and self._first is None
+            and len(self._ledger.client) < self._limits.in_flight_requests
+        )
+
+    @property
+    def in_request(self) -> bool:
+        """Whether the client has sent a part of a request: if it vanishes now, it vanished in mid-frame."""
+        return self._requests.in_frame
+
+    @property
+    def can_inject(self) -> bool:
+        """Whether requests of the proxy can still be sent after the client is gone."""
+        return self.upstream_open and not self._passing_on
+
+    def receive_from_client(self, data: bytes) -> None:
+        """Take what was read from the client; :meth:`process` looks at it."""
+        self._requests.feed(data)
+
+    def stop_taking(self) -> None:
+        """Look at no further request; the one that is half passed on is completed."""
+        self._taking = False
+
+    def client_closed(self) -> None:
+        """The client is gone: nothing more is read from or written to it."""
+        self._taking = False
+        self._client_open = False
+        self.to_client.clear()
+
+    def process(self) -> None:
+        """Look at the requests that were read, as far as they may be looked at now.
+
+        :raises ClientError: what the client sent ends the connection.
+        """
+        try:
+            while (piece := self._next_piece()) is not None:
+                if piece.first:
+                    self._begin(piece)
+                else:
+                    self._go_on(piece)
+        except FrameError as error:
+            raise ClientError(error.kind, str(error)) from error
+        except HeaderError as error:
+            raise ClientError("malformed_header", str(error)) from error
+        except CodecError as error:
+            raise ClientError("malformed_request", str(error)) from error
+
+    def _next_piece(self) -> Piece | None:
+        if self._passing_on or self._collecting is not None:
+            return self._requests.next_piece() if self._client_open else None
+        if self._first is not None and self.upstream_open:
+            piece, self._first = self._first, None
+            return piece
+        return self._requests.next_piece() if self._free_for_next else None
+
+    def _begin(self, piece: Piece) -> None:
+        header = read_header(piece.data)
+        if header.api_key == ApiKey.API_VERSIONS and header.version > NEWEST_REVIEWED[ApiKey.API_VERSIONS]:
+            self._refuse_api_versions(header, piece)
+            return
+        self._check_offered(header)
+        if not self.spoke:
+            self.spoke = True
+            self._requests.max_size = self._limits.frame_max_bytes
+        if not self.upstream_open:
+            self._first = piece
+            self.wants_upstream = True
+            return
+        if header.api_key in TRANSLATED:
+            self._may_inject = True
+            self._check_decodable(piece)
+            if piece.last:
+                self._translate(header, piece.data)
+            else:
+                self._collecting = bytearray(piece.data)
+            return
+        if header.api_key not in _BEFORE_AUTHENTICATION:
+            self._may_inject = True
+        elif header.api_key in _SASL:
+            self._may_inject = False
+            if header.api_key == ApiKey.SASL_HANDSHAKE and header.version == 0:
+                raise ClientError("sasl_v0", "SaslHandshake v0, whose bare tokens are not supported yet")
+        self._relay(header, piece)
+
+    def _go_on(self, piece: Piece) -> None:
+        """Another piece of the request that has begun."""
+        if self._collecting is None:
+            self.to_upstream.append(piece.data)
+            if piece.last:
+                self._passing_on = False
+                self._inject()
+            return
+        self._collecting += piece.data
+        if piece.last:
+            frame = bytes(self._collecting)
+            self._collecting = None
+            self._translate(read_header(frame), frame)
+
+    def _check_decodable(self, piece: Piece) -> None:
+        """Refuse to hold a frame that is too large to be decoded."""
+        if piece.frame_size > self._limits.decoded_max_bytes:
+            allowed = self._limits.decoded_max_bytes
+            raise FrameError(
+                "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
+            )
+
+    def _check_offered(self, header: RequestHeader) -> None:
+        if self._ranges is None:
+            return
+        offered = self._ranges.get(header.api_key)
+        if offered is None or not offered[0] <= header.version <= offered[1]:
+            said = (
+                "is not offered"
+                if offered is None
+                else f"is offered in versions {offered[0]} to {offered[1]}"
+            )
+            self._terms.meter.refused(header.api_key)
+            raise ClientError(
+                "not_offered", f"a request for {api_name(header.api_key)} v{header.version}, which {said}"
+            )
+
+    def _refuse_api_versions(self, header: RequestHeader, piece: Piece) -> None:
+        if not piece.last:
+            raise ClientError("oversized", f"an ApiVersions request of {piece.frame_size} bytes")
+        exchange = self._exchange(Source.LOCAL, header)
+        exchange.response = api_versions.refusal(header.correlation_id)
+        self._ledger.receive(exchange)
+        self._terms.meter.request(header.api_key, header.version, len(piece.data), decoded=True)
+        self._flush_ready()
+
+    def _relay(self, header: RequestHeader, piece: Piece) -> None:
+        self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
+        if header.api_key != ApiKey.PRODUCE or expects_response(piece.data, header):
+            exchange = self._exchange(Source.RELAYED, header)
+            self._arrange_edits(exchange)
+            self._ledger.relay(exchange)
+        self._terms.meter.sent(header.api_key, header.version, injected=False)
+        self.to_upstream.append(piece.data)
+        self._passing_on = not piece.last
+        if self._calls:
+            self._inject()
+
+    def _arrange_edits(self, exchange: Exchange) -> None:
+        """Have the response edited if it may carry broker addresses or versions."""
+        api_key, version = exchange.api_key, exchange.version
+        if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
+            if version >= first:
+                exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
+        elif api_key in CARRYING_ADDRESSES:
+            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
+        elif api_key == ApiKey.API_VERSIONS:
+            exchange.edit = lambda frame: self._offer(version, frame)
+
+    def _exchange(self, source: Source, header: RequestHeader) -> Exchange:
+        return Exchange(source, header.api_key, header.version, header.correlation_id, self._terms.clock())
+
+    # -- the translation -----------------------------------------------------------------------------------
+
+    def _translate(self, header: RequestHeader, frame: bytes) -> None:
+        self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
+        message = decode(APIS[header.api_key].request, header.version, frame, body_offset(frame, header))
+        request_id = RequestId(next(_request_ids))
+        client_id = client_id_of(frame, header)
+        self._ledger.receive(self._exchange(Source.LOCAL, header))
+        self._held = header, frame
+        self._awaiting = request_id
+        self.translated = True
+        request = Request(request_id, header.api_key, header.version, client_id, message)
+        if self._connection is not None:
+            self.request = request
+        else:
+            self._ask_versions(request)
+
+    def _ask_versions(self, request: Request) -> None:
+        """Ask on behalf of a client that never did, before its first request for the translation."""
+
+        def learned(frame: bytes) -> None:
+            if not self._learn(api_versions.LEARNING_VERSION, frame).broker:
+                raise UpstreamError("api_versions", "the broker refused to name its versions")
+            self.request = request
+
+        message = ApiVersionsRequest()
+        self._send_own(
+            ApiKey.API_VERSIONS, api_versions.LEARNING_VERSION, request.client_id, message, learned
+        )
+
+    @property
+    def connection(self) -> Connection:
+        """What the translation knows of this connection; there once :attr:`request` was given."""
+        if self._connection is None:
+            raise LookupError("the broker's versions are not known yet")
+        return self._connection
+
+    def answer(self, request_id: RequestId, message: Message) -> None:
+        """Answer the request that the translation works on.
+
+        :raises LookupError: it works on another one, or on none.
+        """
+        header, _ = self._take_held(request_id)
+        exchange = self._ledger.client[-1]
+        exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
+        self._terms.meter.answered(exchange, message, self._terms.clock())
+        self._flush_ready()
+
+    def forward(self, request_id: RequestId) -> None:
+        """Pass the request that the translation works on to the broker as it came.
+
+        :raises LookupError: it works on another one, or on none.
+        """
+        header, frame = self._take_held(request_id)
+        exchange = self._ledger.client[-1]
+        exchange.source = Source.RELAYED
+        self._ledger.inject(exchange)
+        lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
+        if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
+            frame, exchange.edit = join_group_versions.raised(header, frame, lowest)
+        self._terms.meter.sent(header.api_key, header.version, injected=False)
+        self.to_upstream.append(frame)
+
+    def _take_held(self, request_id: RequestId) -> tuple[RequestHeader, bytes]:
+        if self._held is None or request_id != self._awaiting:
+            raise LookupError(
+                f"request {request_id} is not under way on this connection (but {self._awaiting} is)"
+            )
+        held, self._held, self._awaiting = self._held, None, None
+        return held
+
+    def call(self, call: Call) -> None:
+        """Send a request of the translation, behind those that wait already."""
+        self._calls.append(call)
+        self._inject()
+
+    def _inject(self) -> None:
+        if not self._calls or self._call_outstanding or not self._may_inject or not self.can_inject:
+            return
+        call = self._calls.popleft()
+
+        def replied(frame: bytes) -> None:
+            offset = response_body_offset(call.api_key, call.version, frame)
+            message = decode(APIS[call.api_key].response, call.version, frame, offset)
+            self._call_outstanding = False
+            self.replies.append((call.call_id, message))
+            self._inject()
+
+        self._call_outstanding = True
+        self._send_own(call.api_key, call.version, call.client_id, call.message, replied)
+
+    def _send_own(
+        self,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        message: Message,
+        receive: Callable[[bytes], None],
+    ) -> None:
+        correlation_id = next(self._correlation_ids)
+        exchange = Exchange(
+            Source.INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive
+        )
+        self._terms.meter.sent(api_key, version, injected=True)
+        self.to_upstream.append(request_frame(api_key, version, correlation_id, client_id, message))
+        self._ledger.inject(exchange)
+
+    # -- the broker's side ---------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """There is an upstream connection now."""
+        self.upstream_open = True
+        self.wants_upstream = False
+
+    def receive_from_upstream(self, data: bytes) -> None:
+        """Take what was read from the broker.
+
+        :raises UpstreamError: it ends the connection.
+        """
+        self._responses.feed(data)
+        try:
+            while (piece := self._responses.next_piece()) is not None:
+                if piece.first:
+                    self._response_begins(piece)
+                else:
+                    self._response_goes_on(piece)
+        except FrameError as error:
+            raise UpstreamError(error.kind, f"the broker sent {error}") from error
+        except UnexpectedResponseError as error:
+            raise UpstreamError("correlation", f"the broker sent {error}") from error
+        except CodecError as error:
+            raise UpstreamError("malformed_response", f"the broker sent a {error}") from error
+
+    def _response_begins(self, piece: Piece) -> None:
+        exchange = self._ledger.expected(piece.data)
+        if exchange.edit is None and exchange.receive is None:
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
+            if piece.last:
+                self._completed(exchange, piece.frame_size)
+            else:
+                self._current = exchange
+        elif piece.last:
+            self._whole_response(exchange, piece.data)
+        else:
+            self._check_decodable(piece)
+            self._current = exchange
+            self._collecting_response = bytearray(piece.data)
+
+    def _response_goes_on(self, piece: Piece) -> None:
+        exchange = self._current
+        assert exchange is not None  # noqa: S101  a piece that is not the first follows one that was
+        if self._collecting_response is None:
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
+            if piece.last:
+                self._current = None
+                self._completed(exchange, piece.frame_size)
+            return
+        self._collecting_response += piece.data
+        if piece.last:
+            frame = bytes(self._collecting_response)
+            self._collecting_response = self._current = None
+            self._whole_response(exchange, frame)
+
+    def _whole_response(self, exchange: Exchange, frame: bytes) -> None:
+        if exchange.receive is not None:
+            self._ledger.answered(exchange)
+            self._terms.meter.call_returned(exchange, self._terms.clock())
+            exchange.receive(frame)
+            return
+        self._to_client(frame if exchange.edit is None else exchange.edit(frame))
+        self._completed(exchange, len(frame))
+
+    def _completed(self, exchange: Exchange, size: int) -> None:
+        self._ledger.answered(exchange)
+        self._terms.meter.response(exchange, size, self._terms.clock())
+        self._flush_ready()
+
+    def _offer(self, version: int, frame: bytes) -> bytes:
+        return api_versions.answer(self._learn(version, frame), version, frame)
+
+    def _learn(self, version: int, frame: bytes) -> api_versions.Offer:
+        offer = self._terms.offers.offer(version, frame)
+        if offer.broker:
+            self._ranges = offer.client
+            self._connection = Connection(self._id, self._client_host, offer.broker)
+        return offer
+
+    def _to_client(self, data: bytes) -> None:
+        if self._client_open:
+            self.to_client.append(data)
+
+    def _flush_ready(self) -> None:
+        for response in self._ledger.ready():
+            self._to_client(response)

@@ -1,0 +1,156 @@
+"""Cut a stream of bytes into Kafka frames, without holding large ones.
+
+Every request and every response is a frame: a signed 32-bit size, then that many bytes. A frame up to
+:data:`STREAM_ABOVE` bytes comes out whole. A larger one comes out in pieces as its bytes arrive, so that the
+memory of a connection does not depend on the size of its frames; its first piece holds at least
+:data:`STREAM_ABOVE` bytes, which is more than any header and enough to decide what to do with the rest.
+
+Sans-IO: bytes go in by :meth:`FrameSplitter.feed`, pieces come out of :meth:`FrameSplitter.next_piece`.
+"""
+
+import struct
+
+import msgspec
+
+STREAM_ABOVE = 128 * 1024
+"""Frames above this many bytes are given out in pieces."""
+
+_SIZE = struct.Struct(">i")
+_PREFIX = _SIZE.size
+_TLS_HANDSHAKE = b"\x16\x03"
+_TLS_ALERT = b"\x15\x03"
+_HTTP_STARTS = (
+    b"GET ",
+    b"POST",
+    b"PUT ",
+    b"HEAD",
+    b"OPTI",
+    b"DELE",
+    b"PATC",
+    b"CONN",
+    b"TRAC",
+    b"PRI ",
+    b"HTTP",
+)
+
+
+class FrameError(Exception):
+    """The bytes are not Kafka frames; the connection they came on can't go on.
+
+    ``kind`` is one word for metrics, the message says what was seen.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Some bytes of one frame. The ``first`` piece begins with the four bytes of the size.
+
+    ``frame_size`` is the size of the whole frame with these four bytes.
+    """
+
+    data: bytes
+    first: bool
+    last: bool
+    frame_size: int
+
+
+class FrameSplitter:
+    """Cuts what one peer sends into frames.
+
+    ``max_size`` is the largest size that a frame may announce, in bytes; it may be raised while running
+    (limits are tighter until a peer has shown that it speaks Kafka).
+    """
+
+    __slots__ = ("_data", "_pos", "_remaining", "_seen_first", "_streamed_size", "max_size")
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size
+        self._data: bytes | bytearray = b""
+        self._pos = 0
+        self._remaining = 0  # bytes still to come of the frame that is given out in pieces
+        self._streamed_size = 0
+        self._seen_first = False
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that were fed and not given out yet."""
+        return len(self._data) - self._pos
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun whose end was not given out: a peer that vanishes now cut it short."""
+        return self._remaining > 0 or self.buffered > 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read from the peer."""
+        if self._pos == len(self._data):
+            self._data = data
+        else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(memoryview(self._data)[self._pos :])
+            else:
+                del self._data[: self._pos]
+            self._data += data
+        self._pos = 0
+
+    def next_piece(self) -> Piece | None:
+        """The next frame or piece of one; None if more bytes are needed first.
+
+        :raises FrameError: a negative or too large size, or another protocol altogether.
+        """
+        available = len(self._data) - self._pos
+        if self._remaining:
+            if not available:
+                return None
+            n = min(available, self._remaining)
+            self._remaining -= n
+            return Piece(
+                self._take(n), first=False, last=self._remaining == 0, frame_size=self._streamed_size
+            )
+        if available < _PREFIX:
+            return None
+        (size,) = _SIZE.unpack_from(self._data, self._pos)
+        if size < 0 or size > self.max_size or not self._seen_first:
+            self._check(size)
+        whole: int = size + _PREFIX
+        if available >= whole:
+            return Piece(self._take(whole), first=True, last=True, frame_size=whole)
+        if whole > STREAM_ABOVE and available >= STREAM_ABOVE:
+            self._remaining = whole - available
+            self._streamed_size = whole
+            return Piece(self._take(available), first=True, last=False, frame_size=whole)
+        return None
+
+    def _take(self, n: int) -> bytes:
+        start = self._pos
+        if start == 0 and n == len(self._data):
+            data = self._data
+            self._data = b""
+            return bytes(data)
+        self._pos = start + n
+        return bytes(memoryview(self._data)[start : self._pos])
+
+    def _check(self, size: int) -> None:
+        start = bytes(self._data[self._pos : self._pos + _PREFIX])
+        if not self._seen_first:
+            if start.startswith(_TLS_HANDSHAKE) and start[2] <= 4:
+                raise FrameError(
+                    "tls",
+                    "a TLS ClientHello on a plaintext port: the peer is set up for TLS (SSL or SASL_SSL)",
+                )
+            if start.startswith(_TLS_ALERT):
+                raise FrameError(
+                    "tls", "a TLS alert: the peer's port is a TLS port, plaintext was sent to it"
+                )
+            if start in _HTTP_STARTS:
+                raise FrameError("http", f"HTTP on a Kafka port (the first bytes are {start!r})")
+        if size < 0:
+            raise FrameError("negative_size", f"a frame of negative size {size}")
+        if size > self.max_size:
+            raise FrameError(
+                "oversized", f"a frame of {size} bytes, more than the {self.max_size} allowed here"
+            )
+        self._seen_first = True

@@ -1,0 +1,104 @@
+"""What waits to be written to one peer: written at once if the kernel takes it, else in order by one task.
+
+Writers never wait here; who reads from the other peer waits in :meth:`Outbox.drained` before it reads more,
+and so a peer that does not read stops its counterpart instead of filling memory.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+HIGH_WATER = 256 * 1024
+"""Bytes that may wait for a peer before reading from the other one pauses."""
+
+
+class SendsNow(Protocol):
+    """A stream that can write without waiting, as :class:`proxy.streams.TcpStream`."""
+
+    def send_nowait(self, data: bytes) -> int:
+        """Write what is taken at once; the number of bytes."""
+        ...
+
+
+class Outbox:
+    """The writing side of one stream.
+
+    The nursery runs the task that writes what the kernel did not take at once; it exists only while there is
+    such. A peer that is gone breaks the outbox: what is written from then on is dropped, for the reader of
+    the same stream learns of the end and handles it.
+    """
+
+    def __init__(self, stream: trio.abc.SendStream, nursery: trio.Nursery) -> None:
+        self._stream = stream
+        self._send_nowait = getattr(stream, "send_nowait", None)
+        self._nursery = nursery
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._flushing = False
+        self._moved = trio.Event()
+        self.broken = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that nothing should be added."""
+        return self._size > HIGH_WATER
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write these bytes after all that were written before. Small pieces go in one system call."""
+        if self.broken:
+            return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._send_nowait is not None and not self._waiting and not self._flushing:
+            try:
+                sent = self._send_nowait(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._break()
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._waiting.append(data)
+        self._size += len(data)
+        if not self._flushing:
+            self._flushing = True
+            self._nursery.start_soon(self._flush)
+
+    async def drained(self) -> None:
+        """Wait until there is room again."""
+        while self._size > HIGH_WATER:
+            await self._moved.wait()
+
+    async def flushed(self) -> None:
+        """Wait until everything is written, or the peer is gone."""
+        while self._flushing:
+            await self._moved.wait()
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                data = self._waiting.popleft()
+                await self._stream.send_all(data)
+                self._size -= len(data)
+                self._announce()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._break()
+        finally:
+            self._flushing = False
+            self._announce()
+
+    def _break(self) -> None:
+        self.broken = True
+        self._waiting.clear()
+        self._size = 0
+        self._announce()
+
+    def _announce(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()

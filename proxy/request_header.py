@@ -1,0 +1,103 @@
+"""What the relay reads of a request without decoding it: its header, and whether a response will come.
+
+All requests start alike (KIP-482 keeps the first four fields in place): api key, version, correlation id,
+client id; from the flexible versions on tagged fields follow.
+"""
+
+import struct
+
+import msgspec
+
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.registry import request_header_version
+from proxy.varints import skip_tags, varint
+
+_FIXED = struct.Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
+_INT16 = struct.Struct(">h")
+_CLIENT_ID = _FIXED.size
+_FLEXIBLE_HEADER = 2
+_NULLABLE_TRANSACTIONAL_ID = 3
+
+
+class HeaderError(Exception):
+    """The bytes of a frame are no Kafka request; the message says why."""
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """The fixed part of a request's header; ``client_id_end`` is the offset of what follows the client id."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id_end: int
+
+
+def read_header(frame: bytes) -> RequestHeader:
+    """Read the header of a request from the first piece of its frame (which begins with the size).
+
+    :raises HeaderError: it is too short or the client id does not fit into it.
+    """
+    if len(frame) < _CLIENT_ID:
+        raise HeaderError(f"a request of {len(frame) - 4} bytes, too short for a header")
+    _, api_key, version, correlation_id, client_id_length = _FIXED.unpack_from(frame)
+    end = _CLIENT_ID + max(client_id_length, 0)
+    if client_id_length < -1 or end > len(frame):
+        raise HeaderError(
+            f"a header with a client id of {client_id_length} bytes in a request of {len(frame) - 4}"
+        )
+    return RequestHeader(api_key, version, correlation_id, end)
+
+
+def client_id_of(frame: bytes, header: RequestHeader) -> str | None:
+    """The client id of the header, None if it is null.
+
+    :raises HeaderError: it is not UTF-8.
+    """
+    (length,) = _INT16.unpack_from(frame, _CLIENT_ID - 2)
+    if length < 0:
+        return None
+    try:
+        return frame[_CLIENT_ID : header.client_id_end].decode()
+    except UnicodeDecodeError:
+        raise HeaderError(
+            f"a client id that is not UTF-8: {frame[_CLIENT_ID : header.client_id_end]!r}"
+        ) from None
+
+
+def body_offset(frame: bytes, header: RequestHeader) -> int:
+    """Where the body starts: behind the header's tagged fields, if its version has them.
+
+    :raises HeaderError: the tagged fields do not fit into the frame.
+    """
+    offset = header.client_id_end
+    if request_header_version(header.api_key, header.version) < _FLEXIBLE_HEADER:
+        return offset
+    try:
+        offset = skip_tags(frame, offset)
+    except IndexError:
+        raise HeaderError("a header that ends within its tagged fields") from None
+    if offset > len(frame):
+        raise HeaderError("a header whose tagged fields are longer than the request")
+    return offset
+
+
+def expects_response(frame: bytes, header: RequestHeader) -> bool:
+    """Whether the broker answers this Produce request; with acks=0 it does not.
+
+    ``acks`` stands behind the transactional id, which is there from v3 on and may be null
+    (kroxylicious 2640 misread this).
+
+    :raises HeaderError: the request ends before ``acks``.
+    """
+    offset = body_offset(frame, header)
+    try:
+        if request_header_version(ApiKey.PRODUCE, header.version) >= _FLEXIBLE_HEADER:
+            length, offset = varint(frame, offset)
+            offset += max(length - 1, 0)
+        elif header.version >= _NULLABLE_TRANSACTIONAL_ID:
+            (length,) = _INT16.unpack_from(frame, offset)
+            offset += _INT16.size + max(length, 0)
+        acks: int = _INT16.unpack_from(frame, offset)[0]
+    except (IndexError, struct.error):
+        raise HeaderError("a Produce request that ends before its acks") from None
+    return acks != 0

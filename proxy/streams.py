@@ -1,0 +1,98 @@
+"""A TCP connection as a trio stream that can also write without waiting.
+
+The relay moves many small frames, and a trio socket lets the scheduler run at each send. Here a send that the
+kernel takes at once costs one system call; the scheduler runs where the relay waits for bytes anyway. TLS
+lays ``trio.SSLStream`` over it, tests use trio's memory streams: the relay needs no more than
+:class:`trio.abc.Stream` and uses :meth:`TcpStream.send_nowait` where there is one.
+"""
+
+import errno
+import socket
+
+import trio
+
+RECEIVE_SIZE = 256 * 1024
+"""Bytes asked for in one read: several small frames, or a good part of a large one."""
+
+
+class TcpStream(trio.abc.HalfCloseableStream):
+    """A connected non-blocking TCP socket. ``TCP_NODELAY`` is set: frames are written whole, none waits."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(0)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = sock
+
+    def send_nowait(self, data: bytes) -> int:
+        """Write what the kernel takes now; the number of bytes it took.
+
+        :raises trio.BrokenResourceError: the peer is gone.
+        """
+        try:
+            return self.socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._broken(error) from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write everything, waiting for the peer as long as needed."""
+        with memoryview(data) as view:
+            sent = 0
+            while sent < len(view):
+                try:
+                    sent += self.socket.send(view[sent:])
+                except BlockingIOError:
+                    await self.wait_send_all_might_not_block()
+                except OSError as error:
+                    raise self._broken(error) from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the kernel takes bytes again."""
+        try:
+            await trio.lowlevel.wait_writable(self.socket)
+        except ValueError as error:  # the descriptor is -1: closed before
+            raise trio.ClosedResourceError from error
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Wait for bytes and give them; empty at the end of the stream."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self.socket)
+                return self.socket.recv(max_bytes or RECEIVE_SIZE)
+            except BlockingIOError:
+                continue
+            except ValueError as error:
+                raise trio.ClosedResourceError from error
+            except OSError as error:
+                raise self._broken(error) from error
+
+    async def send_eof(self) -> None:
+        """Tell the peer that nothing more comes; it may still send."""
+        await trio.lowlevel.checkpoint()
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    async def aclose(self) -> None:
+        """Close the socket."""
+        if self.socket.fileno() != -1:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+        await trio.lowlevel.checkpoint()
+
+    def _broken(self, error: OSError) -> Exception:
+        if self.socket.fileno() == -1 or error.errno == errno.EBADF:
+            return trio.ClosedResourceError()
+        return trio.BrokenResourceError(error.strerror)
+
+
+async def open_tcp(host: str, port: int) -> TcpStream:
+    """Connect to a broker; each address of the name is tried (RFC 6555).
+
+    :raises OSError: none of them took the connection.
+    """
+    stream = await trio.open_tcp_stream(host, port)
+    return TcpStream(socket.socket(fileno=stream.socket.detach()))

@@ -1,0 +1,84 @@
+"""Connections to brokers: which address stands behind a port, and opening it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import trio
+
+from proxy.config import Address
+from proxy.metrics import Metrics
+from proxy.nodes import NodeTable
+from proxy.streams import open_tcp
+
+Open = Callable[[str, int], Awaitable[trio.abc.Stream]]
+"""Host and port -> a stream; tests put memory streams here, TLS lays itself over it."""
+
+
+class UnreachableError(Exception):
+    """No broker took the connection; the message says which were tried and what came of it."""
+
+
+class Dialed(msgspec.Struct, frozen=True):
+    """A connection to a broker.
+
+    ``assumed`` says that the node's own address is not known, or was not when it was opened, and a bootstrap
+    broker stands in for the node.
+    """
+
+    stream: trio.abc.Stream
+    address: Address
+    assumed: bool
+
+
+class Dialer:
+    """Opens connections to nodes, or to a bootstrap broker where none is meant."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        nodes: NodeTable,
+        timeout_s: float,
+        metrics: Metrics,
+        open_: Open = open_tcp,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._nodes = nodes
+        self._timeout_s = timeout_s
+        self._metrics = metrics
+        self._open = open_
+        self._next = 0
+
+    async def dial(self, node_id: int | None) -> Dialed:
+        """Connect to a node; None: to any bootstrap broker.
+
+        :raises UnreachableError: within the timeout for each, nobody took the connection.
+        """
+        known = None if node_id is None else self._nodes.address_of(node_id)
+        addresses = self._bootstrap_in_turn() if known is None else (known,)
+        failures: list[str] = []
+        self._metrics.upstream_connections.labels("bootstrap" if node_id is None else str(node_id)).inc()
+        for address in addresses:
+            try:
+                with trio.fail_after(self._timeout_s):
+                    stream = await self._open(address.host, address.port)
+            except (OSError, trio.TooSlowError) as error:
+                self._metrics.upstream_errors.labels("connect").inc()
+                failures.append(f"{address}: {_reason(error, self._timeout_s)}")
+            else:
+                assumed = node_id is not None and self._nodes.address_of(node_id) != address
+                return Dialed(stream, address, assumed)
+        raise UnreachableError("; ".join(failures))
+
+    def _bootstrap_in_turn(self) -> tuple[Address, ...]:
+        """All bootstrap brokers, each time beginning with the next."""
+        start, self._next = self._next, (self._next + 1) % len(self._bootstrap)
+        return self._bootstrap[start:] + self._bootstrap[:start]
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, trio.TooSlowError):
+        return f"no answer within {timeout_s:g} s"
+    cause = error.__cause__
+    if isinstance(cause, ExceptionGroup):
+        return "; ".join(str(e) for e in cause.exceptions)
+    return str(error if cause is None else cause)

@@ -1,0 +1,3 @@
+"""What every kind of test shares."""
+
+pytest_plugins = ("tests.plugins.skip_report",)

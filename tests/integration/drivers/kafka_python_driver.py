@@ -1,0 +1,137 @@
+"""An application on kafka-python. See line_protocol.py."""
+
+import logging
+import os
+import time
+from collections.abc import Iterable
+
+import kafka
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+from line_protocol import Events, Spec, asked_offsets, command_queue, grouped, next_command
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class Listener(ConsumerRebalanceListener):
+    """Reports what the client tells its application; called from the client's own thread."""
+
+    def __init__(self, events: Events, *, incremental: bool) -> None:
+        self._events = events
+        self._incremental = incremental
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._write("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        self._write("revoked", revoked)
+
+    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self._write("lost", lost)
+
+    def _write(self, event: str, partitions: Iterable[TopicPartition]) -> None:
+        self._events.write(event, partitions=grouped(partitions), incremental=self._incremental)
+
+
+class Application:
+    """Polls, reports, obeys."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._events = Events()
+        self._commands = command_queue()
+        self._listener = Listener(self._events, incremental="cooperative-sticky" in spec.assignors)
+
+    def run(self) -> None:
+        """Until it is told to close, or the client raises."""
+        self._events.started("kafka-python", kafka.__version__)
+        try:
+            self._work()
+        except KafkaError as crash:
+            self._events.write("failed", error=repr(crash))
+            os._exit(1)
+
+    def _work(self) -> None:
+        spec = self._spec
+        consumer = KafkaConsumer(
+            bootstrap_servers=spec.bootstrap.split(","),
+            group_id=spec.group,
+            client_id=spec.client_id,
+            group_instance_id=spec.instance_id,
+            client_rack=spec.rack or "",
+            session_timeout_ms=spec.session_timeout_ms,
+            heartbeat_interval_ms=spec.heartbeat_interval_ms,
+            max_poll_interval_ms=spec.max_poll_interval_ms,
+            enable_auto_commit=spec.auto_commit,
+            auto_commit_interval_ms=spec.auto_commit_interval_ms,
+            metadata_max_age_ms=spec.metadata_max_age_ms,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            partition_assignment_strategy=[ASSIGNORS[name] for name in spec.assignors],
+        )
+        self._subscribe(consumer, spec.topics)
+        while True:
+            command = next_command(self._commands)
+            if command is not None and command["command"] == "close":
+                break
+            if command is not None:
+                self._obey(consumer, command)
+            for records in consumer.poll(timeout_ms=50).values():
+                self._events.records((at.topic, at.partition, at.offset, at.value.decode()) for at in records)
+        self._events.write("closing")
+        consumer.close()
+        self._events.write("closed")
+
+    def _subscribe(self, consumer: KafkaConsumer, topics: list[str]) -> None:
+        """Subscribe, and know the partitions before joining: kafka-python 3.0 can get stuck otherwise.
+
+        A leader that learns of partitions only after it joined joins again. If a poll times out between that
+        JoinGroup and its SyncGroup, `need_rejoin` is false by then, nobody awaits the join any more,
+        and the consumer stays outside of the group, silent, for ever.
+        """
+        consumer.subscribe(topics, listener=self._listener)
+        for topic in topics:
+            consumer.partitions_for_topic(topic)
+
+    def _obey(self, consumer: KafkaConsumer, command: dict) -> None:
+        match command["command"]:
+            case "commit":
+                self._commit(consumer, command)
+            case "subscribe":
+                self._subscribe(consumer, command["topics"])
+            case "unsubscribe":
+                consumer.unsubscribe()
+            case "stall":
+                time.sleep(command["ms"] / 1000)
+            case unknown:
+                raise ValueError(f"unknown command {unknown}")
+
+    def _commit(self, consumer: KafkaConsumer, command: dict) -> None:
+        asked = asked_offsets(command)
+        if asked is None:
+            asked = [(at.topic, at.partition, consumer.position(at)) for at in consumer.assignment()]
+        offsets = {
+            TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+            for topic, partition, offset in asked
+        }
+        try:
+            consumer.commit(offsets)
+        except KafkaError as refusal:
+            self._events.write("commit_failed", error=repr(refusal))
+        else:
+            self._events.committed(asked)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=os.environ.get("DRIVER_LOG", "WARNING"))
+    Application(Spec.from_arguments()).run()

@@ -1,0 +1,26 @@
+"""Waiting for a condition with a deadline: the only way in which these tests let time pass."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(
+    look: Callable[[], T],
+    is_so: Callable[[T], bool] = bool,
+    *,
+    what: str,
+    timeout_s: float = 20.0,
+    between_s: float = 0.05,
+) -> T:
+    """Look again and again until `is_so`; the value that was so. Raises AssertionError with the last look."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = look()
+        if is_so(seen):
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s:.0f} s until {what}; last seen: {seen!r}")
+        time.sleep(between_s)

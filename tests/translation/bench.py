@@ -1,0 +1,318 @@
+"""A bench for the translation: a client's calls in, the broker's answers by hand, and a clock that the test turns.
+
+The names here are the words of the protocol, so that a test reads as a history.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+    decode_assignment,
+    encode_subscription,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol_codecs.messages.sync_group import SyncGroupRequest
+from translation.actions import (
+    Action,
+    Answer,
+    Call,
+    Connection,
+    ConnectionId,
+    Emit,
+    EventKind,
+    Forward,
+    Release,
+    Request,
+    RequestId,
+)
+from translation.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
+from translation.translator import Translator
+
+GROUP = "payments"
+TOPIC = "orders"
+TOPIC_ID = Uuid(b"orders..........")
+OTHER_TOPIC = "refunds"
+OTHER_TOPIC_ID = Uuid(b"refunds.........")
+TOPIC_IDS = {TOPIC: TOPIC_ID, OTHER_TOPIC: OTHER_TOPIC_ID}
+
+KAFKA_4_3: Mapping[int, tuple[int, int]] = {
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+}
+
+TRANSLATE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE),))
+
+
+def assignment(**topics: tuple[int, ...]) -> ConsumerGroupHeartbeatResponseAssignment:
+    """An assignment by topic name, as ConsumerGroupHeartbeat answers it."""
+    return ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=tuple(
+            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=TOPIC_IDS[name], partitions=partitions)
+            for name, partitions in topics.items()
+        )
+    )
+
+
+def owned(request: ConsumerGroupHeartbeatRequest) -> dict[str, tuple[int, ...]] | None:
+    """The owned list of a ConsumerGroupHeartbeat by topic name; None if it is null."""
+    if request.topic_partitions is None:
+        return None
+    names = {topic_id: name for name, topic_id in TOPIC_IDS.items()}
+    return {names[topic.topic_id]: topic.partitions for topic in request.topic_partitions}
+
+
+class Bench:
+    """One translator, any number of connections, and the actions that it asked for."""
+
+    def __init__(
+        self,
+        policy: Policy = TRANSLATE_ALL,
+        settings: TranslatorSettings | None = None,
+        versions: Mapping[int, tuple[int, int]] = KAFKA_4_3,
+    ) -> None:
+        self.now = 1000.0
+        self.versions = versions
+        self._uuids = iter(f"uuid-{n}" for n in range(1, 10_000))
+        self.translator = Translator(policy, settings=settings, new_uuid=lambda: next(self._uuids))
+        self.calls: list[Call] = []
+        self.answers: dict[RequestId, Any] = {}
+        self.forwarded: list[RequestId] = []
+        self.released: list[ConnectionId] = []
+        self.events: list[Any] = []
+        self._last_request = 0
+        self._last_connection = 0
+
+    # -- the shell's part --------------------------------------------------------------------------------------
+
+    def connect(self, client_host: str = "/10.0.0.1") -> Connection:
+        """A new connection of a client."""
+        self._last_connection += 1
+        return Connection(ConnectionId(self._last_connection), client_host, self.versions)
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Call():
+                    self.calls.append(action)
+                case Answer():
+                    assert action.request_id not in self.answers, "a request was answered twice"
+                    self.answers[action.request_id] = action.message
+                case Forward():
+                    self.forwarded.append(action.request_id)
+                case Release():
+                    self.released.append(action.connection_id)
+                case Emit():
+                    self.events.append(action.event)
+                case _:
+                    raise AssertionError(action)
+
+    def send(self, connection: Connection, api_key: ApiKey, version: int, message: Any) -> RequestId:
+        """A request of a client."""
+        self._last_request += 1
+        request_id = RequestId(self._last_request)
+        request = Request(request_id, api_key, version, "app", message)
+        self._do(self.translator.handle_request(self.now, connection, request))
+        return request_id
+
+    def reply(self, message: Any, call: Call | None = None) -> None:
+        """The broker's answer to a call; to the only one that waits if none is named."""
+        if call is None:
+            assert len(self.calls) == 1, self.calls
+            call = self.calls[0]
+        self.calls.remove(call)
+        self._do(self.translator.handle_reply(self.now, call.call_id, message))
+
+    def reply_names(self) -> None:
+        """Answer the Metadata question that waits, with the topics of this bench."""
+        call = next(call for call in self.calls if call.api_key == ApiKey.METADATA)
+        asked = [(topic.name, topic.topic_id) for topic in call.message.topics]
+        topics = tuple(
+            MetadataResponseTopic(name=name, topic_id=topic_id)
+            for name, topic_id in TOPIC_IDS.items()
+            if any(name == a or topic_id == b for a, b in asked)
+        )
+        self.reply(MetadataResponse(topics=topics), call)
+
+    def client_gone(self, connection: Connection) -> None:
+        self._do(self.translator.client_gone(self.now, connection.id))
+
+    def upstream_lost(self, connection: Connection) -> None:
+        self.calls = [call for call in self.calls if call.connection_id != connection.id]
+        self._do(self.translator.upstream_lost(self.now, connection.id))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with every deadline on its time."""
+        until = self.now + seconds
+        while (due := self.translator.next_deadline()) <= until:
+            self.now = max(self.now, due)
+            self._do(self.translator.handle_time(self.now))
+        self.now = until
+
+    # -- what a broker says ------------------------------------------------------------------------------------
+
+    def beat(self, epoch: int, error: ErrorCode = ErrorCode.NONE, **topics: tuple[int, ...]) -> None:
+        """Answer the heartbeat that waits; with an assignment if any topic is named."""
+        self.reply(self.heartbeat_answer(epoch, error, **topics), self.heartbeat_call())
+        if any(call.api_key == ApiKey.METADATA for call in self.calls):
+            self.reply_names()
+
+    @staticmethod
+    def heartbeat_answer(
+        epoch: int, error: ErrorCode = ErrorCode.NONE, **topics: tuple[int, ...]
+    ) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=error,
+            member_epoch=epoch,
+            heartbeat_interval_ms=5000,
+            assignment=assignment(**topics) if topics else None,
+        )
+
+    def heartbeat_call(self) -> Call:
+        """The ConsumerGroupHeartbeat that waits for its answer."""
+        waiting = [call for call in self.calls if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT]
+        assert waiting, f"no heartbeat waits: {self.calls}"
+        return waiting[0]
+
+    # -- what a client says ------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        connection: Connection,
+        member_id: str,
+        *,
+        claims: tuple[int, ...] = (),
+        topics: tuple[str, ...] = (TOPIC,),
+        protocol: str = "range",
+        version: int = 9,
+        instance_id: str | None = None,
+        embedded_version: int = 3,
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        protocol_type: str = "consumer",
+    ) -> RequestId:
+        subscription = ConsumerProtocolSubscription(
+            topics=topics,
+            owned_partitions=(ConsumerProtocolTopicPartition(topic=TOPIC, partitions=claims),)
+            if claims
+            else (),
+        )
+        metadata = encode_subscription(subscription, embedded_version)
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=(JoinGroupRequestProtocol(name=protocol, metadata=metadata),),
+        )
+        return self.send(connection, ApiKey.JOIN_GROUP, version, request)
+
+    def sync(self, connection: Connection, member_id: str, generation: int) -> RequestId:
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            member_id=member_id,
+            protocol_type="consumer",
+        )
+        return self.send(connection, ApiKey.SYNC_GROUP, 5, request)
+
+    def heartbeat(
+        self, connection: Connection, member_id: str, generation: int, instance_id: str | None = None
+    ) -> RequestId:
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        return self.send(connection, ApiKey.HEARTBEAT, 4, request)
+
+    def leave(self, connection: Connection, member_id: str) -> RequestId:
+        request = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))
+        return self.send(connection, ApiKey.LEAVE_GROUP, 5, request)
+
+    def commit(
+        self, connection: Connection, member_id: str, generation: int, *, version: int = 8
+    ) -> RequestId:
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=(
+                OffsetCommitRequestTopic(
+                    name=TOPIC,
+                    partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=42),),
+                ),
+            ),
+        )
+        return self.send(connection, ApiKey.OFFSET_COMMIT, version, request)
+
+    # -- whole stretches of a history --------------------------------------------------------------------------
+
+    def stable_member(
+        self,
+        connection: Connection,
+        partitions: tuple[int, ...],
+        *,
+        member_id: str = "member-a",
+        epoch: int = 1,
+        **join: Any,
+    ) -> int:
+        """A member that has joined and synced; gives its generation. Nudges to itself are answered."""
+        request = self.join(connection, member_id, **join)
+        if any(call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE for call in self.calls):
+            raise AssertionError("the member claims something; answer the describe in the test")
+        self.beat(epoch, orders=partitions)
+        answer: JoinGroupResponse = self.answers[request]
+        assert answer.error_code == ErrorCode.NONE
+        assert self.handed(self.sync(connection, member_id, answer.generation_id)) == {TOPIC: partitions}
+        self.settle(epoch)
+        return answer.generation_id
+
+    def settle(self, epoch: int) -> None:
+        """Let the nudges that follow a change run out; no answer brings anything new."""
+        until = self.now + 2.0
+        while (due := self.translator.next_deadline()) <= until:
+            self.now = max(self.now, due)
+            self._do(self.translator.handle_time(self.now))
+            while any(call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT for call in self.calls):
+                self.beat(epoch)
+
+    def handed(self, request_id: RequestId) -> dict[str, tuple[int, ...]]:
+        """The assignment in a SyncGroup answer."""
+        answer = self.answers[request_id]
+        assert answer.error_code == ErrorCode.NONE, answer
+        _, embedded = decode_assignment(answer.assignment)
+        return {topic.topic: topic.partitions for topic in embedded.assigned_partitions}
+
+    def error(self, request_id: RequestId) -> ErrorCode:
+        """The error code of an answer."""
+        return ErrorCode(self.answers[request_id].error_code)
+
+    def kinds(self) -> list[EventKind]:
+        """The kinds of the events so far."""
+        return [event.kind for event in self.events]

@@ -1,0 +1,116 @@
+"""Static members keep the classic contract; members of another process are adopted."""
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+    ConsumerGroupDescribeResponseMember,
+)
+from translation.actions import EventKind
+
+from .bench import GROUP, TOPIC, Bench, owned
+
+
+def described(
+    *members: ConsumerGroupDescribeResponseMember, error: ErrorCode = ErrorCode.NONE
+) -> ConsumerGroupDescribeResponse:
+    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=error, members=members)
+    return ConsumerGroupDescribeResponse(groups=(group,))
+
+
+def member(
+    member_id: str, *, epoch: int = 5, classic: bool = False, instance_id: str | None = None
+) -> ConsumerGroupDescribeResponseMember:
+    return ConsumerGroupDescribeResponseMember(
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=instance_id,
+        subscribed_topic_names=(TOPIC,),
+        member_type=0 if classic else 1,
+    )
+
+
+def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    join = bench.join(new, "", instance_id="i-1")
+    assert bench.heartbeat_call().message.member_id == "uuid-1"  # no MEMBER_ID_REQUIRED for static members
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("old", instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch, away.instance_id) == ("old", -2, "i-1")
+    bench.beat(-2)
+    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(join) == ErrorCode.NONE
+    # The old one is told on every call, and is not adopted again.
+    assert bench.error(bench.heartbeat(old, "old", 1, instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
+    assert bench.error(bench.join(old, "old", instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_the_instance_id_goes_with_every_heartbeat() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), instance_id="i-1")
+    bench.heartbeat(connection, "member-a", 1, instance_id="i-1")
+    assert bench.heartbeat_call().message.instance_id == "i-1"
+
+
+def test_a_heartbeat_of_a_member_from_elsewhere_asks_it_to_join() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    heartbeat = bench.heartbeat(connection, "member-a", 4)
+    bench.reply(described(member("member-a", epoch=5)))
+    bench.beat(5)
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert EventKind.ADOPTED in bench.kinds()
+    join = bench.join(connection, "member-a", claims=(0,), protocol="cooperative-sticky")
+    bench.reply_names()
+    upstream = bench.heartbeat_call().message
+    assert (upstream.member_epoch, owned(upstream)) == (5, {TOPIC: (0,)})
+    bench.beat(5, orders=(0,))
+    assert bench.answers[join].generation_id == 5
+
+
+def test_a_commit_of_a_member_from_elsewhere_goes_out_with_the_described_epoch() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.commit(connection, "member-a", 4)
+    bench.reply(described(member("member-a", epoch=5)))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
+
+
+def test_a_member_that_the_broker_does_not_know_either_joins_anew() -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
+    bench.reply(described(member("somebody-else")))
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_of_a_mixed_group_is_served_by_the_broker() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    first = bench.heartbeat(connection, "member-a", 4)
+    bench.reply(described(member("member-a", classic=True)))
+    second = bench.heartbeat(connection, "member-a", 4)
+    assert bench.forwarded == [first, second]
+
+
+def test_the_calls_of_a_classic_group_pass_through_until_a_translatable_join_comes() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    first = bench.heartbeat(connection, "member-a", 4)
+    bench.reply(described(error=ErrorCode.GROUP_ID_NOT_FOUND))
+    second = bench.heartbeat(connection, "member-b", 4)
+    assert bench.forwarded == [first, second]
+    bench.join(connection, "member-a")
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
+    bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,248 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/**
+ * An application on Kafka's own Java client. It says and understands what
+ * tests/integration/drivers/line_protocol.py describes.
+ */
+public final class ConsumerDriver implements ConsumerRebalanceListener {
+    private static final Duration POLL = Duration.ofMillis(50);
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Map<String, String> ASSIGNORS = Map.of(
+        "range", "org.apache.kafka.clients.consumer.RangeAssignor",
+        "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+        "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
+        "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+
+    private final JsonNode spec;
+    private final boolean incremental;
+    private final PrintStream out =
+        new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+    private final ConcurrentLinkedQueue<JsonNode> commands = new ConcurrentLinkedQueue<>();
+    private long next = 0;
+
+    private ConsumerDriver(JsonNode spec) {
+        this.spec = spec;
+        this.incremental = spec.get("group_protocol").asText().equals("consumer")
+            || texts(spec.get("assignors")).contains("cooperative-sticky");
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        new ConsumerDriver(JSON.readTree(arguments[0])).run();
+    }
+
+    private void run() {
+        ObjectNode started = JSON.createObjectNode();
+        started.put("client", "kafka-clients");
+        started.put("version", AppInfoParser.getVersion());
+        started.put("pid", ProcessHandle.current().pid());
+        write("started", started);
+        Thread reader = new Thread(this::readCommands, "commands");
+        reader.setDaemon(true);
+        reader.start();
+        try {
+            work();
+        } catch (KafkaException crash) {
+            write("failed", JSON.createObjectNode().put("error", crash.toString()));
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    private void work() {
+        Consumer<String, String> consumer = new KafkaConsumer<>(settings());
+        consumer.subscribe(texts(spec.get("topics")), this);
+        while (true) {
+            JsonNode command = commands.poll();
+            if (command != null && command.get("command").asText().equals("close")) {
+                break;
+            }
+            if (command != null) {
+                obey(consumer, command);
+            }
+            report(consumer.poll(POLL));
+        }
+        write("closing", JSON.createObjectNode());
+        consumer.close();
+        write("closed", JSON.createObjectNode());
+    }
+
+    private Properties settings() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", spec.get("bootstrap").asText());
+        settings.put("group.id", spec.get("group").asText());
+        settings.put("client.id", spec.get("client_id").asText());
+        settings.put("group.protocol", spec.get("group_protocol").asText());
+        settings.put("max.poll.interval.ms", spec.get("max_poll_interval_ms").asText());
+        settings.put("enable.auto.commit", spec.get("auto_commit").asText());
+        settings.put("auto.commit.interval.ms", spec.get("auto_commit_interval_ms").asText());
+        settings.put("metadata.max.age.ms", spec.get("metadata_max_age_ms").asText());
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("fetch.max.wait.ms", "100");
+        settings.put("key.deserializer", StringDeserializer.class.getName());
+        settings.put("value.deserializer", StringDeserializer.class.getName());
+        List<String> assignors = texts(spec.get("assignors"));
+        if (spec.get("group_protocol").asText().equals("classic")) {
+            settings.put("session.timeout.ms", spec.get("session_timeout_ms").asText());
+            settings.put("heartbeat.interval.ms", spec.get("heartbeat_interval_ms").asText());
+            settings.put("partition.assignment.strategy",
+                String.join(",", assignors.stream().map(ASSIGNORS::get).toList()));
+        } else if (!assignors.isEmpty()) {
+            settings.put("group.remote.assignor", assignors.get(0));
+        }
+        if (!spec.get("instance_id").isNull()) {
+            settings.put("group.instance.id", spec.get("instance_id").asText());
+        }
+        if (!spec.get("rack").isNull()) {
+            settings.put("client.rack", spec.get("rack").asText());
+        }
+        return settings;
+    }
+
+    // What the client tells its application.
+
+    @Override
+    public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+        rebalanced("assigned", partitions);
+    }
+
+    @Override
+    public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+        rebalanced("revoked", partitions);
+    }
+
+    @Override
+    public void onPartitionsLost(Collection<TopicPartition> partitions) {
+        rebalanced("lost", partitions);
+    }
+
+    private void rebalanced(String event, Collection<TopicPartition> partitions) {
+        Map<String, TreeSet<Integer>> byTopic = new TreeMap<>();
+        for (TopicPartition at : partitions) {
+            byTopic.computeIfAbsent(at.topic(), topic -> new TreeSet<>()).add(at.partition());
+        }
+        ObjectNode fields = JSON.createObjectNode();
+        fields.set("partitions", JSON.valueToTree(byTopic));
+        fields.put("incremental", incremental);
+        write(event, fields);
+    }
+
+    private void report(ConsumerRecords<String, String> polled) {
+        for (TopicPartition at : polled.partitions()) {
+            List<ConsumerRecord<String, String>> read = polled.records(at);
+            ObjectNode fields = JSON.createObjectNode();
+            fields.put("topic", at.topic());
+            fields.put("partition", at.partition());
+            fields.put("first", read.get(0).offset());
+            fields.put("last", read.get(read.size() - 1).offset());
+            fields.set("offsets", JSON.valueToTree(read.stream().map(ConsumerRecord::offset).toList()));
+            fields.set("values", JSON.valueToTree(read.stream().map(ConsumerRecord::value).toList()));
+            write("records", fields);
+        }
+    }
+
+    // What the application is told to do.
+
+    private void obey(Consumer<String, String> consumer, JsonNode command) {
+        switch (command.get("command").asText()) {
+            case "commit" -> commit(consumer, command);
+            case "subscribe" -> consumer.subscribe(texts(command.get("topics")), this);
+            case "unsubscribe" -> consumer.unsubscribe();
+            case "stall" -> stall(command.get("ms").asLong());
+            default -> throw new IllegalArgumentException("unknown command " + command);
+        }
+    }
+
+    private void commit(Consumer<String, String> consumer, JsonNode command) {
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        JsonNode asked = command.get("offsets");
+        if (asked != null && !asked.isNull()) {
+            asked.properties().forEach(topic -> topic.getValue().properties().forEach(partition ->
+                offsets.put(new TopicPartition(topic.getKey(), Integer.parseInt(partition.getKey())),
+                    new OffsetAndMetadata(partition.getValue().asLong()))));
+        } else {
+            consumer.assignment().forEach(at -> offsets.put(at, new OffsetAndMetadata(consumer.position(at))));
+        }
+        try {
+            consumer.commitSync(offsets);
+        } catch (CommitFailedException | org.apache.kafka.common.errors.RebalanceInProgressException
+                 | org.apache.kafka.common.errors.FencedInstanceIdException refusal) {
+            write("commit_failed", JSON.createObjectNode().put("error", refusal.toString()));
+            return;
+        }
+        Map<String, Map<Integer, Long>> byTopic = new TreeMap<>();
+        offsets.forEach((at, offset) ->
+            byTopic.computeIfAbsent(at.topic(), topic -> new TreeMap<>()).put(at.partition(), offset.offset()));
+        ObjectNode fields = JSON.createObjectNode();
+        fields.set("offsets", JSON.valueToTree(byTopic));
+        write("committed", fields);
+    }
+
+    private static void stall(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void readCommands() {
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                commands.add(JSON.readTree(line));
+            }
+        } catch (IOException gone) {
+            // the same as the end of the input
+        }
+        Runtime.getRuntime().halt(2); // whoever started this process is gone, and nobody reads our events
+    }
+
+    private synchronized void write(String event, ObjectNode fields) {
+        Instant now = Instant.now();
+        ObjectNode line = JSON.createObjectNode();
+        line.put("event", event);
+        line.put("mono", System.nanoTime());
+        line.put("time", now.getEpochSecond() * 1_000_000_000L + now.getNano());
+        line.put("seq", next++);
+        line.setAll(fields);
+        out.print(line + "\n");
+        out.flush();
+    }
+
+    private static List<String> texts(JsonNode array) {
+        List<String> texts = new ArrayList<>();
+        array.forEach(element -> texts.add(element.asText()));
+        return texts;
+    }
+}

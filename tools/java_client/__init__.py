@@ -1,0 +1,1 @@
+"""A small application on Kafka's own Java client, compiled against the jars of a broker."""

@@ -1,0 +1,36 @@
+"""Compiles the Java driver; `command` is what runs it."""
+
+import subprocess
+from pathlib import Path
+
+from tools.kafka import jars
+from tools.kafka.broker import LOG_SETTINGS
+
+SOURCE = Path(__file__).with_name("ConsumerDriver.java")
+BUILD = jars.ROOT / "build" / "java_client"
+
+
+def ensure_compiled(version: str = jars.DEFAULT_VERSION, *, say: jars.Say = print) -> Path:
+    """The folder with the classes. Raises jars.KafkaUnavailableError without a JDK or jars."""
+    jars.check_java()
+    compiler = jars.java_home_program("javac")
+    jars.ensure_jars(version, say=say)
+    classes = BUILD / version
+    done = classes / f"{SOURCE.stem}.class"
+    if not done.exists() or done.stat().st_mtime < SOURCE.stat().st_mtime:
+        classes.mkdir(parents=True, exist_ok=True)
+        command = [compiler, "-cp", jars.classpath(version), "-d", str(classes), str(SOURCE)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise RuntimeError(f"{SOURCE.name} does not compile against Kafka {version}:\n{answer.stderr}")
+    return classes
+
+
+def command(version: str, log: Path) -> list[str]:
+    """How to start one client; its own log goes to `log`. Call `ensure_compiled` first."""
+    return [
+        jars.java_home_program("java"),
+        "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}",
+        "-cp", f"{BUILD / version}:{jars.classpath(version)}", SOURCE.stem,
+    ]  # fmt: skip

@@ -1,0 +1,240 @@
+"""A KRaft cluster of one or three nodes on loopback: started, waited for, broken on purpose, stopped."""
+
+import base64
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.kafka import jars, probe, settings
+from tools.kafka.broker import POLL_S, Broker
+from tools.kafka.ports import LOOPBACK, free_ports
+
+RUN = jars.BUILD / "run"
+START_TIMEOUT_S = 120.0
+STATE = "cluster.json"
+
+
+class Cluster:
+    """`brokers` nodes (ids from 1), each broker and controller in one, under one folder.
+
+        with Cluster(RUN / "mine", brokers=3, overrides={"num.partitions": "6"}) as kafka:
+            kafka.bootstrap             # "127.0.0.1:…,127.0.0.1:…,127.0.0.1:…"
+            kafka.kill_broker(2)
+            kafka.start_broker(2)       # the same port, the same data
+
+    Raises jars.KafkaUnavailableError when Java, Maven or the jars cannot be had.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = jars.DEFAULT_VERSION,
+        brokers: int = 1,
+        ports: Sequence[int] | None = None,
+        overrides: Mapping[str, str] | None = None,
+        say: jars.Say = print,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.version = version
+        self._overrides = dict(overrides or {})
+        self._say = say
+        client_ports = list(ports) if ports is not None else free_ports(brokers)
+        if len(client_ports) != brokers:
+            raise ValueError(f"{brokers} brokers need {brokers} ports, not {client_ports}")
+        self.brokers = [
+            Broker(number, self.folder / f"node-{number}", version, port)
+            for number, port in enumerate(client_ports, start=1)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        """Every node's host:port, separated by commas."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def start(self) -> None:
+        """Format the storage where that was not done yet, start every node, wait until all are ready."""
+        jars.check_java()
+        jars.ensure_jars(self.version, say=self._say)
+        began = time.monotonic()
+        self._say(f"starting Kafka {self.version}, {len(self.brokers)} node(s), on {self.bootstrap}")
+        self._configure()
+        self._format()
+        for broker in self.brokers:
+            broker.start()
+        try:
+            self.wait_ready()
+            self._warm_up()
+        except BaseException:
+            self.stop()
+            raise
+        self._say(f"Kafka {self.version} is ready on {self.bootstrap} ({time.monotonic() - began:.1f} s)")
+
+    def stop(self, *, grace_s: float = 8.0) -> None:
+        """Stop every node.
+
+        The last nodes of a quorum cannot shut down in an orderly way, since they wait for a controller
+        that has gone: hence a short grace before SIGKILL.
+        """
+        for broker in self.brokers:
+            broker.terminate()
+        deadline = time.monotonic() + grace_s
+        for broker in self.brokers:
+            if not broker.wait_gone(deadline):
+                broker.kill()
+
+    def remove(self) -> None:
+        """Remove data and logs of a stopped cluster."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop_broker(self, node_id: int) -> None:
+        """Stop one node in an orderly way."""
+        self._broker(node_id).stop()
+
+    def kill_broker(self, node_id: int) -> None:
+        """kill -9 one node."""
+        self._broker(node_id).kill()
+
+    def start_broker(self, node_id: int) -> None:
+        """Start one node again and wait until the whole running cluster is ready."""
+        self._broker(node_id).start()
+        self.wait_ready()
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until every running node answers ApiVersions and sees all running nodes and a controller.
+
+        Raises TimeoutError with what was missing, or RuntimeError as soon as a node has died.
+        """
+        running = [broker for broker in self.brokers if broker.pid() is not None]
+        expected = {broker.node_id for broker in running}
+
+        def ready() -> None:
+            for broker in running:
+                if broker.pid() is None:
+                    raise RuntimeError(f"node {broker.node_id} died while starting: {broker.last_words()}")
+                answer = probe.ask(LOOPBACK, broker.port)
+                if not expected <= answer.node_ids or answer.controller_id < 0:
+                    raise probe.NotReadyError(
+                        f"node {broker.node_id} sees only nodes {sorted(answer.node_ids)}"
+                    )
+
+        self._wait(ready, "every node sees the whole cluster", timeout_s)
+
+    def save(self, owner_pid: int | None = None) -> None:
+        """Write down what another process needs to find this cluster (`Cluster.load`)."""
+        state = {
+            "version": self.version,
+            "ports": [broker.port for broker in self.brokers],
+            "owner_pid": owner_pid,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / STATE).write_text(json.dumps(state) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path, *, say: jars.Say = print) -> Self | None:
+        """The cluster that was saved under `folder`, or None."""
+        try:
+            state = json.loads((folder / STATE).read_text())
+        except FileNotFoundError:
+            return None
+        ports = state["ports"]
+        return cls(folder, version=state["version"], brokers=len(ports), ports=ports, say=say)
+
+    @classmethod
+    def stop_orphans(cls, run: Path, *, say: jars.Say = print) -> None:
+        """Stop and remove the clusters under `run` whose owner died without stopping them."""
+        for state in run.glob(f"*/{STATE}"):
+            owner = json.loads(state.read_text())["owner_pid"]
+            orphan = None if owner is None or Path(f"/proc/{owner}").exists() else cls.load(state.parent)
+            if orphan is not None:
+                say(f"stopping a Kafka that process {owner} left behind ({orphan.bootstrap})")
+                orphan.stop(grace_s=0)
+                orphan.remove()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _broker(self, node_id: int) -> Broker:
+        return self.brokers[node_id - 1]
+
+    def _configure(self) -> None:
+        controller_ports = self._controller_ports()
+        voters = ",".join(
+            f"{broker.node_id}@{LOOPBACK}:{port}"
+            for broker, port in zip(self.brokers, controller_ports, strict=True)
+        )
+        for broker, controller_port in zip(self.brokers, controller_ports, strict=True):
+            broker.configure(
+                {
+                    "process.roles": "broker,controller",
+                    "controller.quorum.voters": voters,
+                    "controller.listener.names": "CONTROLLER",
+                    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                    "listeners": f"PLAINTEXT://{broker.address},CONTROLLER://{LOOPBACK}:{controller_port}",
+                    "advertised.listeners": f"PLAINTEXT://{broker.address}",
+                    "inter.broker.listener.name": "PLAINTEXT",
+                    **settings.for_tests(len(self.brokers)),
+                    **self._overrides,
+                }
+            )
+
+    def _controller_ports(self) -> list[int]:
+        """The voters are written into the first start's configuration, so later starts keep their ports."""
+        path = self.folder / "controller-ports.json"
+        if path.exists():
+            known = list(json.loads(path.read_text()))
+            if len(known) != len(self.brokers):
+                raise ValueError(
+                    f"{self.folder} holds a cluster of {len(known)} nodes, not {len(self.brokers)}"
+                )
+            return known
+        ports = free_ports(len(self.brokers))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(ports))
+        return ports
+
+    def _format(self) -> None:
+        fresh = [
+            broker for broker in self.brokers if not (broker.folder / "data" / "meta.properties").exists()
+        ]
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+        formats = [(broker, broker.format(cluster_id)) for broker in fresh]
+        for broker, process in formats:
+            if process.wait() != 0:
+                raise RuntimeError(f"node {broker.node_id}: formatting failed: {broker.last_words()}")
+
+    def _warm_up(self) -> None:
+        """Let the offsets topic exist and its coordinators be loaded before the first group asks."""
+        first = self.brokers[0]
+        self._wait(
+            lambda: probe.find_coordinator(LOOPBACK, first.port, "epochgate-warm-up"),
+            "the group coordinator is there",
+            START_TIMEOUT_S,
+        )
+
+    def _wait(self, attempt: Callable[[], object], what: str, timeout_s: float) -> None:
+        began = said = time.monotonic()
+        while True:
+            try:
+                attempt()
+            except probe.NotReadyError as error:
+                now = time.monotonic()
+                if now - began > timeout_s:
+                    raise TimeoutError(f"waited {timeout_s:.0f} s until {what}: {error}") from error
+                if now - said >= 5:
+                    said = now
+                    self._say(f"waiting until {what} ({now - began:.0f} s): {error}")
+                time.sleep(POLL_S)
+            else:
+                return

@@ -1,0 +1,53 @@
+"""Broker settings for tests: small, quick to rebalance, and willing to take short timeouts."""
+
+from collections.abc import Mapping
+
+CONSUMER_SESSION_TIMEOUT_MS = 6_000
+CONSUMER_HEARTBEAT_INTERVAL_MS = 500
+
+
+def for_tests(brokers: int) -> dict[str, str]:
+    """What every broker of a test cluster of this size is started with; a caller overrides what it likes.
+
+    Not touched on purpose: `group.consumer.assignment.interval.ms` and all that decides how a group
+    behaves. Only how long things take, and how much room they take, differ from Kafka's defaults.
+    """
+    replicas = str(min(brokers, 3))
+    return {
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "min.insync.replicas": "1",
+        "offsets.topic.num.partitions": "5",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        # classic groups
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        # groups of the new protocol: the broker decides these timeouts, clients cannot
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_TIMEOUT_MS),
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": str(CONSUMER_HEARTBEAT_INTERVAL_MS),
+        # footprint
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "background.threads": "2",
+        "num.recovery.threads.per.data.dir": "1",
+        "log.index.size.max.bytes": "1048576",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+    }
+
+
+def heap_options() -> list[str]:
+    """JVM options of a broker that shares two cores with everything else."""
+    return ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+
+
+def properties(values: Mapping[str, str]) -> str:
+    """`values` as the text of a .properties file."""
+    return "".join(f"{key}={value}\n" for key, value in values.items())
