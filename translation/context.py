@@ -51,7 +51,9 @@ class Context:
         new_uuid: Callable[[], str],
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
+        allowed_assignors: frozenset[str],
     ) -> None:
+        self.allowed_assignors = allowed_assignors
         self.policy = policy
         self.settings = settings
         self.new_uuid = new_uuid
@@ -199,12 +201,12 @@ class Context:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        if not group.members and not group.relayed and group.passes_through is None:
+        if not group.members and not group.relayed and not group.moves and group.passes_through is None:
             self.groups.pop(group.id, None)
 
-    def relay(self, group: Group, member_id: str) -> None:
+    def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
-        group.relayed[member_id] = self.now + self.settings.relayed_s
+        group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
 
     # -- what happens to members -------------------------------------------------------------------------------
 

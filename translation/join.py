@@ -17,14 +17,15 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import adopt_joining
+from translation.adopt import Verdict, adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
 from translation.heartbeat import beat
-from translation.member import Member
+from translation.member import Member, Move
 from translation.member_state import MemberEvent
 from translation.partitions import NONE, Partitions
+from translation.switching import join_classic, leave_classic, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -34,6 +35,7 @@ from translation.upstream import (
     leave_for,
     look_up,
 )
+from translation.uuids import is_own_member_id
 
 NEWEST_EMBEDDED_VERSION = 3
 """The newest version of the embedded consumer protocol that assignments are written in."""
@@ -41,20 +43,51 @@ NEWEST_EMBEDDED_VERSION = 3
 _ATTEMPTS = 4
 
 
-class _Refused(Exception):
-    """The broker does not take this group's members: the group passes through from now on."""
+class _Outcome(Exception):
+    """A JoinGroup ends in another way than with a generation."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Do what this outcome means for everybody who waits."""
+        raise NotImplementedError
 
 
-class _Overtaken(Exception):
-    """A newer JoinGroup of the same member goes on in this one's place."""
+class _PassesThrough(_Outcome):
+    """The broker does not take this group's members: the group is relayed from now on, and stays classic."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        group = member.group
+        group.passes_through = str(self)
+        group.refused_by_broker = True
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, str(self))
+        for waiting in (*member.overtaken, request):
+            context.forward(waiting)
+        member.overtaken.clear()
 
 
-class _Failed(Exception):
+class _Overtaken(_Outcome):
+    """A newer JoinGroup of the same member goes on in this one's place, and answers for both."""
+
+    def settle(self, _context: Context, member: Member, request: Request) -> None:
+        member.overtaken.append(request)
+
+
+class _Failed(_Outcome):
     """The client gets an error code."""
 
     def __init__(self, error_code: int, reason: str) -> None:
         super().__init__(reason)
         self.error_code = error_code
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        _resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, self.error_code, member.id))
+        member.overtaken.clear()
+
+
+class _StaysClassic(Exception):
+    """A classic member that holds partitions: it is moved at a Heartbeat, after which it holds none."""
 
 
 Asking = Generator[Ask | Park, Any, None]
@@ -67,9 +100,17 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
 
 
 def join(
-    context: Context, member: Member, connection: Connection, request: Request, rule_assignor: str | None
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    rule_assignor: str | None,
+    left_behind: Move | None,
 ) -> Steps:
-    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it)."""
+    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
+
+    ``left_behind`` is the classic membership that this client gave up because the policy changed.
+    """
     message: JoinGroupRequest = request.message
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
@@ -83,6 +124,8 @@ def join(
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     try:
+        if left_behind is not None:
+            yield from leave_classic(member.group, left_behind)
         claims = yield from _claims(context, member, connection, subscription)
         deadline = context.now + _patience(context, member)
         while True:
@@ -90,16 +133,10 @@ def join(
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, claims, deadline)):
                 break
-    except _Overtaken:
-        member.overtaken.append(request)
-    except _Refused as why:
-        _pass_through(context, member, request, str(why))
-    except _Failed as failure:
-        _resume_session(context, member)
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {failure}")
-        for waiting in (*member.overtaken, request):
-            context.answer(waiting, refused(waiting, failure.error_code, member.id))
-        member.overtaken.clear()
+    except _StaysClassic:
+        yield from join_classic(context, request)
+    except _Outcome as outcome:
+        outcome.settle(context, member, request)
     except UpstreamLost:
         _resume_session(context, member)
         for waiting in member.overtaken:  # on other connections, which are still there
@@ -155,7 +192,10 @@ def _claims(
     if not claimed:
         return NONE
     if not member.joined:
-        yield from adopt_joining(context, member, connection)
+        verdict = yield from adopt_joining(context, member, connection)
+        classic = verdict is Verdict.CLASSIC_GROUP and not is_own_member_id(member.id)
+        if verdict is Verdict.CLASSIC_MEMBER or classic:
+            raise _StaysClassic
     if member.joined and not member.adopted:
         names = context.topic_names
         return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
@@ -175,7 +215,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             if joining:
                 context.nudge(member.group)
             return
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
+        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
+        if (loading or others_leave) and context.now < deadline:
             yield from _park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
@@ -194,7 +236,7 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member)
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise _Refused(said)
+            raise _PassesThrough(said)
         else:
             raise _Failed(errors.for_join(code), said)
 
@@ -240,7 +282,7 @@ def _park(member: Member, until: float) -> Asking:
     woken: Woken = yield Park(until)
     member.parked_join = None
     if woken is Woken.SUPERSEDED:
-        raise _Overtaken
+        raise _Overtaken("a newer JoinGroup came")
     if woken is Woken.ABANDONED:
         raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
 
@@ -271,17 +313,6 @@ def _resume_session(context: Context, member: Member) -> None:
     if member.joined:
         member.touch(context.now)
         context.book(member)
-
-
-def _pass_through(context: Context, member: Member, request: Request, reason: str) -> None:
-    """The whole group is relayed from now on; its members stay what they are at the broker: classic."""
-    group = member.group
-    group.passes_through = reason
-    group.refused_by_broker = True
-    context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
-    for waiting in (*member.overtaken, request):
-        context.forward(waiting)
-    member.overtaken.clear()
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
