@@ -8,7 +8,7 @@ BROKERS ?= 1
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock docs lint test test-unit bench kafka-up kafka-down demo clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ kafka-down: ## stop it and remove its data
 
 demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
+
+bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)
+	$(BIN)/python -m benchmarks.codecs
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build
