@@ -9,6 +9,7 @@ import trio
 from rich.console import Console
 
 from proxy.config import Log
+from proxy.demo.embedded import perform_embedded
 from proxy.demo.failure import DemoFailed
 from proxy.demo.live_view import LiveView
 from proxy.demo.performance import perform
@@ -24,8 +25,8 @@ PASSED, FAILED, INTERRUPTED = 0, 1, 130
 _NARROWEST = 100
 
 
-def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
-    """Run the demo on a cluster and return the exit code."""
+def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
+    """Run the demo on a cluster, or on the embedded coordinator for None, and return the exit code."""
     console = Console()
     plain = plain or not console.is_terminal
     if plain:
@@ -37,7 +38,10 @@ def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
     interrupted = False
     result: Result | None = None
     try:
-        result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
+        if bootstrap is None:
+            result = trio.run(perform_embedded, plan, view)
+        else:
+            result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
     except* (DemoFailed, UnreachableError) as failures:
         failed = _messages(failures)
     except* KeyboardInterrupt:

@@ -46,8 +46,8 @@ class Kafka:
         """
         what = f"reach a Kafka broker on {self.bootstrap}"
         await self._connect(what)  # fails at once where nobody listens; librdkafka would go on trying
-        answer = await _ask(what, lambda: self._admin.list_topics(timeout=_ANSWER_S))
-        return sorted(answer.brokers)
+        cluster = await _result(what, self._admin.describe_cluster())
+        return sorted(node.id for node in cluster.nodes)
 
     async def _connect(self, what: str) -> None:
         problem = ""
