@@ -122,3 +122,7 @@ def check_policy(file: Path) -> None:
 def main() -> None:
     """The console script."""
     app()
+
+
+if __name__ == "__main__":
+    main()
