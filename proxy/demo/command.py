@@ -1,7 +1,6 @@
 """The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
 
 import io
-import logging
 import sys
 from typing import TextIO, cast
 
@@ -33,7 +32,6 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
         console.width = max(console.width, _NARROWEST)
     view: View = PlainView(console) if plain else LiveView(console)
     configure(Log(level="warning", format="console"), stream=cast("TextIO", _StandardError()))
-    logging.disable(logging.INFO)  # libraries that set their own level would write into the screen
     failed: list[str] = []
     interrupted = False
     result: Result | None = None
@@ -46,8 +44,6 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
         failed = _messages(failures)
     except* KeyboardInterrupt:
         interrupted = True
-    finally:
-        logging.disable(logging.NOTSET)
     if result is None:
         for message in failed:
             console.print(f"FAILED: {message}", style="bold red", markup=False)
