@@ -25,7 +25,7 @@ def demo(
         ),
     ] = None,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Run it on the embedded coordinator, without Kafka.")
+        bool, typer.Option("--embedded", help="Run it on the embedded coordinator: the default.")
     ] = False,
     plain: Annotated[
         bool,
@@ -45,13 +45,8 @@ def demo(
 
     Makes a topic and two groups of its own and removes them at the end.
     """
-    if (kafka is None) != embedded:
-        raise typer.BadParameter("give either --kafka HOST:PORT or --embedded")
-    if kafka is None:
-        typer.echo(
-            "error: the embedded coordinator is not part of this version; use --kafka HOST:PORT", err=True
-        )
-        raise typer.Exit(_BAD_OPTIONS)
+    if kafka is not None and embedded:
+        raise typer.BadParameter("--kafka and --embedded exclude each other")
     if find_spec("confluent_kafka") is None:
         typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
         raise typer.Exit(_BAD_OPTIONS)
