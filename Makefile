@@ -36,6 +36,13 @@ lint: setup ## ruff, mypy --strict and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
+	@echo "== testing (about a quarter of an hour; the integration tests start a Kafka of their own)"
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: setup ## the tests that need no Kafka (a minute or two)
+	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)
+
 kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
 
