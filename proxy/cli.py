@@ -1,6 +1,7 @@
 """The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check``."""
 
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 
 from proxy.config import Config
 from proxy.config_file import ConfigError, load_config, load_policy, policy_of
+from proxy.demo.cli import demo
 from proxy.listeners import BindError
 from proxy.logs import configure
 from proxy.metrics import software_version
@@ -37,6 +39,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at the policy.", no_args_is_help=True)
+app.command()(demo)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 
@@ -61,12 +64,26 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     """Run the proxy."""
     loaded, policy = _load(config)
     configure(loaded.log)
+    _raise_file_limit()
     try:
         trio.run(_serve, loaded, policy)
     except* (BindError, UnreachableError) as errors:
-        for error in errors.exceptions:
+        for error in _leaves(errors):
             _log.error("can't start", reason=str(error))
         sys.exit(CANT_START)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many sockets as the system lets this process have: each client takes two."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group of groups, one for each nursery that they passed."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in _leaves(one)]
+    return [error]
 
 
 async def _serve(config: Config, policy: Policy) -> None:
@@ -113,3 +130,7 @@ def check_policy(file: Path) -> None:
 def main() -> None:
     """The console script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

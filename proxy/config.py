@@ -7,7 +7,7 @@ is Kafka's.
 
 import re
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +20,7 @@ _MOST_NODE_PORTS = 5000
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  clients are on other machines
 
 
-class Address(msgspec.Struct, frozen=True, order=True):
+class Address(NamedTuple):
     """Where something listens: a host name or IP address without brackets, and a port."""
 
     host: str

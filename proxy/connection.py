@@ -155,23 +155,24 @@ class ClientConnection:
 
     async def run(self) -> None:
         """Serve the client until its connection has ended on both sides."""
-        active = self._metrics.client_connections_active.labels(self._port)
         self._metrics.client_connections.labels(self._port).inc()
-        active.inc()
         try:
             async with trio.open_nursery() as self._nursery:
                 self._to_client = Outbox(self._client, self._nursery)
-                with self._serving:
+                with (
+                    self._metrics.client_connections_active.labels(self._port).track_inprogress(),
+                    self._serving,
+                ):
                     await self._guarded(self._read_client)
                 await self._guarded(self._finish)
                 self._nursery.cancel_scope.cancel()
         finally:
-            active.dec()
             self._hub.upstream_lost(self.id)
-            await trio.aclose_forcefully(self._client)
-            if self.dialed is not None:
-                self._metrics.upstream_connections_active.labels(self._port).dec()
-                await trio.aclose_forcefully(self.dialed.stream)
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._client)
+                if self.dialed is not None:
+                    self._metrics.upstream_connections_active.labels(self._port).dec()
+                    await trio.aclose_forcefully(self.dialed.stream)
 
     @property
     def _port(self) -> str:
@@ -297,7 +298,8 @@ class ClientConnection:
         await trio.aclose_forcefully(self._client)
         if self.dialed is None or self._to_upstream is None:
             return
-        if can_inject and self._hub.knows(self.id) and not self._upstream_done.is_set():
+        ending = self._upstream_done.is_set() or self._end_when_idle is not None
+        if can_inject and self._hub.knows(self.id) and not ending:
             await self._linger()
         with trio.move_on_after(_FLUSH_S):
             await self._to_upstream.flushed()
@@ -317,6 +319,8 @@ class ClientConnection:
         say = _log.bind(connection=self.id, client=self._client_host, port=self._port, cause=str(cause))
         if cause in _CLIENT_AT_FAULT or cause in _BROKER_AT_FAULT:
             say.warning("connection closed", reason=self._reason)
+        elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
+            say.warning("connection closed", reason="the broker closed it with requests outstanding")
         elif cause is Cause.CLIENT_CLOSED and self._conversation.in_request:
             say.info("connection closed", reason="the client vanished in the middle of a request")
         else:

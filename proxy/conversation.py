@@ -21,14 +21,15 @@ import msgspec
 from protocol_codecs import ApiKey, CodecError, Message, decode
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.registry import APIS
-from proxy import api_versions, join_group_versions
-from proxy.address_responses import REWRITERS, Advertise
+from proxy import api_versions, join_group_versions, node_endpoints
+from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
 from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
 from proxy.envelope import request_frame, response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
 from proxy.meter import Meter, api_name
+from proxy.node_endpoints import EndpointEditor
 from proxy.request_header import (
     HeaderError,
     RequestHeader,
@@ -75,17 +76,6 @@ class Terms(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
 
 
-class _Collected:
-    """A frame that is gathered whole because it will be decoded."""
-
-    def __init__(self, piece: Piece, limit: int) -> None:
-        if piece.frame_size > limit:
-            raise FrameError(
-                "oversized", f"a frame of {piece.frame_size} bytes, more than the {limit} that are decoded"
-            )
-        self.data = bytearray(piece.data)
-
-
 class Conversation:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
 
@@ -121,12 +111,12 @@ class Conversation:
         self._first: Piece | None = None  # waits for the upstream connection
         self._held: tuple[RequestHeader, bytes] | None = None  # the request that the translation works on
         self._awaiting: RequestId | None = None
-        self._collecting: _Collected | None = None  # a large request to be decoded
+        self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
         self._client_open = True
 
-        self._collecting_response: _Collected | None = None
+        self._collecting_response: bytearray | None = None
         self._current: Exchange | None = None  # whose response is arriving in pieces
         self._calls: deque[Call] = deque()
         self._call_outstanding = False
@@ -221,10 +211,11 @@ class Conversation:
             return
         if header.api_key in TRANSLATED:
             self._may_inject = True
+            self._check_decodable(piece)
             if piece.last:
                 self._translate(header, piece.data)
             else:
-                self._collecting = _Collected(piece, self._limits.decoded_max_bytes)
+                self._collecting = bytearray(piece.data)
             return
         if header.api_key not in _BEFORE_AUTHENTICATION:
             self._may_inject = True
@@ -242,11 +233,19 @@ class Conversation:
                 self._passing_on = False
                 self._inject()
             return
-        self._collecting.data += piece.data
+        self._collecting += piece.data
         if piece.last:
-            frame = bytes(self._collecting.data)
+            frame = bytes(self._collecting)
             self._collecting = None
             self._translate(read_header(frame), frame)
+
+    def _check_decodable(self, piece: Piece) -> None:
+        """Refuse to hold a frame that is too large to be decoded."""
+        if piece.frame_size > self._limits.decoded_max_bytes:
+            allowed = self._limits.decoded_max_bytes
+            raise FrameError(
+                "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
+            )
 
     def _check_offered(self, header: RequestHeader) -> None:
         if self._ranges is None:
@@ -276,7 +275,7 @@ class Conversation:
         self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
         if header.api_key != ApiKey.PRODUCE or expects_response(piece.data, header):
             exchange = self._exchange(Source.RELAYED, header)
-            exchange.edit = self._edit(header)
+            self._arrange_edits(exchange)
             self._ledger.relay(exchange)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
@@ -284,14 +283,16 @@ class Conversation:
         if self._calls:
             self._inject()
 
-    def _edit(self, header: RequestHeader) -> Callable[[bytes], bytes] | None:
-        rewrite = REWRITERS.get(header.api_key)
-        if rewrite is not None:
-            advertise = self._terms.advertise
-            return lambda frame: rewrite(frame, header.version, advertise)
-        if header.api_key == ApiKey.API_VERSIONS:
-            return lambda frame: self._offer(header.version, frame)
-        return None
+    def _arrange_edits(self, exchange: Exchange) -> None:
+        """Have the response edited if it may carry broker addresses or versions."""
+        api_key, version = exchange.api_key, exchange.version
+        if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
+            if version >= first:
+                exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
+        elif api_key in CARRYING_ADDRESSES:
+            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
+        elif api_key == ApiKey.API_VERSIONS:
+            exchange.edit = lambda frame: self._offer(version, frame)
 
     def _exchange(self, source: Source, header: RequestHeader) -> Exchange:
         return Exchange(source, header.api_key, header.version, header.correlation_id, self._terms.clock())
@@ -432,7 +433,7 @@ class Conversation:
     def _response_begins(self, piece: Piece) -> None:
         exchange = self._ledger.expected(piece.data)
         if exchange.edit is None and exchange.receive is None:
-            self._to_client(piece.data)
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
             if piece.last:
                 self._completed(exchange, piece.frame_size)
             else:
@@ -440,21 +441,22 @@ class Conversation:
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
+            self._check_decodable(piece)
             self._current = exchange
-            self._collecting_response = _Collected(piece, self._limits.decoded_max_bytes)
+            self._collecting_response = bytearray(piece.data)
 
     def _response_goes_on(self, piece: Piece) -> None:
         exchange = self._current
         assert exchange is not None  # noqa: S101  a piece that is not the first follows one that was
         if self._collecting_response is None:
-            self._to_client(piece.data)
+            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
             if piece.last:
                 self._current = None
                 self._completed(exchange, piece.frame_size)
             return
-        self._collecting_response.data += piece.data
+        self._collecting_response += piece.data
         if piece.last:
-            frame = bytes(self._collecting_response.data)
+            frame = bytes(self._collecting_response)
             self._collecting_response = self._current = None
             self._whole_response(exchange, frame)
 

@@ -9,6 +9,7 @@ import struct
 
 from protocol_codecs import MalformedMessage, Message, encode
 from protocol_codecs.registry import request_header_version, response_header_version
+from proxy.varints import skip_tags
 
 _REQUEST = struct.Struct(">ihhih")
 _RESPONSE = struct.Struct(">ii")
@@ -62,26 +63,7 @@ def response_body_offset(api_key: int, version: int, frame: bytes) -> int:
     if response_header_version(api_key, version) == 0:
         return offset
     try:
-        if frame[offset] == 0:
-            return offset + 1
-        tags, offset = _unsigned_varint(frame, offset)
-        for _ in range(tags):
-            _, offset = _unsigned_varint(frame, offset)
-            size, offset = _unsigned_varint(frame, offset)
-            offset += size
+        return skip_tags(frame, offset)
     except IndexError:
-        raise MalformedMessage(
-            "ResponseHeader", 1, "tagged fields", offset, "the frame ends within them"
-        ) from None
-    return offset
-
-
-def _unsigned_varint(frame: bytes, offset: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-        shift += 7
+        reason = "the frame ends within them"
+        raise MalformedMessage("ResponseHeader", 1, "tagged fields", offset, reason) from None

@@ -20,9 +20,13 @@ from enum import Enum
 import msgspec
 
 from proxy.envelope import correlation_id_of
+from proxy.frames import Piece
 
 Edit = Callable[[bytes], bytes]
 """A response's frame from the broker -> the frame for the client."""
+
+PieceEdit = Callable[[Piece], bytes]
+"""A piece of a response from the broker -> the bytes for the client; called for all pieces in order."""
 
 
 class Source(Enum):
@@ -42,8 +46,8 @@ class Exchange(msgspec.Struct, gc=False):
     """One request and its response.
 
     ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the
-    client. ``receive`` takes the response of an injected request. ``response`` is that of a local one, once
-    it is known.
+    client as a whole, ``edit_pieces`` as its pieces arrive; there is one of them at most. ``receive`` takes
+    the response of an injected request. ``response`` is that of a local one, once it is known.
     """
 
     source: Source
@@ -52,6 +56,7 @@ class Exchange(msgspec.Struct, gc=False):
     correlation_id: int
     started: float
     edit: Edit | None = None
+    edit_pieces: PieceEdit | None = None
     receive: Callable[[bytes], None] | None = None
     response: bytes | None = None
 

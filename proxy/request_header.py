@@ -10,13 +10,13 @@ import msgspec
 
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.registry import request_header_version
+from proxy.varints import skip_tags, varint
 
 _FIXED = struct.Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
 _INT16 = struct.Struct(">h")
 _CLIENT_ID = _FIXED.size
 _FLEXIBLE_HEADER = 2
 _NULLABLE_TRANSACTIONAL_ID = 3
-_MAX_VARINT_BYTES = 5
 
 
 class HeaderError(Exception):
@@ -72,13 +72,12 @@ def body_offset(frame: bytes, header: RequestHeader) -> int:
     offset = header.client_id_end
     if request_header_version(header.api_key, header.version) < _FLEXIBLE_HEADER:
         return offset
-    tags, offset = _unsigned_varint(frame, offset)
-    for _ in range(tags):
-        _, offset = _unsigned_varint(frame, offset)
-        size, offset = _unsigned_varint(frame, offset)
-        offset += size
-        if offset > len(frame):
-            raise HeaderError("a header whose tagged fields are longer than the request")
+    try:
+        offset = skip_tags(frame, offset)
+    except IndexError:
+        raise HeaderError("a header that ends within its tagged fields") from None
+    if offset > len(frame):
+        raise HeaderError("a header whose tagged fields are longer than the request")
     return offset
 
 
@@ -91,28 +90,14 @@ def expects_response(frame: bytes, header: RequestHeader) -> bool:
     :raises HeaderError: the request ends before ``acks``.
     """
     offset = body_offset(frame, header)
-    if request_header_version(ApiKey.PRODUCE, header.version) >= _FLEXIBLE_HEADER:
-        length, offset = _unsigned_varint(frame, offset)
-        offset += max(length - 1, 0)
-    elif header.version >= _NULLABLE_TRANSACTIONAL_ID:
-        if offset + _INT16.size > len(frame):
-            raise HeaderError("a Produce request that ends before its transactional id")
-        (length,) = _INT16.unpack_from(frame, offset)
-        offset += _INT16.size + max(length, 0)
-    if offset + _INT16.size > len(frame):
-        raise HeaderError("a Produce request that ends before its acks")
-    acks: int = _INT16.unpack_from(frame, offset)[0]
+    try:
+        if request_header_version(ApiKey.PRODUCE, header.version) >= _FLEXIBLE_HEADER:
+            length, offset = varint(frame, offset)
+            offset += max(length - 1, 0)
+        elif header.version >= _NULLABLE_TRANSACTIONAL_ID:
+            (length,) = _INT16.unpack_from(frame, offset)
+            offset += _INT16.size + max(length, 0)
+        acks: int = _INT16.unpack_from(frame, offset)[0]
+    except (IndexError, struct.error):
+        raise HeaderError("a Produce request that ends before its acks") from None
     return acks != 0
-
-
-def _unsigned_varint(frame: bytes, offset: int) -> tuple[int, int]:
-    value = 0
-    for n in range(_MAX_VARINT_BYTES):
-        if offset >= len(frame):
-            break
-        byte = frame[offset]
-        offset += 1
-        value |= (byte & 0x7F) << (7 * n)
-        if byte < 0x80:
-            return value, offset
-    raise HeaderError("a variable-length number without an end")

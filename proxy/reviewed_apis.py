@@ -3,9 +3,9 @@
 A version is in the table when somebody has looked through its request and response for three things: broker
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
 version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
-will again (Fetch v16 and Produce v10 did, by KIP-951). Reviewed against Kafka 4.3.1; ApiVersions v5 (4.4) is
-left out because it names the node that the client means, which is not always the one behind a port before the
-first Metadata has passed.
+will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.node_endpoints`` takes them out). Reviewed
+against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node that the client means, which
+is not always the one behind a port before the first Metadata has passed.
 
 APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
 addresses behind the records).
@@ -14,8 +14,8 @@ addresses behind the records).
 from protocol_codecs import ApiKey
 
 NEWEST_REVIEWED: dict[int, int] = {
-    ApiKey.PRODUCE: 9,
-    ApiKey.FETCH: 15,
+    ApiKey.PRODUCE: 13,
+    ApiKey.FETCH: 18,
     ApiKey.LIST_OFFSETS: 11,
     ApiKey.METADATA: 13,
     ApiKey.OFFSET_COMMIT: 10,

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-pytest_plugins = ("plugins.skip_report",)
+pytest_plugins = ("tests.plugins.skip_report",)
 
 # The same examples in every run, so that what is red here is red elsewhere; no deadline, because shared
 # machines pause. Other examples: `pytest --hypothesis-profile=default --hypothesis-seed=...`.

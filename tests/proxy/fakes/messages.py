@@ -1,0 +1,87 @@
+"""Requests and responses that tests use often."""
+
+from fakes import wire
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.metadata import MetadataRequest
+
+BROKER_VERSIONS = {
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.LIST_OFFSETS: (1, 11),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.SASL_HANDSHAKE: (0, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+}
+"""The ranges of the broker in these tests."""
+
+
+def api_versions_response(versions: dict[ApiKey, tuple[int, int]] = BROKER_VERSIONS) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        api_keys=tuple(
+            ApiVersion(api_key=int(key), min_version=low, max_version=high)
+            for key, (low, high) in versions.items()
+        )
+    )
+
+
+def ask_versions(correlation_id: int, version: int = 3) -> bytes:
+    message = (
+        ApiVersionsRequest(client_software_name="a", client_software_version="1") if version >= 3 else None
+    )
+    return wire.request(ApiKey.API_VERSIONS, version, correlation_id, message or ApiVersionsRequest())
+
+
+def heartbeat(correlation_id: int, group_id: str = "g", version: int = 3) -> bytes:
+    message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
+    return wire.request(ApiKey.HEARTBEAT, version, correlation_id, message)
+
+
+def metadata(correlation_id: int, version: int = 9) -> bytes:
+    return wire.request(ApiKey.METADATA, version, correlation_id, MetadataRequest(topics=()))
+
+
+def plain(correlation_id: int, padding: int = 0) -> bytes:
+    """A request that is relayed by its header: DeleteRecords without topics, with a client id for padding."""
+    return wire.request(
+        ApiKey.DELETE_RECORDS, 0, correlation_id, b"\0\0\0\0\0\0\0\x01", client_id="c" * padding
+    )
+
+
+def produce(
+    correlation_id: int,
+    acks: int,
+    version: int = 9,
+    transactional_id: str | None = None,
+    *,
+    size: int = 0,
+    client_id: str | None = "p",
+) -> bytes:
+    """A Produce request as far as its acks, with ``size`` bytes behind."""
+    if version >= 9:
+        start = (
+            b"\0"
+            if transactional_id is None
+            else bytes([len(transactional_id) + 1]) + transactional_id.encode()
+        )
+    elif version >= 3:
+        text = transactional_id
+        start = b"\xff\xff" if text is None else len(text).to_bytes(2, "big") + text.encode()
+    else:
+        start = b""
+    body = start + acks.to_bytes(2, "big", signed=True) + (1000).to_bytes(4, "big") + bytes(size)
+    return wire.request(ApiKey.PRODUCE, version, correlation_id, body, client_id)

@@ -1,0 +1,75 @@
+"""Translations that do what a test says."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.policy import Policy
+
+
+class ForwardEverything:
+    """Answers every call with Forward and needs no connection after its client."""
+
+    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+        return [Forward(request.id)]
+
+    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
+        return []
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        return [Release(connection_id)]
+
+    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        return []
+
+    def next_deadline(self) -> float:
+        return math.inf
+
+    def handle_time(self, now: float) -> list[Action]:
+        return []
+
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        return []
+
+
+class Scripted(ForwardEverything):
+    """Does what the test puts into its attributes, and notes what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.on_request: Callable[[Connection, Request], list[Action]] = lambda _c, r: [Forward(r.id)]
+        self.on_reply: Callable[[CallId, Any], list[Action]] = lambda _c, _m: []
+        self.on_client_gone: Callable[[ConnectionId], list[Action]] = lambda c: [Release(c)]
+        self.on_time: Callable[[float], list[Action]] = lambda _now: []
+        self.deadline = math.inf
+
+    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+        self.told.append(("request", connection, request))
+        return self.on_request(connection, request)
+
+    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
+        self.told.append(("reply", call_id, message))
+        return self.on_reply(call_id, message)
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        self.told.append(("client gone", connection_id))
+        return self.on_client_gone(connection_id)
+
+    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        self.told.append(("upstream lost", connection_id))
+        return []
+
+    def next_deadline(self) -> float:
+        return self.deadline
+
+    def handle_time(self, now: float) -> list[Action]:
+        self.told.append(("time", now))
+        self.deadline = math.inf
+        return self.on_time(now)
+
+    def requests(self) -> list[Request]:
+        return [entry[2] for entry in self.told if entry[0] == "request"]
+
+    def kinds(self) -> list[str]:
+        return [entry[0] for entry in self.told]
