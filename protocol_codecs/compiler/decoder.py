@@ -133,8 +133,11 @@ class DecoderBuilder:
         )
         short = f"{size} < {runtime.SHORT}" if content.compact else f"-1 < {size} < {runtime.SHORT}"
         if content.nullable:
-            with source.block(f"if not {size}:" if content.compact else f"if {size} == -1:"):
-                source.add(f"{variable} = None")
+            # Null or empty, which is what such a field most often is.
+            empty = '""' if content.is_text else 'b""'
+            with source.block(f"if {size} < 2:" if content.compact else f"if -2 < {size} < 1:"):
+                values = f"{empty} if {size} else None" if content.compact else f"None if {size} else {empty}"
+                source.add(f"{variable} = {values}")
                 self._move("", skew + self._read_run(run))
         self._skew = skew
         with source.block(f"elif {short}:" if content.nullable else f"if {short}:"):
@@ -360,8 +363,8 @@ class DecoderBuilder:
     ) -> None:
         """Read elements as rows, if there are some, without tagged fields and without content in a text."""
         source, end = self.source, f"{variable}_end"
-        source.add(f"{end} = at + {row.size} * {f'({number})' if compact else number}")
-        condition = f"{count} > {_FEW + compact} and {end} <= size"
+        length = f"{row.size} * {f'({number})' if compact else number}"
+        condition = f"{count} > {_FEW + compact} and ({end} := at + {length}) <= size"
         if row.tags_offset is not None:
             condition += f" and {self._all_are(0, _column(row.tags_offset, end, row.size), count)}"
         if row.text is None:
