@@ -154,6 +154,9 @@ class Metrics:
         self.hidden_nodes = self._counter(
             "hidden_nodes", "Times that a node was left out of a response because its id has no port here."
         )
+        self.unreachable = self._gauge(
+            "unreachable_nodes", "Nodes that can't be reached; their ports refuse clients meanwhile."
+        )
         self.known_nodes = self._gauge("known_nodes", "Nodes of the cluster whose address is known.")
 
     def _declare_translation(self) -> None:
