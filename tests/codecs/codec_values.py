@@ -125,11 +125,12 @@ def array_values(element: Kind, version: int, override: Override) -> st.SearchSt
 
 
 class Shape(NamedTuple):
-    """How many elements arrays have at the top, one level in (further in it is one), and what stands in texts."""
+    """How many elements arrays have at the top, inside those, and further in; and what stands in texts."""
 
     outer: int = 2
     inner: int = 1
     text: str | None = "text"
+    deeper: int = 1
 
 
 SMALL = Shape()
@@ -160,7 +161,7 @@ def _full_value(kind: Kind, version: int, shape: Shape, *, nullable: bool = Fals
             return (shape.text or "").encode()
         case kinds.Array():
             return (
-                _full_value(kind.element, version, shape._replace(outer=shape.inner, inner=1)),
+                _full_value(kind.element, version, shape._replace(outer=shape.inner, inner=shape.deeper)),
             ) * shape.outer
         case kinds.Nested():
             return full(kind.message_type, version, shape)

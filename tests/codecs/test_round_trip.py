@@ -75,7 +75,16 @@ def test_defaults_can_be_sent_in_every_version(message_type: type[Message], vers
 @every_case
 @pytest.mark.parametrize(
     "shape",
-    [Shape(1, 3, ""), Shape(2, 4, ""), Shape(4, 5, None), Shape(5, 2, "text"), Shape(1, 1, "x" * 127)],
+    [
+        Shape(1, 3, ""),
+        Shape(2, 4, ""),
+        Shape(4, 5, None),
+        Shape(5, 2, "text"),
+        Shape(1, 1, "x" * 127),
+        Shape(2, 2, "é" * 64),
+        Shape(1, 1, "", 5),
+        Shape(1, 1, None, 5),
+    ],
     ids=str,
 )
 def test_arrays_of_equal_elements(message_type: type[Message], version: int, shape: Shape):
@@ -97,6 +106,8 @@ def test_arrays_of_equal_elements(message_type: type[Message], version: int, sha
         Shape(1, 126, ""),
         Shape(1, 127),
         Shape(1, 1023, ""),
+        Shape(1, 1, "", 127),
+        Shape(1, 1, "", 128),
     ],
     ids=str,
 )
@@ -117,7 +128,9 @@ class WriterOfUnknownTags(reference._Writer):
 
 
 @every_case
-@pytest.mark.parametrize("shape", [Shape(2, 2, "text"), Shape(1, 5, ""), Shape(5, 1, None)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [Shape(2, 2, "text"), Shape(1, 5, ""), Shape(5, 1, None), Shape(1, 1, "", 5)], ids=str
+)
 def test_unknown_tagged_fields_are_skipped_everywhere(
     message_type: type[Message], version: int, shape: Shape
 ):
