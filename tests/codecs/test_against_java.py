@@ -30,6 +30,8 @@ REMOVED_IN_KAFKA_4 = {
 NEW_IN_KAFKA_4_4 = {
     ("ApiVersionsRequest", 5),
     ("ApiVersionsResponse", 5),
+    ("DeleteGroupsRequest", 3),
+    ("DeleteGroupsResponse", 3),
     ("TxnOffsetCommitRequest", 6),
     ("TxnOffsetCommitResponse", 6),
 }
@@ -100,6 +102,8 @@ def as_kafka_prints_it(message: Message, version: int) -> dict[str, Any]:
         if field.plain_in(version) or (field.tagged_in(version) and value != field.default):
             name = RENAMED_IN_KAFKA_4_4.get((type(message).__name__, field.name), camel_case(field.name))
             printed[name] = printed_value(value, field.kind, version)
+            if field.name == "records" and value is not None:
+                printed[name] = ""  # Kafka does not print what its logs are made of
     return printed
 
 

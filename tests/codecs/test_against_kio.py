@@ -21,6 +21,8 @@ UNKNOWN_TO_KIO = {
     ("RequestHeader", 0),
     ("ApiVersionsRequest", 5),  # new in Kafka 4.4
     ("ApiVersionsResponse", 5),
+    ("DeleteGroupsRequest", 3),
+    ("DeleteGroupsResponse", 3),
     ("TxnOffsetCommitRequest", 6),
     ("TxnOffsetCommitResponse", 6),
 }

@@ -13,6 +13,9 @@ CASES = [
     *(Case("translate", *how) for how in EVERY_ASSIGNOR),
 ]
 
+MOVES_WITHOUT_NEED = {"4.0.0"}
+"""Versions whose uniform assignor moves more partitions than a balance needs."""
+
 pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("case", CASES, ids=str, scope="module")]
 
 
@@ -35,12 +38,14 @@ def test_no_partition_has_two_owners_at_any_moment(story, record_property):
 
 
 @pytest.mark.scenario("members whose partitions stay see no callback")
-def test_a_member_whose_partitions_stay_the_same_sees_no_callback(case, entry, story, record_property):
+def test_a_member_whose_partitions_stay_the_same_sees_no_callback(case, entry, story, kafka, record_property):
     untouched = [(step, name) for step in story.steps.values() for name in step.untouched]
     seen = [event for step, name in untouched for event in step.callbacks[name]]
+    record_property("untouched", len(untouched))
     record_property("callbacks_of_untouched", len(seen))
     if entry.translates:
-        assert untouched, "the story is made so that there is such a member"
+        if kafka.version not in MOVES_WITHOUT_NEED:
+            assert untouched, "the story is made so that there is such a member"
         assert seen == [], "\n".join(map(str, seen))
     elif case.assignor == COOPERATIVE:  # they hear of every rebalance, but keep what they have
         assert not any(event.partitions for event in seen), "\n".join(map(str, seen))

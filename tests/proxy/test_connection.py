@@ -257,6 +257,7 @@ async def test_when_the_broker_is_lost_in_mid_call_the_client_is_closed():
         await bench.ended.wait()
         assert bench.translator.kinds()[-1] == "upstream lost"
         assert bench.count("client_to_proxy_disconnects_total", cause="server_closed") == 1
+        assert bench.checked == [None]
 
 
 async def test_what_the_broker_answered_before_it_was_lost_reaches_the_client():
@@ -290,6 +291,7 @@ async def test_a_broker_that_can_not_be_reached_closes_the_client():
         await bench.client.aclose()
         await bench.ended.wait()
         assert bench.count("client_to_proxy_disconnects_total", cause="server_unreachable") == 1
+        assert bench.unreachable == [None]
 
 
 # -- the proxy ends ------------------------------------------------------------------------------------------

@@ -172,6 +172,13 @@ def test_what_is_no_request_ends_the_connection(data, kind):
     assert caught.value.kind == kind
 
 
+def test_surplus_bytes_behind_a_message_are_ignored_as_brokers_do():
+    talk = negotiated(conversation())
+    client_sends(talk, wire.framed(messages.heartbeat(1)[4:] + b"\0\0"))
+    assert talk.request is not None
+    assert talk.request.message.group_id == "g"
+
+
 def test_the_limit_is_tighter_until_the_first_valid_request():
     limits = Limits(first_frame_max_bytes=2000, frame_max_bytes=10_000)
     talk = conversation(limits=limits)

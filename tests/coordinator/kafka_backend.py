@@ -1,0 +1,206 @@
+"""A real Kafka under a script. What it did (times, topic ids, the ids it made) is kept, to do the same again."""
+
+import socket
+import struct
+import time
+from typing import Any
+
+from coordinator.image import TopicImage
+from protocol_codecs import ApiKey, ErrorCode, Uuid, decode, decode_prefix, encode, uuid_from_text
+from protocol_codecs import messages as m
+from protocol_codecs.message import Message
+from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from tests.coordinator.trace import HYPHENATED, Sent, Trace
+
+PROPAGATION_S = 0.25
+"""How long Kafka takes at most to tell its coordinator of new topics, and to resolve regular expressions."""
+_METADATA_VERSION = 12
+
+
+class Connection:
+    """One plain connection."""
+
+    def __init__(self, host: str, port: int, client_id: str) -> None:
+        self.client_id = client_id
+        self._socket = socket.create_connection((host, port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+
+    def send(self, request: Message, version: int) -> None:
+        key = type(request).__schema__.api_key
+        assert key is not None
+        self._correlation_id += 1
+        header = m.RequestHeader(
+            request_api_key=key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self.client_id,
+        )
+        frame = encode(header, request_header_version(key, version)) + encode(request, version)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self, request_type: type[Message], version: int) -> Any:
+        key = request_type.__schema__.api_key
+        assert key is not None
+        frame = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        _, start = decode_prefix(m.ResponseHeader, response_header_version(key, version), frame)
+        return decode(APIS[key].response, version, frame, start)
+
+    def call(self, request: Message, version: int) -> Any:
+        self.send(request, version)
+        return self.receive(type(request), version)
+
+    def has_input(self) -> bool:
+        self._socket.setblocking(False)
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.settimeout(60)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _exactly(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            part = self._socket.recv(count - len(received))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            received += part
+        return bytes(received)
+
+
+class KafkaPending:
+    """A request to Kafka, on a connection that nobody else uses until it is answered."""
+
+    def __init__(
+        self, backend: "KafkaBackend", connection: Connection, request: Message, version: int, number: int
+    ) -> None:
+        self._backend = backend
+        self._number = number
+        self._connection = connection
+        self._request = request
+        self._version = version
+
+    def is_answered(self) -> bool:
+        return self._connection.has_input()
+
+    def result(self) -> Any:
+        response = self._connection.receive(type(self._request), self._version)
+        self._backend.free.setdefault(self._connection.client_id, []).append(self._connection)
+        self._backend.note(self._number, self._request, response)
+        return response
+
+
+class KafkaBackend:
+    """One broker; a script's requests go to it on one connection each client, and more while requests wait."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.split(",")[0].rpartition(":")
+        self._address = host, int(port)
+        self._admin = Connection(*self._address, "script-admin")
+        self.free: dict[str, list[Connection]] = {}
+        self._opened: list[Connection] = [self._admin]
+        self._began = time.monotonic()
+        self.trace = Trace()
+        self._ids: dict[str, Uuid] = {}
+        self._names: dict[Uuid, str] = {}
+
+    def send(self, request: Message, version: int, client_id: str) -> KafkaPending:
+        spare = self.free.setdefault(client_id, [])
+        connection = spare.pop() if spare else self._open(client_id)
+        self.trace.sent.append(Sent(int((time.monotonic() - self._began) * 1000)))
+        connection.send(request, version)
+        return KafkaPending(self, connection, request, version, len(self.trace.sent) - 1)
+
+    def note(self, number: int, request: Message, response: Any) -> None:
+        """Remember the member id that the broker made for a request."""
+        if not isinstance(request, m.JoinGroupRequest | m.ConsumerGroupHeartbeatRequest) or request.member_id:
+            return
+        made = response.member_id or ""
+        hyphenated = HYPHENATED.search(made)
+        if hyphenated is not None:
+            self.trace.sent[number].uuid = Uuid(bytes.fromhex(hyphenated[0].replace("-", "")))
+        elif len(made) == 22:
+            self.trace.sent[number].uuid = uuid_from_text(made)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        topic = m.CreateTopicsRequestTopic(name=name, num_partitions=partitions, replication_factor=1)
+        result = self._admin.call(m.CreateTopicsRequest(topics=(topic,), timeout_ms=10_000), 7).topics[0]
+        assert result.error_code == 0, ErrorCode(result.error_code)
+        self._ids[name] = result.topic_id
+        self._names[result.topic_id] = name
+        self.trace.topics.append(TopicImage(result.topic_id, name, partitions))
+        self._wait_for(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        topic = m.DeleteTopicsRequestTopic(name=name)
+        result = self._admin.call(m.DeleteTopicsRequest(topics=(topic,), timeout_ms=10_000), 6).responses[0]
+        assert result.error_code == 0, ErrorCode(result.error_code)
+        self._wait_for(name, 0)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        topic = m.CreatePartitionsRequestTopic(name=name, count=count, assignments=None)
+        request = m.CreatePartitionsRequest(topics=(topic,), timeout_ms=10_000)
+        result = self._admin.call(request, 3).results[0]
+        assert result.error_code == 0, ErrorCode(result.error_code)
+        self._wait_for(name, count)
+
+    def topic_id(self, name: str) -> Uuid:
+        return self._ids[name]
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        return self._names[topic_id]
+
+    def configure_group(self, group_id: str, settings: dict[str, str]) -> None:
+        resource = m.IncrementalAlterConfigsRequestResource(
+            resource_type=32,
+            resource_name=group_id,
+            configs=tuple(
+                m.IncrementalAlterConfigsRequestConfig(name=name, config_operation=0, value=value)
+                for name, value in settings.items()
+            ),
+        )
+        answer = self._admin.call(m.IncrementalAlterConfigsRequest(resources=(resource,)), 1).responses[0]
+        assert answer.error_code == 0, answer.error_message
+        time.sleep(PROPAGATION_S)
+
+    def pass_time(self, ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    def close(self) -> None:
+        for connection in self._opened:
+            connection.close()
+
+    def _open(self, client_id: str) -> Connection:
+        connection = Connection(*self._address, client_id)
+        self._opened.append(connection)
+        return connection
+
+    def _wait_for(self, name: str, partitions: int) -> None:
+        """Wait until the broker knows of so many partitions, and its coordinator too."""
+        request = m.MetadataRequest(
+            topics=(m.MetadataRequestTopic(name=name),), allow_auto_topic_creation=False
+        )
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            topic = self._admin.call(request, _METADATA_VERSION).topics[0]
+            led = [p for p in topic.partitions if p.leader_id >= 0 and p.error_code == 0]
+            if len(led) == partitions:
+                time.sleep(PROPAGATION_S)
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{name} does not get {partitions} partitions")
+
+
+def offered_versions(bootstrap: str) -> dict[ApiKey, tuple[int, int]]:
+    """What a broker offers."""
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    connection = Connection(host, int(port), "versions")
+    try:
+        answer = connection.call(m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+        return {ApiKey(a.api_key): (a.min_version, a.max_version) for a in answer.api_keys}
+    finally:
+        connection.close()
