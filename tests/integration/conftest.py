@@ -13,7 +13,7 @@ import pytest
 from support import ROOT, find_broker
 from support.broker import Kafka
 from support.consumers import Consumers
-from support.entry import Entries, Entry, NoProxyError
+from support.entry import Entries, Entry
 from support.seen import Seen
 from support.story import Case
 
@@ -81,10 +81,7 @@ def entries(kafka: Kafka, empty_folder: Callable[[str], Path]) -> Iterator[Entri
 @pytest.fixture(scope="module")
 def entry(case: Case, entries: Entries) -> Entry:
     """The entry of this case."""
-    try:
-        return entries[case.entry]
-    except NoProxyError as reason:
-        pytest.skip(str(reason))
+    return entries[case.entry]
 
 
 @pytest.fixture
