@@ -48,13 +48,13 @@ SubscriptionCounts = dict[str, SubscriptionCount]
 
 
 class ConsumerGroup:
-    """One consumer group. ``group_epoch`` starts at 1 in Kafka, so that the first member makes it 2."""
+    """One consumer group. Both epochs start at 1, so that the first member with a subscription makes them 2."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.group_epoch = 1
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = 1
         self.assignment_timestamp_ms = 0
         """When the target assignment was computed; 0 if that is not known."""
         self.members: dict[str, ConsumerGroupMember] = {}

@@ -32,8 +32,8 @@ class CorePending:
         self._backend = backend
         self._request_id = request_id
 
-    def is_answered(self) -> bool:
-        return self._request_id in self._backend.answers
+    def arrive(self) -> None:
+        """It is there at once."""
 
     def result(self) -> Any:
         self._backend.wait_for(self._request_id)

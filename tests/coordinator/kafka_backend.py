@@ -14,6 +14,8 @@ from tests.coordinator.trace import HYPHENATED, Sent, Trace
 
 PROPAGATION_S = 0.25
 """How long Kafka takes at most to tell its coordinator of new topics, and to resolve regular expressions."""
+ARRIVAL_S = 0.1
+"""How long Kafka takes at most to let a request wait."""
 _METADATA_VERSION = 12
 
 
@@ -84,8 +86,11 @@ class KafkaPending:
         self._request = request
         self._version = version
 
-    def is_answered(self) -> bool:
-        return self._connection.has_input()
+    def arrive(self) -> None:
+        """Wait until it has been served, or waits: other connections' requests are to come after it."""
+        deadline = time.monotonic() + ARRIVAL_S
+        while time.monotonic() < deadline and not self._connection.has_input():
+            time.sleep(0.002)
 
     def result(self) -> Any:
         response = self._connection.receive(type(self._request), self._version)
