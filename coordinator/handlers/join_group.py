@@ -38,6 +38,8 @@ def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupRespo
         if not isinstance(group, ConsumerGroup):
             return join_classic_group(shard, request, call, [])
         if request.member_id:
+            # Kafka forgets the empty group here too, if only in memory: its epochs begin anew.
+            shard.apply(deletion(group))
             raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is in group {request.group_id!r}")
         return join_classic_group(shard, request, call, deletion(group))  # an empty one becomes classic
     except RequestRefused as refused:

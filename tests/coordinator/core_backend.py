@@ -35,6 +35,9 @@ class CorePending:
     def arrive(self) -> None:
         """It is there at once."""
 
+    def is_answered(self) -> bool:
+        return self._request_id in self._backend.answers
+
     def result(self) -> Any:
         self._backend.wait_for(self._request_id)
         return self._backend.answers.pop(self._request_id)
