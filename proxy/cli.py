@@ -1,6 +1,7 @@
 """The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check``."""
 
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +12,12 @@ import trio
 import typer
 
 from proxy.config import Config
-from proxy.config_file import ConfigError, load_config, load_policy, policy_of
+from proxy.config_file import ConfigError, load_config, load_policy, policy_file, policy_of
 from proxy.demo.cli import demo
 from proxy.listeners import BindError
 from proxy.logs import configure
 from proxy.metrics import software_version
+from proxy.policy_reload import PolicyReloader
 from proxy.server import Server
 from proxy.upstream import UnreachableError
 from translation.policy import Policy
@@ -63,12 +65,19 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     """Run the proxy."""
     loaded, policy = _load(config)
     configure(loaded.log)
+    _raise_file_limit()
     try:
-        trio.run(_serve, loaded, policy)
+        trio.run(_serve, loaded, policy, policy_file(loaded, config))
     except* (BindError, UnreachableError) as errors:
         for error in _leaves(errors):
             _log.error("can't start", reason=str(error))
         sys.exit(CANT_START)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many sockets as the system lets this process have: each client takes two."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
@@ -78,10 +87,13 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-async def _serve(config: Config, policy: Policy) -> None:
+async def _serve(config: Config, policy: Policy, policy_path: Path | None) -> None:
     server = Server(config, Translator(policy))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.stop_at_signals)
+        if policy_path is not None:
+            reloader = PolicyReloader(policy_path, server.hub.set_policy, server.metrics)
+            nursery.start_soon(reloader.run)
         await server.run()
         nursery.cancel_scope.cancel()
 
@@ -122,3 +134,7 @@ def check_policy(file: Path) -> None:
 def main() -> None:
     """The console script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

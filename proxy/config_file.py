@@ -121,9 +121,13 @@ def policy_of(config: Config, config_file: Path) -> Policy:
 
     :raises ConfigError: anything is wrong with it.
     """
-    if config.policy.file is None:
-        return Policy()
-    return load_policy(config_file.parent / config.policy.file)
+    file = policy_file(config, config_file)
+    return Policy() if file is None else load_policy(file)
+
+
+def policy_file(config: Config, config_file: Path) -> Path | None:
+    """The file that the configuration names, if any; its path is relative to the configuration's folder."""
+    return None if config.policy.file is None else config_file.parent / config.policy.file
 
 
 def _read(file: Path) -> str:

@@ -32,6 +32,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connection")
 _READ_AHEAD = 64 * 1024
 """Bytes read from a client beyond the request that is worked on: enough to notice that it is gone."""
 
+_CHECK_S = 0.5
+"""Seconds to see whether a broker that closed a connection is still there, before its client is told."""
+
 _FLUSH_S = 5.0
 """Seconds that a peer has to take what is still to be written when its connection ends."""
 
@@ -65,11 +68,24 @@ class Dials(Protocol):
         ...
 
 
+class Watches(Protocol):
+    """Knows which nodes can be reached, as :class:`proxy.reachability.Reachability`."""
+
+    def failed(self, node_id: int | None, reason: str) -> None:
+        """A connection to the node could not be opened."""
+        ...
+
+    async def check(self, node_id: int | None) -> None:
+        """The node closed a connection: see whether it is still there."""
+        ...
+
+
 class Services(msgspec.Struct, frozen=True):
     """What the connections of one listener need of the process."""
 
     terms: Terms
     dialer: Dials
+    reachability: Watches
     hub: TranslationHub
 
 
@@ -91,6 +107,7 @@ class ClientConnection:
         self._client_host = client_host
         self._terms = services.terms
         self._dialer = services.dialer
+        self._reachability = services.reachability
         self._hub = services.hub
         self._metrics = services.terms.meter.metrics
         self._conversation = Conversation(connection_id, client_host, services.terms)
@@ -218,6 +235,7 @@ class ClientConnection:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
         except UnreachableError as error:
+            self._reachability.failed(self.node_id, str(error))
             self.end(Cause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
@@ -242,6 +260,9 @@ class ClientConnection:
             self.end(Cause.SERVER_ERROR, str(error))
         finally:
             self._upstream_done.set()
+        if self._cause is None:  # the client will come again at once: the port should know by then
+            with trio.move_on_after(_CHECK_S):
+                await self._reachability.check(self.node_id)
         self.end(Cause.SERVER_CLOSED)
 
     def _advance(self) -> None:
@@ -298,7 +319,8 @@ class ClientConnection:
         await trio.aclose_forcefully(self._client)
         if self.dialed is None or self._to_upstream is None:
             return
-        if can_inject and self._hub.knows(self.id) and not self._upstream_done.is_set():
+        ending = self._upstream_done.is_set() or self._end_when_idle is not None
+        if can_inject and self._hub.knows(self.id) and not ending:
             await self._linger()
         with trio.move_on_after(_FLUSH_S):
             await self._to_upstream.flushed()
@@ -318,6 +340,8 @@ class ClientConnection:
         say = _log.bind(connection=self.id, client=self._client_host, port=self._port, cause=str(cause))
         if cause in _CLIENT_AT_FAULT or cause in _BROKER_AT_FAULT:
             say.warning("connection closed", reason=self._reason)
+        elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
+            say.warning("connection closed", reason="the broker closed it with requests outstanding")
         elif cause is Cause.CLIENT_CLOSED and self._conversation.in_request:
             say.info("connection closed", reason="the client vanished in the middle of a request")
         else:

@@ -18,7 +18,7 @@ from itertools import count
 
 import msgspec
 
-from protocol_codecs import ApiKey, CodecError, Message, decode
+from protocol_codecs import ApiKey, CodecError, Message, decode, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.registry import APIS
 from proxy import api_versions, join_group_versions, node_endpoints
@@ -301,7 +301,9 @@ class Conversation:
 
     def _translate(self, header: RequestHeader, frame: bytes) -> None:
         self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
-        message = decode(APIS[header.api_key].request, header.version, frame, body_offset(frame, header))
+        # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
+        request_type = APIS[header.api_key].request
+        message, _ = decode_prefix(request_type, header.version, frame, body_offset(frame, header))
         request_id = RequestId(next(_request_ids))
         client_id = client_id_of(frame, header)
         self._ledger.receive(self._exchange(Source.LOCAL, header))

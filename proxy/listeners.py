@@ -25,34 +25,98 @@ class BindError(Exception):
     """A port can't be had; the message says which and why."""
 
 
-class BoundListener(msgspec.Struct, frozen=True):
-    """A listener of the configuration with its sockets, by node id; None is the bootstrap port.
+class Port:
+    """One port that clients connect to. It can be taken away for a while, so that clients are refused.
 
-    ``port`` and ``node_ports`` are the ports that they really have, where the configuration says 0.
+    Constructing it reserves the port without accepting connections yet. Port 0 is any free one.
+
+    :raises BindError: it can't be had.
     """
 
-    listener: Listener
-    sockets: Mapping[int | None, socket.socket]
-    port: int
-    node_ports: Mapping[int, int]
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = bind(host, port)
+        self._host = host
+        self._closed = False
+        self._changed = trio.Event()
+        self.number = port_of(self._socket)
 
     def listen(self) -> None:
         """Let clients connect from now on.
 
-        :raises BindError: another process listens on one of the ports since.
+        :raises BindError: another process listens on the port since.
         """
-        for sock in self.sockets.values():
-            try:
-                sock.listen(_BACKLOG)
-            except OSError as error:
-                raise _bind_error(sock.getsockname()[:2], error) from None
+        if self._socket.fileno() == -1:
+            self._socket = bind(self._host, self.number)
+        try:
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            raise _bind_error((self._host, self.number), error) from None
+        self._changed.set()
+
+    def suspend(self) -> None:
+        """Refuse clients until :meth:`listen` is called again."""
+        if self._socket.fileno() != -1:
+            if trio.lowlevel.in_trio_run():
+                trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+            self._changed = trio.Event()
 
     def close(self) -> None:
-        """Close all sockets, so that no client can connect any more."""
-        for sock in self.sockets.values():
-            if sock.fileno() != -1:
-                trio.lowlevel.notify_closing(sock)
-                sock.close()
+        """Refuse clients for good."""
+        self._closed = True
+        self.suspend()
+        self._changed.set()
+
+    async def accept(self, accepted: Accepted) -> None:
+        """Take connections until the port is closed."""
+        while not self._closed:
+            sock = self._socket
+            try:
+                await trio.lowlevel.wait_readable(sock)
+            except (trio.ClosedResourceError, ValueError):
+                await self._changed.wait()
+            else:
+                await _accept_some(sock, accepted)
+
+
+async def _accept_some(sock: socket.socket, accepted: Accepted) -> None:
+    for _ in range(_ACCEPTS_IN_A_ROW):
+        try:
+            connection, address = sock.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno in _OUT_OF_RESOURCES:
+                _log.error("can't accept a connection", reason=error.strerror)
+                await trio.sleep(_PAUSE_S)
+            return  # else the client gave up before it was accepted
+        try:
+            accepted(connection, address[0])
+        except OSError as error:  # reset before it was looked at
+            connection.close()
+            _log.debug("a connection was gone when it was accepted", reason=error.strerror)
+
+
+class BoundListener(msgspec.Struct, frozen=True):
+    """A listener of the configuration with its ports, by node id; None is the bootstrap port."""
+
+    listener: Listener
+    ports: Mapping[int | None, Port]
+
+    @property
+    def node_ports(self) -> dict[int, int]:
+        """The port that each node id really has, where the configuration may say 0."""
+        return {node_id: port.number for node_id, port in self.ports.items() if node_id is not None}
+
+    @property
+    def port(self) -> int:
+        """The bootstrap port that it really has."""
+        return self.ports[None].number
+
+    def close(self) -> None:
+        """Close all ports, so that no client can connect any more."""
+        for port in self.ports.values():
+            port.close()
 
 
 def port_of(sock: socket.socket) -> int:
@@ -88,36 +152,13 @@ def bind_listener(listener: Listener) -> BoundListener:
 
     :raises BindError: one of them can't be had.
     """
-    sockets: dict[int | None, socket.socket] = {}
+    ports: dict[int | None, Port] = {}
     try:
-        sockets[None] = bind(listener.bind, listener.port)
+        ports[None] = Port(listener.bind, listener.port)
         for node_id, port in listener.node_ports.items():
-            sockets[node_id] = bind(listener.bind, port)
+            ports[node_id] = Port(listener.bind, port)
     except BindError:
-        for sock in sockets.values():
-            sock.close()
+        for reserved in ports.values():
+            reserved.close()
         raise
-    node_ports = {node_id: port_of(sock) for node_id, sock in sockets.items() if node_id is not None}
-    return BoundListener(listener, sockets, port_of(sockets[None]), node_ports)
-
-
-async def accept(sock: socket.socket, accepted: Accepted) -> None:
-    """Take connections from a socket that listens, until it is closed."""
-    while True:
-        try:
-            await trio.lowlevel.wait_readable(sock)
-        except (trio.ClosedResourceError, ValueError):
-            return
-        for _ in range(_ACCEPTS_IN_A_ROW):
-            try:
-                connection, address = sock.accept()
-            except BlockingIOError:
-                break
-            except OSError as error:
-                if sock.fileno() == -1:
-                    return
-                if error.errno in _OUT_OF_RESOURCES:
-                    _log.error("can't accept a connection", reason=error.strerror)
-                    await trio.sleep(_PAUSE_S)
-                break  # else the client gave up before it was accepted
-            accepted(connection, address[0])
+    return BoundListener(listener, ports)

@@ -154,6 +154,9 @@ class Metrics:
         self.hidden_nodes = self._counter(
             "hidden_nodes", "Times that a node was left out of a response because its id has no port here."
         )
+        self.unreachable = self._gauge(
+            "unreachable_nodes", "Nodes that can't be reached; their ports refuse clients meanwhile."
+        )
         self.known_nodes = self._gauge("known_nodes", "Nodes of the cluster whose address is known.")
 
     def _declare_translation(self) -> None:
@@ -200,6 +203,14 @@ class Metrics:
         self.internal_errors = self._counter(
             "internal_errors", "Exceptions that should not have been, by the place that caught them.", "where"
         )
+        self.policy_reloads = self._counter(
+            "policy_reloads", "Readings of the policy file while running, by what came of them.", "result"
+        )
+        self.policy_version = self._gauge("policy_version", "Policies that have held since the start.")
+        self.policy_is_current = self._gauge(
+            "policy_is_current", "0 while the policy file is refused and the policy before it holds."
+        )
+        self.policy_is_current.set(1)
         self.ready = self._gauge("ready", "1 while the process takes clients, as /readyz says.")
         self.build = self._gauge("build_info", "Always 1; the labels say what runs.", "version", "python")
         self.build.labels(software_version(), platform.python_version()).set(1)

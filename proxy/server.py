@@ -17,10 +17,11 @@ from proxy.config import Address, Config
 from proxy.connection import Cause, ClientConnection, Services
 from proxy.conversation import Terms
 from proxy.events import EventTeller
-from proxy.listeners import BoundListener, accept, bind, bind_listener, port_of
+from proxy.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.nodes import ClientView, NodeTable
+from proxy.reachability import Reachability
 from proxy.startup import reach_brokers
 from proxy.streams import TcpStream, open_tcp
 from proxy.translation_hub import Translation, TranslationHub
@@ -63,11 +64,15 @@ class Server:
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
+        self._reachability = Reachability(
+            self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
+        )
         self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
         self._connections: set[ClientConnection] = set()
         self._none_left = trio.Event()
         self._ids = count(1)
         self._stopping = trio.Event()
+        self._starting = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
@@ -81,11 +86,12 @@ class Server:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
-                reached = await reach_brokers(
-                    self._dialer, self.nodes, self._config.upstream.startup_timeout_s
-                )
-                _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
-                await self._serve_clients(task_status)
+                with self._starting:
+                    timeout_s = self._config.upstream.startup_timeout_s
+                    reached = await reach_brokers(self._dialer, self.nodes, timeout_s)
+                    _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
+                if not self._stopping.is_set():
+                    await self._serve_clients(task_status)
                 admin_may_close.set()
         finally:
             self._close_ports()
@@ -93,6 +99,7 @@ class Server:
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.hub.run_timers)
+            self._reachability.start(nursery)
             for bound in self.ports.listeners:
                 self._listen(bound, nursery)
             self.health.ready()
@@ -102,8 +109,9 @@ class Server:
             nursery.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Drain and end."""
+        """Drain and end; before clients are welcome, end at once."""
         self._stopping.set()
+        self._starting.cancel()
 
     async def stop_at_signals(self) -> None:
         """Drain at SIGTERM or SIGINT; end at once at the second."""
@@ -121,10 +129,10 @@ class Server:
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
         terms = Terms(view.advertise, self._offers, self._config.limits, self._meter, time.perf_counter)
-        services = Services(terms, self._dialer, self.hub)
-        bound.listen()
-        for node_id, sock in bound.sockets.items():
-            nursery.start_soon(accept, sock, self._acceptor(node_id, services, nursery))
+        services = Services(terms, self._dialer, self._reachability, self.hub)
+        for node_id, port in bound.ports.items():
+            port.listen()
+            nursery.start_soon(port.accept, self._acceptor(node_id, services, nursery))
         _log.info("listening", address=str(Address(listener.bind, bound.port)), nodes=listener.nodes)
 
     def _acceptor(
@@ -159,6 +167,24 @@ class Server:
                 and dialed.address != address
             ):
                 connection.end_when_idle(Cause.MISROUTED)
+
+    def _unreachable(self, node_id: int | None) -> None:
+        """Refuse clients as the node itself would; they know best what to do then."""
+        for bound in self.ports.listeners:
+            if node_id in bound.ports:
+                bound.ports[node_id].suspend()
+        if node_id is None:
+            self.health.not_ready("no bootstrap broker can be reached")
+
+    def _reachable(self, node_id: int | None) -> None:
+        """Take clients again."""
+        if self._stopping.is_set():
+            return
+        for bound in self.ports.listeners:
+            if node_id in bound.ports:
+                bound.ports[node_id].listen()
+        if node_id is None:
+            self.health.ready()
 
     async def _drain(self) -> None:
         self.health.not_ready("draining")

@@ -1,5 +1,10 @@
 """What every kind of test shares."""
 
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
 from hypothesis import settings
 
 pytest_plugins = ("tests.plugins.skip_report",)
@@ -8,3 +13,13 @@ pytest_plugins = ("tests.plugins.skip_report",)
 # machines pause. Other examples: `pytest --hypothesis-profile=default --hypothesis-seed=...`.
 settings.register_profile("steady", derandomize=True, deadline=None, print_blob=True, database=None)
 settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """What a test's commands configure for logging ends with the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers, root.level = handlers, level

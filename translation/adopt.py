@@ -82,18 +82,6 @@ def adopting(
     yield from proceed()
 
 
-def adopt_joining(
-    context: Context, member: Member, connection: Connection
-) -> Generator[Ask | Park, Any, Verdict]:
-    """Take over the membership of a client that joins with partitions in hand, if the broker knows it."""
-    verdict, found = yield from look_for(context, member, connection)
-    if found is not None:
-        member.epoch = found.member_epoch
-        member.adopted = True
-        context.emit(EventKind.ADOPTED, member)
-    return verdict
-
-
 def look_for(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, Found]:
     """Ask the broker who this is."""
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
@@ -107,7 +95,7 @@ def look_for(context: Context, member: Member, connection: Connection) -> Genera
     described = response.groups[0]
     match described.error_code:
         case ErrorCode.NONE:
-            pass
+            member.group.is_consumer_group = True
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
         case ErrorCode.GROUP_ID_NOT_FOUND:

@@ -65,6 +65,7 @@ class Context:
         self.runner = Runner(self)
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
+        self._issued: dict[str, None] = {}
         self._clients: dict[ConnectionId, _Client] = {}
         self._connection_of: dict[RequestId, ConnectionId] = {}
 
@@ -208,6 +209,18 @@ class Context:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
         group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
 
+    def issue_member_id(self) -> str:
+        """A fresh member id. It is remembered that nobody had it before."""
+        member_id = self.new_uuid()
+        self._issued[member_id] = None
+        while len(self._issued) > self.settings.issued_ids_limit:
+            del self._issued[next(iter(self._issued))]
+        return member_id
+
+    def is_issued(self, member_id: str) -> bool:
+        """Whether this process gave out the id, so that no classic coordinator can know it."""
+        return member_id in self._issued
+
     # -- what happens to members -------------------------------------------------------------------------------
 
     def change_state(self, member: Member, event: MemberEvent, reason: str) -> None:
@@ -238,7 +251,9 @@ class Context:
             fenced = event is MemberEvent.FENCED
             self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
         if was_joined:
-            self.nudge(member.group)
+            group = member.group
+            group.is_consumer_group = any(other.joined for other in group.members.values())
+            self.nudge(group)
 
     def nudge(self, group: Group) -> None:
         """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.

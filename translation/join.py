@@ -17,15 +17,16 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import Verdict, adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
-from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
+from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent
+from translation.origin import find_out
+from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, park, refused, resume_session
 from translation.partitions import NONE, Partitions
-from translation.switching import join_classic, leave_classic, moves_together
+from translation.switching import join_classic, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -35,7 +36,6 @@ from translation.upstream import (
     leave_for,
     look_up,
 )
-from translation.uuids import is_own_member_id
 
 NEWEST_EMBEDDED_VERSION = 3
 """The newest version of the embedded consumer protocol that assignments are written in."""
@@ -43,60 +43,7 @@ NEWEST_EMBEDDED_VERSION = 3
 _ATTEMPTS = 4
 
 
-class _Outcome(Exception):
-    """A JoinGroup ends in another way than with a generation."""
-
-    def settle(self, context: Context, member: Member, request: Request) -> None:
-        """Do what this outcome means for everybody who waits."""
-        raise NotImplementedError
-
-
-class _PassesThrough(_Outcome):
-    """The broker does not take this group's members: the group is relayed from now on, and stays classic."""
-
-    def settle(self, context: Context, member: Member, request: Request) -> None:
-        group = member.group
-        group.passes_through = str(self)
-        group.refused_by_broker = True
-        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, str(self))
-        for waiting in (*member.overtaken, request):
-            context.forward(waiting)
-        member.overtaken.clear()
-
-
-class _Overtaken(_Outcome):
-    """A newer JoinGroup of the same member goes on in this one's place, and answers for both."""
-
-    def settle(self, _context: Context, member: Member, request: Request) -> None:
-        member.overtaken.append(request)
-
-
-class _Failed(_Outcome):
-    """The client gets an error code."""
-
-    def __init__(self, error_code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.error_code = error_code
-
-    def settle(self, context: Context, member: Member, request: Request) -> None:
-        _resume_session(context, member)
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
-        for waiting in (*member.overtaken, request):
-            context.answer(waiting, refused(waiting, self.error_code, member.id))
-        member.overtaken.clear()
-
-
-class _StaysClassic(Exception):
-    """A classic member that holds partitions: it is moved at a Heartbeat, after which it holds none."""
-
-
 Asking = Generator[Ask | Park, Any, None]
-
-
-def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that failed."""
-    message: JoinGroupRequest = request.message
-    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
 
 
 def join(
@@ -123,22 +70,22 @@ def join(
     member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
+    deadline = context.now + _patience(context, member)
+    claimed = _claimed(member, subscription)
     try:
-        if left_behind is not None:
-            yield from leave_classic(member.group, left_behind)
-        claims = yield from _claims(context, member, connection, subscription)
-        deadline = context.now + _patience(context, member)
+        yield from find_out(context, member, connection, left_behind, deadline, claims=bool(claimed))
+        claims = yield from _claims(context, member, claimed)
         while True:
             yield from _take_part(context, member, claims, deadline)
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, claims, deadline)):
                 break
-    except _StaysClassic:
+    except StaysClassic:
         yield from join_classic(context, request)
-    except _Outcome as outcome:
+    except Outcome as outcome:
         outcome.settle(context, member, request)
     except UpstreamLost:
-        _resume_session(context, member)
+        resume_session(context, member)
         for waiting in member.overtaken:  # on other connections, which are still there
             context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
         member.overtaken.clear()
@@ -174,28 +121,26 @@ def _describe_client(
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
-def _claims(
-    context: Context, member: Member, connection: Connection, subscription: ConsumerProtocolSubscription
-) -> Generator[Ask | Park, Any, Partitions]:
-    """What the client says that it still holds, cut to its subscription and to what it can hold at all.
-
-    A member that this process knows can hold only what it claimed and was handed before. One that it does not
-    know comes from elsewhere with partitions in hand: its claim is taken as it stands, and if the broker knows the
-    member it is adopted, so that it loses none of them.
-    """
-    claimed = {
+def _claimed(member: Member, subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    """What the client says that it still holds, cut to its subscription (franz-go keeps what it unsubscribed)."""
+    return {
         (owned.topic, index)
         for owned in subscription.owned_partitions
         if owned.topic in member.subscription
         for index in owned.partitions
     }
+
+
+def _claims(
+    context: Context, member: Member, claimed: set[tuple[str, int]]
+) -> Generator[Ask | Park, Any, Partitions]:
+    """The claim by topic id, cut to what the client can hold at all.
+
+    A member that this process knows can hold only what it claimed and was handed before. One that it does not
+    know comes from elsewhere with partitions in hand, so its claim is taken as it stands.
+    """
     if not claimed:
         return NONE
-    if not member.joined:
-        verdict = yield from adopt_joining(context, member, connection)
-        classic = verdict is Verdict.CLASSIC_GROUP and not is_own_member_id(member.id)
-        if verdict is Verdict.CLASSIC_MEMBER or classic:
-            raise _StaysClassic
     if member.joined and not member.adopted:
         names = context.topic_names
         return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
@@ -212,18 +157,19 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
         code = response.error_code
         if code == ErrorCode.NONE:
+            member.group.is_consumer_group = True
             if joining:
                 context.nudge(member.group)
             return
         loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
         if (loading or others_leave) and context.now < deadline:
-            yield from _park(member, context.now + context.settings.load_retry_s)
+            yield from park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise _Failed(errors.for_join(code), said)
+            raise Failed(errors.for_join(code), said)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
@@ -236,9 +182,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member)
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise _PassesThrough(said)
+            raise PassesThrough(said)
         else:
-            raise _Failed(errors.for_join(code), said)
+            raise Failed(errors.for_join(code), said)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -276,17 +222,6 @@ def _patience(context: Context, member: Member) -> float:
     return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
 
 
-def _park(member: Member, until: float) -> Asking:
-    """Let others in for a while; raises if there is nothing to go on for."""
-    member.parked_join = member.turns.running
-    woken: Woken = yield Park(until)
-    member.parked_join = None
-    if woken is Woken.SUPERSEDED:
-        raise _Overtaken("a newer JoinGroup came")
-    if woken is Woken.ABANDONED:
-        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
-
-
 def _has_waited(
     context: Context, member: Member, claims: Partitions, deadline: float
 ) -> Generator[Ask | Park, Any, bool]:
@@ -298,21 +233,15 @@ def _has_waited(
     if claims or not member.subscription:
         return True
     while not context.visible(member, member.assignment) and context.now < deadline:
-        yield from _park(member, min(deadline, context.now + context.settings.join_poll_s))
+        yield from park(member, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             return False
         code = yield from beat(context, member)
         if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
             return False
         if code != ErrorCode.NONE:
-            raise _Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+            raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
-
-
-def _resume_session(context: Context, member: Member) -> None:
-    if member.joined:
-        member.touch(context.now)
-        context.book(member)
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:

@@ -173,13 +173,14 @@ class Group:
     __slots__ = (
         "_context",
         "id",
+        "is_consumer_group",
         "members",
         "moves",
         "moves_together_until",
         "next_move_at",
         "nudges",
         "passes_through",
-        "refused_by_broker",
+        "passes_through_until",
         "relayed",
         "static",
         "timer_at",
@@ -193,8 +194,10 @@ class Group:
         """Member id by instance id."""
         self.passes_through: str | None = None
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
-        self.refused_by_broker = False
-        """Whether that is the broker's word, which holds until the policy changes."""
+        self.passes_through_until = -math.inf
+        """Until when that holds without looking again; the broker's own word holds until the policy changes."""
+        self.is_consumer_group = False
+        """Whether the broker has it as a consumer group, as far as is known here."""
         self.relayed: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.moves: dict[str, Move] = {}

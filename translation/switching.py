@@ -34,6 +34,8 @@ _DESCRIBE_VERSION = 5
 _LEAVE_VERSION = 3
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
+_WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
+
 _TOGETHER_S = 30.0
 """Longer than any client's heartbeat interval: within it every member has been told."""
 
@@ -44,6 +46,11 @@ _FORGET_S = 900.0
 def is_turn(context: Context, group: Group) -> bool:
     """Whether the next member of this group may be told."""
     return context.now >= group.next_move_at or moves_together(context, group)
+
+
+def move_together(context: Context, group: Group) -> None:
+    """From now on tell every member at its next Heartbeat."""
+    group.moves_together_until = context.now + _TOGETHER_S
 
 
 def moves_together(context: Context, group: Group) -> bool:
@@ -94,14 +101,16 @@ def taken_up(group: Group, connection: Connection, request: Request) -> Move | N
 def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
     """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
     group.moves.pop(move.member_id, None)
-    yield Ask(
-        ApiKey.LEAVE_GROUP,
-        _LEAVE_VERSION,
-        LeaveGroupRequest(
-            group_id=group.id,
-            members=(MemberIdentity(member_id=move.member_id, group_instance_id=move.instance_id),),
-        ),
-    )
+    yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
+
+
+def leave_classic_membership(
+    group_id: str, member_id: str, instance_id: str | None
+) -> Generator[Ask | Park, Any, None]:
+    """LeaveGroup for one classic member; that there is none such is no error."""
+    identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+    message = LeaveGroupRequest(group_id=group_id, members=(identity,))
+    yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
 
 
 def back_to_classic(context: Context, member: Member | None, request: Request) -> Steps:
@@ -153,8 +162,15 @@ def what_stands_in_the_way(
     if not response.groups:
         return Obstacle.PASSING, "the broker did not describe it"
     group = response.groups[0]
+    if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return (
+            Obstacle.NONE,
+            "",
+        )  # it may not be described; the broker itself says what it thinks of the conversion
     if group.error_code != ErrorCode.NONE:
         return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
+    if group.group_state in _WITHOUT_MEMBERS:
+        return Obstacle.NONE, ""
     if group.group_state != "Stable":
         return Obstacle.PASSING, f"it is in state {group.group_state}"
     why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
@@ -193,8 +209,9 @@ def move_classic(
             context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
         case Obstacle.LASTING:
             group.passes_through = f"not converted: {why}"
+            group.passes_through_until = context.now + context.settings.relayed_s
         case Obstacle.USER_DATA:
-            group.moves_together_until = context.now + _TOGETHER_S
+            move_together(context, group)
     if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
         return False

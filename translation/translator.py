@@ -24,6 +24,7 @@ from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
 from translation.offset_fetch import names_a_member, offset_fetch
+from translation.outcomes import refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.switching import back_to_classic, is_turn, join_classic, taken_up, tell
@@ -135,7 +136,7 @@ class Translator:
         self._rules.clear()
         for group in list(context.groups.values()):
             group.passes_through = None
-            group.refused_by_broker = False
+            group.passes_through_until = -math.inf
             context.drop_group_if_empty(group)
         return self._actions()
 
@@ -183,18 +184,18 @@ class Translator:
         if rule.mode is Mode.REJECT:
             reason = "the policy rejects this group"
             context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
-            context.answer(request, join.refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif rule.mode is Mode.OBSERVE or not message.group_id:
             self._observe_join(connection, request, rule, why_not)
         elif why_not is not None:
-            self._pass_through(request, message, why_not, by_broker=False)
+            self._pass_through(request, message, why_not, until=context.now)
         elif heartbeat_version(context, connection) is None:
             reason = "the broker has no ConsumerGroupHeartbeat v1"
-            self._pass_through(request, message, reason, by_broker=True)
-        elif context.group(message.group_id).refused_by_broker:
+            self._pass_through(request, message, reason, until=math.inf)
+        elif context.now < context.group(message.group_id).passes_through_until:
             context.forward(request)
         elif message.session_timeout_ms <= 0:
-            context.answer(request, join.refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
         else:
             self._translate_join(connection, request, rule)
@@ -221,12 +222,12 @@ class Translator:
             self._translate_join(connection, request, rule)  # its turn to be moved has not come
 
     def _pass_through(
-        self, request: Request, message: JoinGroupRequest, reason: str, *, by_broker: bool
+        self, request: Request, message: JoinGroupRequest, reason: str, *, until: float
     ) -> None:
         context = self._context
         group = context.group(message.group_id)
         group.passes_through = reason
-        group.refused_by_broker = by_broker
+        group.passes_through_until = until
         if message.member_id:
             context.relay(group, message.member_id, math.inf)
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
@@ -238,13 +239,13 @@ class Translator:
         group = context.group(message.group_id)
         member_id = message.member_id
         if not member_id:
-            member_id = context.new_uuid()
+            member_id = context.issue_member_id()
             if request.version >= _MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
-                context.answer(request, join.refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+                context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
         elif self._fenced(message.group_id, member_id, message.group_instance_id):
-            context.answer(request, join.refused(request, ErrorCode.FENCED_INSTANCE_ID))
+            context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
         group.relayed.pop(member_id, None)

@@ -21,7 +21,7 @@ from coordinator.broker.context import RequestContext
 from coordinator.broker.versions import OFFERED
 from coordinator.errors import CoordinatorError
 from protocol_codecs.api_key import ApiKey
-from protocol_codecs.codec import decode, encode
+from protocol_codecs.codec import decode_prefix, encode
 from protocol_codecs.message import Message
 from protocol_codecs.messages import ResponseHeader
 from protocol_codecs.registry import APIS, response_header_version
@@ -72,7 +72,8 @@ async def answer(context: RequestContext, api_key: int, frame: bytes, start: int
     low, high = OFFERED.get(ApiKey(api_key), (0, -1))
     if served is None or not low <= version <= high:
         raise UnknownApi(f"API {api_key} v{version}")
-    request = decode(APIS[api_key].request, version, frame, start)
+    # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
+    request, _ = decode_prefix(APIS[api_key].request, version, frame, start)
     response = await served(context, request)
     return None if response is None else encode(response, version)
 

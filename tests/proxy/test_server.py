@@ -179,6 +179,49 @@ async def test_a_broker_that_is_away_costs_its_clients_only():
             assert await proxy.ask(client, messages.plain(1)) is not None
 
 
+async def test_while_a_broker_is_away_its_clients_are_refused_and_then_served_again(monkeypatch):
+    async with (
+        a_cluster(1, 2) as brokers,
+        serving(config_for(brokers)) as proxy,
+    ):
+        client = await connect(proxy.port(1))
+        await proxy.ask(client, messages.plain(1))
+        brokers[1].stop()
+        assert await wire.FrameReader(client).frame() is None
+        await client.aclose()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(proxy.port(1))
+        assert proxy.count("unreachable_nodes") == 1
+        async with await connect(proxy.port(2)) as client:
+            assert await proxy.ask(client, messages.plain(2)) is not None, "the others are served"
+        async with await connect(proxy.port()) as client:
+            assert await proxy.ask(client, messages.plain(3)) is not None
+
+        found = trio.Event()
+        learn = proxy.server._reachability._found
+        monkeypatch.setattr(proxy.server._reachability, "_found", lambda node: (learn(node), found.set()))
+        await brokers[1].start()
+        with trio.fail_after(10):
+            await found.wait()
+        async with await connect(proxy.port(1)) as client:
+            assert await proxy.ask(client, messages.plain(4)) is not None
+
+
+async def test_without_any_broker_the_process_is_not_ready():
+    async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+        client = await connect(proxy.port())
+        await proxy.ask(client, messages.plain(1))
+        brokers[1].stop()
+        assert await wire.FrameReader(client).frame() is None
+        await client.aclose()
+        status, body = await proxy.get("/readyz")
+        assert (status, json.loads(body)["reason"]) == (503, "no bootstrap broker can be reached")
+        await brokers[1].start()
+        with trio.fail_after(10):
+            while (await proxy.get("/readyz"))[0] != 200:
+                await trio.testing.wait_all_tasks_blocked(0.05)
+
+
 # -- start and end -------------------------------------------------------------------------------------------
 
 

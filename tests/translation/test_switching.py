@@ -22,16 +22,10 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from translation.policy import Mode, Policy, Rule
 
-from .bench import GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
+from .bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
 
 A, B = "app-7b4e1f0c-0000-4000-8000-000000000001", "app-7b4e1f0c-0000-4000-8000-000000000002"
 OBSERVE_ALL = Policy(default=Mode.OBSERVE)
-
-NO_CONSUMER_GROUP = ConsumerGroupDescribeResponse(
-    groups=(
-        ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=ErrorCode.GROUP_ID_NOT_FOUND),
-    )
-)
 
 
 def mixed_group(*classic: str) -> ConsumerGroupDescribeResponse:
@@ -151,7 +145,7 @@ def test_a_group_that_rebalances_is_converted_later() -> None:
 
 def test_a_classic_member_that_joins_with_partitions_in_hand_stays_classic_for_now() -> None:
     """The broker would free at once what an epoch 0 heartbeat does not name, which is everything."""
-    bench = Bench()
+    bench = Bench(new_group=False)
     connection = bench.connect()
     join = bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
     bench.reply(mixed_group(A))
@@ -163,6 +157,31 @@ def test_a_classic_member_that_joins_with_partitions_in_hand_stays_classic_for_n
     bench.advance(0.2)
     bench.reply(JoinGroupResponse(generation_id=6, member_id=A))
     assert bench.answers[join].generation_id == 6
+
+
+def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
+    """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.beat(5, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_a_classic_member_that_rejoins_in_a_classic_group_stays_classic_for_now() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.reply(NO_CONSUMER_GROUP)
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
 
 
 def test_back_to_observe_a_member_is_told_to_join_anew_and_leaves_the_new_protocol_when_it_does() -> None:

@@ -15,6 +15,7 @@ from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from support import raw
 from support.waiting import eventually
 
+QUIET = {"log_level": 0}  # both outlive the broker, and would say so after the last line of the tests
 MEMBER_TYPES = {-1: "unknown", 0: "classic", 1: "consumer"}
 
 
@@ -140,11 +141,11 @@ class Kafka:
     @cached_property
     def admin(self) -> AdminClient:
         """librdkafka's admin client."""
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
     @cached_property
     def _producer(self) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "acks": "all"})
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "acks": "all", **QUIET})
 
 
 def _member(member: Any) -> MemberView:

@@ -37,6 +37,8 @@ class Bench:
         self.at_broker = wire.FrameReader(self.broker)
         self.dialed: list[int | None] = []
         self.reachable = True
+        self.unreachable: list[int | None] = []
+        self.checked: list[int | None] = []
         self.ended = trio.Event()
         terms = Terms(
             lambda node, _host, _port: Address("proxy", 9100 + node),
@@ -45,7 +47,7 @@ class Bench:
             Meter(self.metrics),
             time.perf_counter,
         )
-        services = Services(terms, self, self.hub)
+        services = Services(terms, self, self, self.hub)
         self.connection = ClientConnection(ConnectionId(1), proxy_to_client, "client-host", node_id, services)
 
     async def dial(self, node_id: int | None) -> Dialed:
@@ -53,6 +55,12 @@ class Bench:
         if not self.reachable:
             raise UnreachableError("kafka-0:9092: refused")
         return Dialed(self._proxy_to_broker, Address("kafka-0", 9092), assumed=False)
+
+    def failed(self, node_id: int | None, reason: str) -> None:
+        self.unreachable.append(node_id)
+
+    async def check(self, node_id: int | None) -> None:
+        self.checked.append(node_id)
 
     async def run(self) -> None:
         await self.connection.run()

@@ -19,6 +19,7 @@ class FakeBroker:
     def __init__(self, node_id: int, nodes: dict[int, tuple[str, int]]) -> None:
         self.node_id = node_id
         self.nodes = nodes
+        self.nursery: trio.Nursery
         self.requests: list[bytes] = []
         self._arrived = trio.Event()
         self.connections = 0
@@ -26,6 +27,21 @@ class FakeBroker:
         """As a broker that wants authentication first: it closes the connection."""
         self.holds_back: trio.Event | None = None
         """If set, answers wait for it."""
+
+    async def start(self) -> None:
+        """Serve at the node's address, or at a free one, until :meth:`stop` is called."""
+        await self.nursery.start(self._run)
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        host, port = self.nodes.get(self.node_id, ("127.0.0.1", 0))
+        (listener,) = await trio.open_tcp_listeners(port, host=host)
+        self.nodes[self.node_id] = listener.socket.getsockname()[:2]
+        with trio.CancelScope() as self._running:
+            await trio.serve_listeners(self.serve, [listener], task_status=task_status)
+
+    def stop(self) -> None:
+        """Close all connections and the port."""
+        self._running.cancel()
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
@@ -72,10 +88,9 @@ async def a_cluster(*node_ids: int) -> AsyncIterator[dict[int, FakeBroker]]:
     nodes: dict[int, tuple[str, int]] = {}
     brokers = {node_id: FakeBroker(node_id, nodes) for node_id in node_ids}
     async with trio.open_nursery() as nursery:
-        for node_id, broker in brokers.items():
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nodes[node_id] = listener.socket.getsockname()[:2]
-            nursery.start_soon(trio.serve_listeners, broker.serve, [listener])
+        for broker in brokers.values():
+            broker.nursery = nursery
+            await broker.start()
         yield brokers
         nursery.cancel_scope.cancel()
 
