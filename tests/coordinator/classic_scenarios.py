@@ -552,7 +552,9 @@ def empty_groups_change_type(s: Script) -> None:
     s.offsets()
     a.leave()
     unknown.joined(unknown.send_join())
-    s.list()
+    a.beat()
+    a.join()
+    s.describe()
 
 
 @scenario

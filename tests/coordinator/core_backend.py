@@ -32,6 +32,9 @@ class CorePending:
         self._backend = backend
         self._request_id = request_id
 
+    def arrive(self) -> None:
+        """It is there at once."""
+
     def is_answered(self) -> bool:
         return self._request_id in self._backend.answers
 

@@ -14,6 +14,10 @@ from tests.coordinator.trace import HYPHENATED, Sent, Trace
 
 PROPAGATION_S = 0.25
 """How long Kafka takes at most to tell its coordinator of new topics, and to resolve regular expressions."""
+ARRIVAL_S = 0.3
+"""How long Kafka takes at most to answer a request that need not wait."""
+ANSWER_S = 0.06
+"""How long it takes at most to answer one that waits, when its time has come."""
 _METADATA_VERSION = 12
 
 
@@ -84,8 +88,20 @@ class KafkaPending:
         self._request = request
         self._version = version
 
+    def arrive(self) -> None:
+        """Wait until it has been served, or waits: other connections' requests are to come after it."""
+        self._is_answered_within(ARRIVAL_S)
+
     def is_answered(self) -> bool:
-        return self._connection.has_input()
+        return self._is_answered_within(ANSWER_S)
+
+    def _is_answered_within(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not self._connection.has_input():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def result(self) -> Any:
         response = self._connection.receive(type(self._request), self._version)

@@ -41,6 +41,7 @@ class Pending(Protocol):
     """A request that may have to wait."""
 
     def result(self) -> Any: ...
+    def arrive(self) -> None: ...
     def is_answered(self) -> bool: ...
 
 
@@ -114,9 +115,15 @@ class Script:
     # Requests of nobody in particular
 
     def call(self, request: Message, version: int | None = None, client_id: str = "script") -> Any:
-        return self.send(request, version, client_id).result()
+        return self._send(request, version, client_id).result()
 
     def send(self, request: Message, version: int | None = None, client_id: str = "script") -> Pending:
+        """Send a request that may have to wait, and give it the time to arrive."""
+        pending = self._send(request, version, client_id)
+        pending.arrive()
+        return pending
+
+    def _send(self, request: Message, version: int | None, client_id: str) -> Pending:
         return self.backend.send(request, LATEST[type(request)] if version is None else version, client_id)
 
     def describe(self) -> Any:

@@ -13,6 +13,7 @@ from tests.coordinator import classic_scenarios
 from tests.coordinator.core_backend import CoreBackend
 from tests.coordinator.kafka_backend import KafkaBackend
 from tests.coordinator.scenarios import SCENARIOS
+from tests.coordinator.random_scenarios import RandomGroup
 from tests.coordinator.script import Script
 from tests.coordinator.trace import Recording, Trace
 
@@ -55,3 +56,17 @@ def test_kafka_did_the_same(name: str):
     ours = played_by_us(name, theirs.prefix, theirs.trace)
 
     assert ours == theirs.transcript
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(12))
+def test_kafka_does_the_same_at_random(seed: int, kafka_bootstrap: str):
+    backend = KafkaBackend(kafka_bootstrap)
+    theirs = Script(backend, f"random-{uuid.uuid4().hex[:6]}")
+    RandomGroup(theirs, seed).play()
+    backend.close()
+
+    ours = Script(CoreBackend(backend.trace), theirs.prefix)
+    RandomGroup(ours, seed).play()
+
+    assert ours.transcript == theirs.transcript
