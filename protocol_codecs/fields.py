@@ -178,7 +178,9 @@ def array(
 
 
 @overload
-def struct(message_type: type[M], versions: str = "0+", *, ignorable: bool = False) -> M: ...
+def struct(
+    message_type: type[M], versions: str = "0+", *, ignorable: bool = False, tag: int | None = None
+) -> M: ...
 @overload
 def struct(
     message_type: type[M],
@@ -187,6 +189,7 @@ def struct(
     nullable: str,
     default: M | None,
     ignorable: bool = False,
+    tag: int | None = None,
 ) -> M | None: ...
 def struct(
     message_type: type[M],
@@ -195,10 +198,13 @@ def struct(
     nullable: str = "none",
     default: object = ...,
     ignorable: bool = False,
+    tag: int | None = None,
 ) -> M | None:
     """Declare another declaration in place; its default is that declaration with all its defaults."""
     value = message_type() if default is ... else default
-    field = _field(kinds.Nested(message_type), versions, value, nullable=nullable, ignorable=ignorable)
+    field = _field(
+        kinds.Nested(message_type), versions, value, nullable=nullable, ignorable=ignorable, tag=tag
+    )
     return cast("M | None", field)
 
 

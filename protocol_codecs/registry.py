@@ -1,7 +1,7 @@
 """Which APIs there are, which of them are declared here, and which header each version travels with.
 
-Bodies are declared for the APIs that the proxy reads or writes; headers are known for all, so that everything
-else can be relayed.
+Bodies are declared for the APIs that the proxy, the embedded coordinator or the pipeline read or write; headers
+are known for all, so that everything else can be relayed.
 """
 
 import msgspec
@@ -34,6 +34,9 @@ def _declared(request: type[Message], response: type[Message]) -> Api:
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
+        _declared(messages.ProduceRequest, messages.ProduceResponse),
+        _declared(messages.FetchRequest, messages.FetchResponse),
+        _declared(messages.ListOffsetsRequest, messages.ListOffsetsResponse),
         _declared(messages.MetadataRequest, messages.MetadataResponse),
         _declared(messages.OffsetCommitRequest, messages.OffsetCommitResponse),
         _declared(messages.OffsetFetchRequest, messages.OffsetFetchResponse),
@@ -46,8 +49,17 @@ APIS: dict[int, Api] = {
         _declared(messages.ListGroupsRequest, messages.ListGroupsResponse),
         _declared(messages.SaslHandshakeRequest, messages.SaslHandshakeResponse),
         _declared(messages.ApiVersionsRequest, messages.ApiVersionsResponse),
+        _declared(messages.CreateTopicsRequest, messages.CreateTopicsResponse),
+        _declared(messages.DeleteTopicsRequest, messages.DeleteTopicsResponse),
+        _declared(messages.InitProducerIdRequest, messages.InitProducerIdResponse),
+        _declared(messages.OffsetForLeaderEpochRequest, messages.OffsetForLeaderEpochResponse),
         _declared(messages.TxnOffsetCommitRequest, messages.TxnOffsetCommitResponse),
+        _declared(messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
         _declared(messages.SaslAuthenticateRequest, messages.SaslAuthenticateResponse),
+        _declared(messages.CreatePartitionsRequest, messages.CreatePartitionsResponse),
+        _declared(messages.DeleteGroupsRequest, messages.DeleteGroupsResponse),
+        _declared(messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse),
+        _declared(messages.OffsetDeleteRequest, messages.OffsetDeleteResponse),
         _declared(messages.DescribeClusterRequest, messages.DescribeClusterResponse),
         _declared(messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse),
         _declared(messages.ConsumerGroupDescribeRequest, messages.ConsumerGroupDescribeResponse),

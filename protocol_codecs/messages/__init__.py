@@ -27,16 +27,66 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
 )
+from protocol_codecs.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsRequestAssignment,
+    CreatePartitionsRequestTopic,
+    CreatePartitionsResponse,
+    CreatePartitionsResponseTopic,
+)
+from protocol_codecs.messages.create_topics import (
+    CreateTopicsRequest,
+    CreateTopicsRequestAssignment,
+    CreateTopicsRequestConfig,
+    CreateTopicsRequestTopic,
+    CreateTopicsResponse,
+    CreateTopicsResponseConfig,
+    CreateTopicsResponseTopic,
+)
+from protocol_codecs.messages.delete_groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteGroupsResponseGroup,
+)
+from protocol_codecs.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsRequestTopic,
+    DeleteTopicsResponse,
+    DeleteTopicsResponseTopic,
+)
 from protocol_codecs.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+)
+from protocol_codecs.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsRequestResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResponseConfig,
+    DescribeConfigsResponseResource,
+    DescribeConfigsResponseSynonym,
 )
 from protocol_codecs.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+)
+from protocol_codecs.messages.fetch import (
+    FetchRequest,
+    FetchRequestForgottenTopic,
+    FetchRequestPartition,
+    FetchRequestReplicaState,
+    FetchRequestTopic,
+    FetchResponse,
+    FetchResponseAbortedTransaction,
+    FetchResponseDivergingEpoch,
+    FetchResponseLeader,
+    FetchResponseNodeEndpoint,
+    FetchResponsePartition,
+    FetchResponseSnapshotId,
+    FetchResponseTopic,
 )
 from protocol_codecs.messages.find_coordinator import (
     Coordinator,
@@ -45,6 +95,14 @@ from protocol_codecs.messages.find_coordinator import (
 )
 from protocol_codecs.messages.headers import RequestHeader, ResponseHeader
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestConfig,
+    IncrementalAlterConfigsRequestResource,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseResource,
+)
+from protocol_codecs.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol_codecs.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -58,6 +116,14 @@ from protocol_codecs.messages.leave_group import (
     MemberResponse,
 )
 from protocol_codecs.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol_codecs.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+    ListOffsetsResponse,
+    ListOffsetsResponsePartition,
+    ListOffsetsResponseTopic,
+)
 from protocol_codecs.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -74,6 +140,14 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol_codecs.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from protocol_codecs.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -85,6 +159,25 @@ from protocol_codecs.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+from protocol_codecs.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochRequestPartition,
+    OffsetForLeaderEpochRequestTopic,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochResponsePartition,
+    OffsetForLeaderEpochResponseTopic,
+)
+from protocol_codecs.messages.produce import (
+    ProduceRequest,
+    ProduceRequestPartition,
+    ProduceRequestTopic,
+    ProduceResponse,
+    ProduceResponseLeader,
+    ProduceResponseNodeEndpoint,
+    ProduceResponsePartition,
+    ProduceResponseRecordError,
+    ProduceResponseTopic,
 )
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -121,18 +214,63 @@ __all__ = [
     "ConsumerProtocolSubscription",
     "ConsumerProtocolTopicPartition",
     "Coordinator",
+    "CreatePartitionsRequest",
+    "CreatePartitionsRequestAssignment",
+    "CreatePartitionsRequestTopic",
+    "CreatePartitionsResponse",
+    "CreatePartitionsResponseTopic",
+    "CreateTopicsRequest",
+    "CreateTopicsRequestAssignment",
+    "CreateTopicsRequestConfig",
+    "CreateTopicsRequestTopic",
+    "CreateTopicsResponse",
+    "CreateTopicsResponseConfig",
+    "CreateTopicsResponseTopic",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DeleteGroupsResponseGroup",
+    "DeleteTopicsRequest",
+    "DeleteTopicsRequestTopic",
+    "DeleteTopicsResponse",
+    "DeleteTopicsResponseTopic",
     "DescribeClusterBroker",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsRequestResource",
+    "DescribeConfigsResponse",
+    "DescribeConfigsResponseConfig",
+    "DescribeConfigsResponseResource",
+    "DescribeConfigsResponseSynonym",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
     "DescribedGroup",
     "DescribedGroupMember",
+    "FetchRequest",
+    "FetchRequestForgottenTopic",
+    "FetchRequestPartition",
+    "FetchRequestReplicaState",
+    "FetchRequestTopic",
+    "FetchResponse",
+    "FetchResponseAbortedTransaction",
+    "FetchResponseDivergingEpoch",
+    "FetchResponseLeader",
+    "FetchResponseNodeEndpoint",
+    "FetchResponsePartition",
+    "FetchResponseSnapshotId",
+    "FetchResponseTopic",
     "FinalizedFeatureKey",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
     "HeartbeatRequest",
     "HeartbeatResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsRequestConfig",
+    "IncrementalAlterConfigsRequestResource",
+    "IncrementalAlterConfigsResponse",
+    "IncrementalAlterConfigsResponseResource",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
     "JoinGroupRequest",
     "JoinGroupRequestProtocol",
     "JoinGroupResponse",
@@ -141,6 +279,12 @@ __all__ = [
     "LeaveGroupResponse",
     "ListGroupsRequest",
     "ListGroupsResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsRequestPartition",
+    "ListOffsetsRequestTopic",
+    "ListOffsetsResponse",
+    "ListOffsetsResponsePartition",
+    "ListOffsetsResponseTopic",
     "ListedGroup",
     "MemberIdentity",
     "MemberResponse",
@@ -156,6 +300,12 @@ __all__ = [
     "OffsetCommitResponse",
     "OffsetCommitResponsePartition",
     "OffsetCommitResponseTopic",
+    "OffsetDeleteRequest",
+    "OffsetDeleteRequestPartition",
+    "OffsetDeleteRequestTopic",
+    "OffsetDeleteResponse",
+    "OffsetDeleteResponsePartition",
+    "OffsetDeleteResponseTopic",
     "OffsetFetchRequest",
     "OffsetFetchRequestGroup",
     "OffsetFetchRequestTopic",
@@ -166,6 +316,21 @@ __all__ = [
     "OffsetFetchResponsePartitions",
     "OffsetFetchResponseTopic",
     "OffsetFetchResponseTopics",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochRequestPartition",
+    "OffsetForLeaderEpochRequestTopic",
+    "OffsetForLeaderEpochResponse",
+    "OffsetForLeaderEpochResponsePartition",
+    "OffsetForLeaderEpochResponseTopic",
+    "ProduceRequest",
+    "ProduceRequestPartition",
+    "ProduceRequestTopic",
+    "ProduceResponse",
+    "ProduceResponseLeader",
+    "ProduceResponseNodeEndpoint",
+    "ProduceResponsePartition",
+    "ProduceResponseRecordError",
+    "ProduceResponseTopic",
     "RequestHeader",
     "ResponseHeader",
     "SaslAuthenticateRequest",

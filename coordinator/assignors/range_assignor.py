@@ -1,0 +1,54 @@
+"""The range assignor: of each topic, every subscriber gets one contiguous range of partitions.
+
+Members are sorted, static ones first by instance id, the others by member id; the ranges follow from that order. With
+equal subscriptions and equal partition counts, a member gets the same partition numbers of every topic. Nothing is
+sticky but what the order keeps.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.assignors.spec import GroupAssignment, GroupSpec
+from protocol_codecs.uuids import Uuid
+
+
+@dataclass
+class _Topic:
+    """How far the ranges of one topic are handed out."""
+
+    partitions: int
+    quota: int
+    extra: int
+    """How many more members get one partition above the quota."""
+    next_partition: int = 0
+
+    def take(self) -> tuple[int, ...]:
+        size = self.quota
+        if self.extra > 0:
+            size += 1
+            self.extra -= 1
+        start = self.next_partition
+        self.next_partition = min(start + size, self.partitions)
+        return tuple(range(start, self.next_partition))
+
+
+def assign_ranges(group: GroupSpec) -> GroupAssignment:
+    """Assign every partition of every subscribed topic."""
+    member_ids = sorted(group.members, key=lambda member_id: _sort_key(group, member_id))
+    subscribers: dict[Uuid, int] = {}
+    for member_id in member_ids:
+        for topic_id in group.members[member_id].topic_ids:
+            subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+    topics = {
+        topic_id: _Topic(group.partition_counts[topic_id], *divmod(group.partition_counts[topic_id], count))
+        for topic_id, count in subscribers.items()
+    }
+    assignment: GroupAssignment = {}
+    for member_id in member_ids:
+        ranges = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topic_ids}
+        assignment[member_id] = {topic_id: numbers for topic_id, numbers in ranges.items() if numbers}
+    return assignment
+
+
+def _sort_key(group: GroupSpec, member_id: str) -> tuple[bool, str]:
+    instance_id = group.members[member_id].instance_id
+    return (True, member_id) if instance_id is None else (False, instance_id)

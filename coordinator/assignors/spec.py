@@ -1,0 +1,40 @@
+"""What an assignor is given, and what it gives back."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from coordinator.errors import CoordinatorError
+from coordinator.partitions import Partitions
+from protocol_codecs.uuids import Uuid
+
+
+class AssignmentImpossible(CoordinatorError):
+    """The assignor's input contradicts itself."""
+
+
+class MemberSpec(msgspec.Struct, frozen=True):
+    """One member: its existing topics in Java's order, and what it is to own until now."""
+
+    instance_id: str | None
+    topic_ids: tuple[Uuid, ...]
+    subscription_size: int
+    """How many topics it names, existing or not."""
+    assigned: Partitions
+
+
+class GroupSpec(msgspec.Struct, frozen=True):
+    """A group to assign: its members in the order of Kafka's hash map, and the partitions of its topics."""
+
+    members: Mapping[str, MemberSpec]
+    is_homogeneous: bool
+    """Whether all members subscribe to the same topics."""
+    partition_counts: Mapping[Uuid, int]
+    assigned_to: Mapping[Uuid, Mapping[int, str]]
+    """Until now, the other way round."""
+
+
+GroupAssignment = dict[str, Partitions]
+"""What each member is to own. A member that is missing is to own nothing."""
+
+Assignor = Callable[[GroupSpec], GroupAssignment]

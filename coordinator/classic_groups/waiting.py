@@ -1,0 +1,41 @@
+"""Requests that wait: JoinGroup until the join phase is over, SyncGroup until the leader has sent the assignment.
+
+A member that sends another one while the first is waiting takes its place: Kafka never answers the older one, since its
+client must have given up on it.
+"""
+
+from coordinator.classic_groups.member import ClassicMember
+from coordinator.shard import Shard
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import JoinGroupResponse, SyncGroupResponse
+
+
+def answer_join(shard: Shard, member: ClassicMember, response: JoinGroupResponse) -> bool:
+    """Answer the member's waiting JoinGroup; whether there was one."""
+    if member.awaiting_join is None:
+        return False
+    shard.reply(member.awaiting_join, response)
+    member.awaiting_join = None
+    return True
+
+
+def answer_join_with_error(
+    shard: Shard, member: ClassicMember, error: ErrorCode, *, member_id: str | None = None
+) -> None:
+    """Answer the member's waiting JoinGroup with an error; by default the answer names the member."""
+    named = member.member_id if member_id is None else member_id
+    answer_join(shard, member, JoinGroupResponse(member_id=named, error_code=error))
+
+
+def answer_sync(shard: Shard, member: ClassicMember, response: SyncGroupResponse) -> bool:
+    """Answer the member's waiting SyncGroup; whether there was one."""
+    if member.awaiting_sync is None:
+        return False
+    shard.reply(member.awaiting_sync, response)
+    member.awaiting_sync = None
+    return True
+
+
+def answer_sync_with_error(shard: Shard, member: ClassicMember, error: ErrorCode) -> bool:
+    """Answer the member's waiting SyncGroup with an error; whether there was one."""
+    return answer_sync(shard, member, SyncGroupResponse(error_code=error))

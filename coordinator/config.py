@@ -1,0 +1,124 @@
+"""What can be configured, by Kafka's names and with Kafka 4.3's defaults."""
+
+from enum import StrEnum
+
+import msgspec
+
+from coordinator.errors import RequestRefused
+from protocol_codecs.error_code import ErrorCode
+
+_MINUTE_MS = 60_000
+MAX_INT = 0x7FFFFFFF
+
+
+class MigrationPolicy(StrEnum):
+    """``group.consumer.migration.policy``: which conversions of live groups are allowed."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrade_enabled(self) -> bool:
+        """Whether a new-protocol member may join a live classic group."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
+
+    @property
+    def downgrade_enabled(self) -> bool:
+        """Whether a group becomes classic again when its last new-protocol member leaves."""
+        return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Static settings of a coordinator. Times are in milliseconds."""
+
+    consumer_session_timeout_ms: int = 45_000
+    """``group.consumer.session.timeout.ms``; the next two bound it for single groups."""
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    """``group.consumer.heartbeat.interval.ms``; the next two bound it for single groups."""
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_assignment_interval_ms: int = 1_000
+    """``group.consumer.assignment.interval.ms`` (KIP-1263); the next two bound it for single groups."""
+    consumer_min_assignment_interval_ms: int = 0
+    consumer_max_assignment_interval_ms: int = 15_000
+    consumer_max_size: int = MAX_INT
+    """``group.consumer.max.size``."""
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """``group.consumer.assignors``; the first is the default."""
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
+    """``group.consumer.regex.refresh.interval.ms``."""
+    classic_min_session_timeout_ms: int = 6_000
+    """``group.min.session.timeout.ms``."""
+    classic_max_session_timeout_ms: int = 30 * _MINUTE_MS
+    """``group.max.session.timeout.ms``."""
+    classic_initial_rebalance_delay_ms: int = 3_000
+    """``group.initial.rebalance.delay.ms``."""
+    classic_max_size: int = MAX_INT
+    """``group.max.size``."""
+    classic_new_member_join_timeout_ms: int = 5 * _MINUTE_MS
+    """How long a JoinGroup of a new member is kept waiting; fixed in Kafka."""
+    offset_metadata_max_size: int = 4_096
+    """``offset.metadata.max.bytes``."""
+    offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
+    """``offsets.retention.minutes``."""
+    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
+    """``offsets.retention.check.interval.ms``."""
+
+
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+
+
+class GroupConfig(msgspec.Struct, frozen=True):
+    """Settings of one group, through IncrementalAlterConfigs; what is None follows the coordinator's."""
+
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    assignment_interval_ms: int | None = None
+
+
+GROUP_SETTINGS: dict[str, str] = {
+    SESSION_TIMEOUT: "session_timeout_ms",
+    HEARTBEAT_INTERVAL: "heartbeat_interval_ms",
+    ASSIGNMENT_INTERVAL: "assignment_interval_ms",
+}
+"""The settings of a group by Kafka's names. Those of share and streams groups are left out."""
+
+
+def broker_value(config: CoordinatorConfig, setting: str) -> int:
+    """What a group has that does not set this itself."""
+    return int(getattr(config, f"consumer_{GROUP_SETTINGS[setting]}"))
+
+
+def parse_group_config(settings: dict[str, str], config: CoordinatorConfig) -> GroupConfig:
+    """The settings of a group. Raises RequestRefused with INVALID_CONFIG for names and values Kafka refuses."""
+    values: dict[str, int] = {}
+    for name, text in settings.items():
+        if name not in GROUP_SETTINGS:
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, f"unknown group setting {name}")
+        values[name] = _bounded(name, text, config)
+    session, heartbeat = (
+        values.get(n, broker_value(config, n)) for n in (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
+    )
+    if session <= heartbeat:
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{SESSION_TIMEOUT} is not above {HEARTBEAT_INTERVAL}")
+    return GroupConfig(**{GROUP_SETTINGS[name]: value for name, value in values.items()})
+
+
+def _bounded(name: str, text: str, config: CoordinatorConfig) -> int:
+    try:
+        value = int(text.strip())
+    except ValueError as error:
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{name}: {text!r} is no number") from error
+    field = GROUP_SETTINGS[name]
+    low = int(getattr(config, f"consumer_min_{field}"))
+    high = int(getattr(config, f"consumer_max_{field}"))
+    if not low <= value <= high:
+        raise RequestRefused(ErrorCode.INVALID_CONFIG, f"{name}: {value} is not between {low} and {high}")
+    return value

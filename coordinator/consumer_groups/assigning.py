@@ -1,0 +1,73 @@
+"""Computing the target assignment: when the group epoch is ahead of it, but not more often than the interval allows.
+
+The interval (KIP-1263) lets many members join before partitions are handed out: until it is over, heartbeats go on with
+the old target.
+"""
+
+from coordinator import java_order, records
+from coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from coordinator.consumer_groups.draft import Draft
+from coordinator.consumer_groups.member import ConsumerGroupMember
+from coordinator.consumer_groups.reconciliation import Target
+from coordinator.consumer_groups.subscription import GroupVersion
+from coordinator.partitions import Partitions, same_partitions
+
+
+def target_for(
+    draft: Draft, version: GroupVersion, old: ConsumerGroupMember, new: ConsumerGroupMember
+) -> Target:
+    """The member's target, computed anew if it is time."""
+    group = draft.group
+    if group.assignment_epoch >= version.epoch or not _is_time(draft):
+        return Target(group.assignment_epoch, group.target_of(new))
+    assignor = group.preferred_assignor(old, new) or draft.shard.config.consumer_assignors[0]
+    spec = _group_spec(draft, new, is_homogeneous=version.is_homogeneous)
+    assignment = ASSIGNORS[assignor](spec)
+    for member_id in spec.members:
+        before, after = group.target_assignment.get(member_id), assignment.get(member_id, {})
+        if before is None or not same_partitions(before, after):
+            draft.add(records.target_assignment(group.group_id, member_id, after))
+    draft.add(records.target_epoch(group.group_id, version.epoch, draft.shard.now_ms))
+    return Target(version.epoch, assignment.get(new.member_id, {}))
+
+
+def _is_time(draft: Draft) -> bool:
+    interval_ms = draft.shard.assignment_interval_ms(draft.group_id)
+    computed_ms = draft.group.assignment_timestamp_ms
+    return computed_ms == 0 or interval_ms == 0 or draft.shard.now_ms >= computed_ms + interval_ms
+
+
+def _group_spec(draft: Draft, updated: ConsumerGroupMember, *, is_homogeneous: bool) -> GroupSpec:
+    """The group as the assignor sees it, with one member updated, or put in the place of its instance id's."""
+    group = draft.group
+    specs = {
+        m.member_id: _member_spec(draft, m, group.target_assignment.get(m.member_id, {}))
+        for m in group.members_in_order()
+    }
+    previous = group.static_members.get(updated.instance_id) if updated.instance_id is not None else None
+    if previous is not None and previous != updated.member_id:
+        specs.pop(previous, None)
+        inherited = group.target_assignment.get(previous, {})
+    else:
+        inherited = group.target_assignment.get(updated.member_id, {})
+    specs[updated.member_id] = _member_spec(draft, updated, inherited)
+    image = draft.shard.image
+    topic_ids = {topic_id for spec in specs.values() for topic_id in spec.topic_ids}
+    topics = [topic for topic_id in topic_ids if (topic := image.by_id(topic_id)) is not None]
+    return GroupSpec(
+        members={m: specs[m] for m in java_order.hash_order(specs, java_order.text_hash)},
+        is_homogeneous=is_homogeneous,
+        partition_counts={topic.topic_id: topic.partitions for topic in topics},
+        assigned_to=group.assigned_to,
+    )
+
+
+def _member_spec(draft: Draft, member: ConsumerGroupMember, assigned: Partitions) -> MemberSpec:
+    names = draft.subscribed_topic_names(member)
+    topics = (draft.shard.image.by_name(name) for name in java_order.text_order(names))
+    return MemberSpec(
+        member.instance_id,
+        tuple(topic.topic_id for topic in topics if topic is not None),
+        len(names),
+        assigned,
+    )

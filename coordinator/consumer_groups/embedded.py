@@ -1,0 +1,61 @@
+"""Between topic ids and the embedded consumer protocol, which knows topics by their names."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from coordinator.image import MetadataImage
+from coordinator.partitions import Partitions
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolTopicPartition,
+    decode_assignment,
+    encode_assignment,
+)
+from protocol_codecs.uuids import Uuid
+
+_HIGHEST_VERSION = 3
+
+
+class OwnedTopic(msgspec.Struct, frozen=True):
+    """Partitions that a classic member says it owns, by topic id."""
+
+    topic_id: Uuid
+    partitions: tuple[int, ...]
+
+
+def embedded_version(content: bytes) -> int:
+    """The version of an embedded message, which answers are to have too."""
+    return min(int.from_bytes(content[:2], "big", signed=True), _HIGHEST_VERSION)
+
+
+def embedded_assignment(partitions: Partitions, image: MetadataImage, version: int) -> bytes:
+    """An assignment in the embedded protocol; topics that were deleted are left out."""
+    topics = tuple(
+        ConsumerProtocolTopicPartition(topic=topic.name, partitions=tuple(numbers))
+        for topic_id, numbers in partitions.items()
+        if (topic := image.by_id(topic_id)) is not None
+    )
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=topics), version)
+
+
+def assigned_partitions(content: bytes, image: MetadataImage) -> tuple[Partitions, bytes]:
+    """What an embedded assignment assigns, and its user data. Raises MalformedMessage."""
+    _, assignment = decode_assignment(content)
+    partitions = {
+        topic.topic_id: assigned.partitions
+        for assigned in assignment.assigned_partitions
+        if (topic := image.by_name(assigned.topic)) is not None
+    }
+    return partitions, assignment.user_data or b""
+
+
+def owned_topics(
+    owned: Iterable[ConsumerProtocolTopicPartition], image: MetadataImage
+) -> tuple[OwnedTopic, ...]:
+    """What a subscription says the member owns; topics that were deleted are left out."""
+    return tuple(
+        OwnedTopic(topic.topic_id, claimed.partitions)
+        for claimed in owned
+        if (topic := image.by_name(claimed.topic)) is not None
+    )

@@ -1,0 +1,83 @@
+"""A member of a consumer group: an immutable value that is replaced when the member changes."""
+
+from enum import IntEnum
+from typing import Self
+
+import msgspec
+
+from coordinator.partitions import EpochedPartitions
+from protocol_codecs.records import ConsumerGroupClassicMemberMetadata, ConsumerGroupClassicProtocol
+from protocol_codecs.uuids import Uuid
+
+LEAVE_EPOCH = -1
+"""The member epoch that says goodbye."""
+STATIC_LEAVE_EPOCH = -2
+"""The member epoch of a static member that will be back."""
+
+
+class MemberState(IntEnum):
+    """How far a member is with its reconciliation, by the numbers of Kafka's records."""
+
+    STABLE = 0
+    """It owns what it was last told to own; its target may have moved on since."""
+    UNREVOKED_PARTITIONS = 1
+    """It must give up partitions first."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not given up yet."""
+
+
+class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One member. What it owns is ``assigned`` and ``pending_revocation`` together."""
+
+    member_id: str
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    """Sorted, without doubles."""
+    subscribed_topic_regex: str | None = ""
+    server_assignor: str | None = None
+    assigned: EpochedPartitions = {}
+    pending_revocation: EpochedPartitions = {}
+    classic: ConsumerGroupClassicMemberMetadata | None = None
+    """What the member declared in JoinGroup; None if it speaks the new protocol."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def replace(self, **changes: object) -> Self:
+        """The member with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+    def at_epoch(self, epoch: int) -> Self:
+        """The member moved to another epoch, or kept in its own, with the one before remembered."""
+        return self.replace(member_epoch=epoch, previous_member_epoch=self.member_epoch)
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether it joined with JoinGroup."""
+        return self.classic is not None
+
+    @property
+    def classic_protocols(self) -> tuple[ConsumerGroupClassicProtocol, ...]:
+        """The assignors that a classic member offers; none for others."""
+        return self.classic.supported_protocols if self.classic else ()
+
+    @property
+    def regex(self) -> str | None:
+        """Its regular expression, if it subscribes by one."""
+        return self.subscribed_topic_regex or None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether there is nothing left to do for it at this epoch."""
+        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
+
+    def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """The epoch at which it got this partition, if it has it (KIP-1251)."""
+        epoch = self.assigned.get(topic_id, {}).get(partition)
+        return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch

@@ -1,0 +1,30 @@
+"""Everything that this package raises: one small family."""
+
+from protocol_codecs.error_code import ErrorCode
+
+
+class CoordinatorError(Exception):
+    """Base of all errors of this package."""
+
+
+class RequestRefused(CoordinatorError):
+    """A request is answered with an error; ``message`` says why, for responses that have room for it."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+        self.message = message or code.name
+
+
+class BrokenInvariant(CoordinatorError):
+    """The coordinator's own state contradicts itself: a bug here, never a client's fault."""
+
+
+class CorruptLog(CoordinatorError):
+    """A log cannot be read beyond ``position``, the offset in bytes of the first bad batch."""
+
+    def __init__(self, name: str, position: int, reason: str) -> None:
+        super().__init__(f"{name}: corrupt from byte {position} on: {reason}")
+        self.name = name
+        self.position = position
+        self.reason = reason

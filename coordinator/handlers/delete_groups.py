@@ -1,0 +1,51 @@
+"""DeleteGroups (42), v0 to v2: groups without members, with their offsets."""
+
+from coordinator import records
+from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
+from coordinator.consumer_groups.conversion import deletion
+from coordinator.errors import RequestRefused
+from coordinator.shard import Call, Group, Shard
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseGroup
+from protocol_codecs.records import CoordinatorRecord
+
+
+def serve(shard: Shard, request: DeleteGroupsRequest, _call: Call) -> DeleteGroupsResponse:
+    """Serve the request."""
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        error = ErrorCode.NONE
+        try:
+            _delete(shard, group_id)
+        except RequestRefused as refused:
+            error = refused.code
+        results.append(DeleteGroupsResponseGroup(group_id=group_id, error_code=error))
+    return DeleteGroupsResponse(results=tuple(results))
+
+
+def group_tombstones(group: Group) -> list[CoordinatorRecord]:
+    """What deletes a group, without its offsets."""
+    if isinstance(group, ClassicGroup):
+        return [records.classic_group_tombstone(group.group_id)]
+    return deletion(group)
+
+
+def offset_tombstones(shard: Shard, group_id: str) -> list[CoordinatorRecord]:
+    """What deletes all offsets of a group, those of open transactions included."""
+    stores = (shard.offsets, *shard.pending_offsets.values())
+    partitions = {
+        (topic, partition): None
+        for store in stores
+        for topic, offsets in store.group(group_id).items()
+        for partition in offsets
+    }
+    return [records.offset_commit_tombstone(group_id, topic, partition) for topic, partition in partitions]
+
+
+def _delete(shard: Shard, group_id: str) -> None:
+    group = shard.group(group_id)
+    if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.DEAD:
+        raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is gone")
+    if not group.is_empty:
+        raise RequestRefused(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
+    shard.apply([*offset_tombstones(shard, group_id), *group_tombstones(group)])

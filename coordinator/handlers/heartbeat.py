@@ -1,0 +1,24 @@
+"""Heartbeat (12), v0 to v4: a classic member is alive, and hears whether it shall join again."""
+
+from coordinator.classic_groups.group import ClassicGroup
+from coordinator.classic_groups.leave import heartbeat as heartbeat_to_classic_group
+from coordinator.consumer_groups.classic_members import heartbeat as heartbeat_to_consumer_group
+from coordinator.errors import RequestRefused
+from coordinator.shard import Call, Shard
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import HeartbeatRequest, HeartbeatResponse
+
+
+def serve(shard: Shard, request: HeartbeatRequest, _call: Call) -> HeartbeatResponse:
+    """Serve the request."""
+    try:
+        if not request.group_id:
+            raise RequestRefused(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = shard.groups.get(request.group_id)
+        if group is None:
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id!r}")
+        if isinstance(group, ClassicGroup):
+            return heartbeat_to_classic_group(shard, group, request)
+        return heartbeat_to_consumer_group(shard, group, request)
+    except RequestRefused as refused:
+        return HeartbeatResponse(error_code=refused.code)

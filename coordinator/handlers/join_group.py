@@ -1,0 +1,50 @@
+"""JoinGroup (11), v0 to v9: to a classic group, or as a classic member to a consumer group."""
+
+import msgspec
+
+from coordinator.classic_groups.join import join as join_classic_group
+from coordinator.consumer_groups.classic_members import join as join_consumer_group
+from coordinator.consumer_groups.conversion import deletion
+from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.errors import RequestRefused
+from coordinator.shard import Call, Shard
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import JoinGroupRequest, JoinGroupResponse
+
+FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
+FIRST_VERSION_WITH_NULL_PROTOCOL_NAME = 7
+
+
+def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
+    """Serve the request; None if it has to wait."""
+    if not request.group_id:
+        return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_GROUP_ID)
+    config = shard.config
+    if (
+        not config.classic_min_session_timeout_ms
+        <= request.session_timeout_ms
+        <= config.classic_max_session_timeout_ms
+    ):
+        return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_SESSION_TIMEOUT)
+    if call.version < FIRST_VERSION_WITH_REBALANCE_TIMEOUT:
+        request = msgspec.structs.replace(request, rebalance_timeout_ms=request.session_timeout_ms)
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        try:
+            return join_consumer_group(shard, group, request, call)
+        except RequestRefused as refused:
+            return JoinGroupResponse(error_code=refused.code)
+    try:
+        # An empty consumer group becomes a classic one.
+        before = deletion(group) if isinstance(group, ConsumerGroup) else []
+        return join_classic_group(shard, request, call, before)
+    except RequestRefused as refused:
+        return JoinGroupResponse(member_id=request.member_id, error_code=refused.code)
+
+
+def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The answer as this version says it: without protocol, a null name from v7 on and an empty one before."""
+    name = response.protocol_name or (None if version >= FIRST_VERSION_WITH_NULL_PROTOCOL_NAME else "")
+    if name == response.protocol_name:
+        return response
+    return msgspec.structs.replace(response, protocol_name=name)

@@ -1,0 +1,34 @@
+"""ListGroups (16), v0 to v5: the groups of this coordinator, by state and type if asked so."""
+
+from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
+from coordinator.shard import Call, Group, Shard
+from protocol_codecs.messages import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+CLASSIC, CONSUMER = "classic", "consumer"
+
+
+def serve(shard: Shard, request: ListGroupsRequest, _call: Call) -> ListGroupsResponse:
+    """Serve the request. Filters look at no case; a type that is not known matches nothing."""
+    states = {state.lower().strip() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    listed = (_listed(group) for group in shard.groups.values())
+    return ListGroupsResponse(
+        groups=tuple(
+            group
+            for group in listed
+            if (not states or group.group_state.lower() in states)
+            and (not types or group.group_type in types)
+        )
+    )
+
+
+def _listed(group: Group) -> ListedGroup:
+    is_consumer = isinstance(group, ConsumerGroup)
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=CONSUMER_PROTOCOL_TYPE
+        if isinstance(group, ConsumerGroup)
+        else group.protocol_type or "",
+        group_state=group.state,
+        group_type=CONSUMER if is_consumer else CLASSIC,
+    )

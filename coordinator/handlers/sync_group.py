@@ -1,0 +1,31 @@
+"""SyncGroup (14), v0 to v5: a classic member fetches its assignment; the leader of a classic group brings all."""
+
+from coordinator.classic_groups.group import ClassicGroup
+from coordinator.classic_groups.sync import sync as sync_classic_group
+from coordinator.consumer_groups.classic_members import sync as sync_consumer_group
+from coordinator.errors import RequestRefused
+from coordinator.shard import Call, Shard
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import SyncGroupRequest, SyncGroupResponse
+
+FIRST_VERSION_WITH_PROTOCOL = 5
+
+
+def serve(shard: Shard, request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
+    """Serve the request; None if it has to wait."""
+    try:
+        if call.version >= FIRST_VERSION_WITH_PROTOCOL and None in {
+            request.protocol_type,
+            request.protocol_name,
+        }:
+            raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no protocol type or name")
+        if not request.group_id:
+            raise RequestRefused(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = shard.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is in group {request.group_id!r}")
+        if isinstance(group, ClassicGroup):
+            return sync_classic_group(shard, group, request, call)
+        return sync_consumer_group(shard, group, request)
+    except RequestRefused as refused:
+        return SyncGroupResponse(error_code=refused.code)

@@ -1,0 +1,121 @@
+"""The order in which Java's hash tables hand out their elements.
+
+Kafka's assignors walk through hash maps of members and topics, so which member gets the odd partition follows from
+Java's hash codes. The embedded coordinator hands out the same partitions as Kafka because it walks in the same order.
+Two kinds of table matter: ``java.util.HashMap`` and Kafka's own ``TimelineHashMap``. In both, elements that share a
+slot keep the order in which they came (the timeline's iterator returns them backwards).
+
+Not followed: a HashMap slot of eight and more elements becomes a tree, which may change the order inside that slot.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_DEFAULT_CAPACITY = 16
+_LOAD_FACTOR = 0.75
+_TIMELINE_MIN_CAPACITY = 2
+_FIBONACCI = -7046029254386353131
+_MASK_32 = 0xFFFFFFFF
+_MASK_64 = 0xFFFFFFFFFFFFFFFF
+
+
+@lru_cache(maxsize=65536)
+def text_hash(text: str) -> int:
+    """``String.hashCode``, as an unsigned number of 32 bits."""
+    result = 0
+    units = text.encode("utf-16-be")
+    for position in range(0, len(units), 2):
+        result = (31 * result + (units[position] << 8 | units[position + 1])) & _MASK_32
+    return result
+
+
+@lru_cache(maxsize=65536)
+def uuid_hash(uuid: bytes) -> int:
+    """``Uuid.hashCode``, as an unsigned number of 32 bits."""
+    xor = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
+    return (xor >> 32) ^ (xor & _MASK_32)
+
+
+def number_hash(number: int) -> int:
+    """``Integer.hashCode``."""
+    return number & _MASK_32
+
+
+def uuid_sort_key(uuid: bytes) -> tuple[int, int]:
+    """Orders uuids as ``Uuid.compareTo`` does: as two signed numbers."""
+    return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
+
+
+def grown_capacity(count: int) -> int:
+    """The size of a HashMap that was made empty and got ``count`` elements."""
+    capacity = _DEFAULT_CAPACITY
+    while count > capacity * _LOAD_FACTOR:
+        capacity *= 2
+    return capacity
+
+
+def copied_capacity(count: int) -> int:
+    """The size of a HashSet that was made from a collection of ``count`` elements."""
+    return _power_of_two(max(int(count / _LOAD_FACTOR) + 1, _DEFAULT_CAPACITY))
+
+
+def hash_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int | None = None) -> list[T]:
+    """The elements as a HashMap of this capacity hands them out; they are given in the order they were put in.
+
+    Without ``capacity`` the map was made empty and has grown.
+    """
+    listed = list(elements)
+    mask = (capacity or grown_capacity(len(listed))) - 1
+
+    def slot(element: T) -> int:
+        code = hash_of(element)
+        return (code ^ code >> 16) & mask
+
+    return sorted(listed, key=slot)
+
+
+def text_order(elements: Iterable[str]) -> list[str]:
+    """The elements of a HashSet of strings that was made from this list."""
+    listed = list(elements)
+    return hash_order(listed, text_hash, copied_capacity(len(listed)))
+
+
+def number_order(elements: Sequence[int]) -> list[int]:
+    """The elements of a HashSet of integers that was made from this list."""
+    return hash_order(elements, number_hash, copied_capacity(len(elements)))
+
+
+def timeline_capacity(capacity: int, count: int) -> int:
+    """The size of a TimelineHashMap after one more put, when it had this size and ``count`` elements."""
+    capacity = max(capacity, _TIMELINE_MIN_CAPACITY)
+    return capacity * 2 if (count + 1) * _LOAD_FACTOR > capacity else capacity
+
+
+def timeline_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int) -> list[T]:
+    """The elements as a TimelineHashMap of this capacity hands them out, given in the order they were put in."""
+    shift = 65 - max(capacity, _TIMELINE_MIN_CAPACITY).bit_length()
+
+    def slot(element: T) -> int:
+        code = hash_of(element)
+        signed = code - (1 << 32) if code >> 31 else code
+        return (signed * _FIBONACCI & _MASK_64) >> shift
+
+    listed = list(elements)
+    listed.reverse()
+    return sorted(listed, key=slot)
+
+
+def first_of_most(counts: Iterable[tuple[T, int]]) -> T | None:
+    """The element with the highest count, the first one among equals; None if there are none."""
+    best: tuple[T, int] | None = None
+    for element, count in counts:
+        if best is None or count > best[1]:
+            best = element, count
+    return best[0] if best else None
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()

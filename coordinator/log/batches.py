@@ -1,0 +1,137 @@
+"""Coordinator records as record batches (magic 2), as ``__consumer_offsets`` holds them: one batch a change.
+
+A change of state is atomic because its records are one batch: a torn or damaged batch is found by its checksum and
+takes the whole change with it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from coordinator.errors import CorruptLog
+from protocol_codecs.records import (
+    CoordinatorRecord,
+    CorruptBatch,
+    Record,
+    RecordBatch,
+    decode_batch,
+    decode_record,
+    encode_batch,
+    encode_key,
+    encode_value,
+    read_header,
+)
+from protocol_codecs.records.batch import NO_PRODUCER_ID
+
+ABORT_MARKER, COMMIT_MARKER = 0, 1
+_MARKER_KEY_VERSION = 0
+
+
+class LoggedBatch(msgspec.Struct, frozen=True):
+    """One change of state. ``marker`` ends the transaction of a producer; such a batch has no records."""
+
+    base_offset: int
+    records: tuple[CoordinatorRecord, ...]
+    producer_id: int = NO_PRODUCER_ID
+    marker: int | None = None
+
+
+class RecordLog(Protocol):
+    """Where a coordinator writes its changes, and reads them when it starts."""
+
+    def append(self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = ...) -> None:
+        """Write one change."""
+        ...
+
+    def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
+        """Write the end of a transaction."""
+        ...
+
+    def read(self) -> Iterator[LoggedBatch]:
+        """Every change from the beginning. Raises CorruptLog at the first one that is damaged."""
+        ...
+
+
+class MemoryLog:
+    """A log as a list of encoded batches."""
+
+    def __init__(self, batches: Sequence[bytes] = ()) -> None:
+        self.batches = list(batches)
+        self.next_offset = read_header(self.batches[-1]).next_offset if self.batches else 0
+
+    def append(
+        self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Write one change."""
+        self._add(encode_change(records, self.next_offset, now_ms, producer_id), len(records))
+
+    def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
+        """Write the end of a transaction."""
+        self._add(encode_marker(producer_id, marker, self.next_offset, now_ms), 1)
+
+    def read(self) -> Iterator[LoggedBatch]:
+        """Every change from the beginning. Raises CorruptLog."""
+        for _, batch in read_batches(b"".join(self.batches), "memory log"):
+            yield batch
+
+    def _add(self, content: bytes, count: int) -> None:
+        self.batches.append(content)
+        self.next_offset += count
+
+
+def encode_change(
+    records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int, producer_id: int = NO_PRODUCER_ID
+) -> bytes:
+    """One change as a record batch."""
+    return encode_batch(
+        RecordBatch(
+            tuple(
+                Record(encode_key(record.key), encode_value(record), offset_delta=number)
+                for number, record in enumerate(records)
+            ),
+            base_offset=base_offset,
+            base_timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=-1 if producer_id == NO_PRODUCER_ID else 0,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        )
+    )
+
+
+def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) -> bytes:
+    """The end of a transaction as a control batch."""
+    key = _MARKER_KEY_VERSION.to_bytes(2, "big") + marker.to_bytes(2, "big")
+    return encode_batch(
+        RecordBatch(
+            (Record(key, bytes(6)),),  # version and coordinator epoch
+            base_offset=base_offset,
+            base_timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=0,
+            is_transactional=True,
+            is_control=True,
+        )
+    )
+
+
+def read_batches(content: bytes, name: str) -> Iterator[tuple[int, LoggedBatch]]:
+    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one."""
+    position = 0
+    while position < len(content):
+        try:
+            header = read_header(content, position)
+            batch = decode_batch(content, position)
+        except CorruptBatch as error:
+            raise CorruptLog(name, position, error.reason) from error
+        yield position, _logged(batch)
+        position += header.size
+
+
+def _logged(batch: RecordBatch) -> LoggedBatch:
+    if batch.is_control:
+        marker = int.from_bytes((batch.records[0].key or bytes(4))[2:4], "big")
+        return LoggedBatch(batch.base_offset, (), batch.producer_id, marker)
+    decoded = (decode_record(record.key or b"", record.value) for record in batch.records)
+    records = tuple(record for record in decoded if record is not None)
+    return LoggedBatch(batch.base_offset, records, batch.producer_id)

@@ -1,0 +1,73 @@
+"""A coordinator's log in a file.
+
+Appends are flushed to the operating system, not to the disk: this is a development part, and what it promises is to
+survive the end of its process.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from coordinator.errors import CorruptLog
+from coordinator.log.batches import LoggedBatch, encode_change, encode_marker, read_batches
+from protocol_codecs.records import CoordinatorRecord, read_header
+from protocol_codecs.records.batch import NO_PRODUCER_ID
+
+
+class FileLog:
+    """The log in ``path``, which is made if it is not there.
+
+    A torn or damaged tail is cut off when the file is opened: ``damage`` then says where it began and why, and what
+    was cut off is kept beside the file, under ``<name>.damaged``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: CorruptLog | None = None
+        self.next_offset = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._recover()
+        self._file = path.open("ab", buffering=0)
+
+    def append(
+        self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        """Write one change."""
+        self._write(encode_change(records, self.next_offset, now_ms, producer_id), len(records))
+
+    def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
+        """Write the end of a transaction."""
+        self._write(encode_marker(producer_id, marker, self.next_offset, now_ms), 1)
+
+    def read(self) -> Iterator[LoggedBatch]:
+        """Every change from the beginning. Raises CorruptLog if the file was damaged since it was opened."""
+        for _, batch in read_batches(self.path.read_bytes(), self.path.name):
+            yield batch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, content: bytes, count: int) -> None:
+        self._file.write(content)
+        self.next_offset += count
+
+    def _recover(self) -> None:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        try:
+            for position, _ in read_batches(content, self.path.name):
+                self.next_offset = read_header(content, position).next_offset
+        except CorruptLog as damage:
+            self.damage = damage
+            self.path.with_name(f"{self.path.name}.damaged").write_bytes(content[damage.position :])
+            with self.path.open("r+b") as file:
+                file.truncate(damage.position)

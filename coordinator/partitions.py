@@ -1,0 +1,61 @@
+"""Sets of partitions: of whole groups, of members, of requests. Plain dicts, never changed once they are shared."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from protocol_codecs.messages import (
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from protocol_codecs.uuids import Uuid
+
+Partitions = Mapping[Uuid, tuple[int, ...]]
+"""Partitions by topic id; no topic without partitions."""
+EpochedPartitions = Mapping[Uuid, Mapping[int, int]]
+"""Partitions by topic id, each with the epoch at which its owner got it (KIP-1251)."""
+
+
+class TopicPartitionsMessage(Protocol):
+    """What heartbeats carry."""
+
+    @property
+    def topic_id(self) -> Uuid: ...  # noqa: D102
+    @property
+    def partitions(self) -> tuple[int, ...]: ...  # noqa: D102
+
+
+def same_partitions(some: Partitions, other: Partitions) -> bool:
+    """Whether both are the same partitions, in whatever order."""
+    return some.keys() == other.keys() and all(set(some[t]) == set(other[t]) for t in some)
+
+
+def with_epoch(partitions: Partitions, epoch: int) -> EpochedPartitions:
+    """The partitions, all got at this epoch."""
+    return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
+
+
+def is_subset(owned: Iterable[TopicPartitionsMessage] | None, assigned: EpochedPartitions) -> bool:
+    """Whether all that is owned is assigned. A member that does not say what it owns (None) does not pass."""
+    if owned is None:
+        return False
+    return all(
+        topic.topic_id in assigned and set(topic.partitions) <= assigned[topic.topic_id].keys()
+        for topic in owned
+    )
+
+
+def intersects(owned: Iterable[TopicPartitionsMessage] | None, partitions: EpochedPartitions) -> bool:
+    """Whether any of these may still be owned. A member that does not say what it owns (None) may own all."""
+    if owned is None:
+        return True
+    return any(number in partitions.get(topic.topic_id, {}) for topic in owned for number in topic.partitions)
+
+
+def heartbeat_assignment(assigned: EpochedPartitions) -> ConsumerGroupHeartbeatResponseAssignment:
+    """What the member may own, for a heartbeat's answer."""
+    return ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=tuple(
+            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=tuple(numbers))
+            for topic_id, numbers in assigned.items()
+        )
+    )

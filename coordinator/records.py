@@ -1,0 +1,197 @@
+"""The records that the coordinator writes: one function for each, from its own state to Kafka's record types."""
+
+from collections.abc import Mapping
+
+from coordinator.classic_groups.group import ClassicGroup
+from coordinator.consumer_groups.group import ResolvedRegex
+from coordinator.consumer_groups.member import ConsumerGroupMember
+from coordinator.errors import BrokenInvariant
+from coordinator.offsets import CommittedOffset
+from coordinator.partitions import EpochedPartitions, Partitions
+from protocol_codecs import records as r
+from protocol_codecs.records import CoordinatorRecord
+
+Topics = tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...]
+
+
+def member_subscription(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
+    """What a member declared (type 5)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        r.ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=member.subscribed_topic_names,
+            subscribed_topic_regex=member.subscribed_topic_regex,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.server_assignor,
+            classic_member_metadata=member.classic,
+        ),
+    )
+
+
+def member_subscription_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The member is gone (type 5)."""
+    return CoordinatorRecord(r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """The group epoch (type 3)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupMetadataKey(group_id=group_id),
+        r.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def group_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    """The consumer group is gone (type 3)."""
+    return CoordinatorRecord(r.ConsumerGroupMetadataKey(group_id=group_id))
+
+
+def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
+    """What Kafka 4.0 wrote about the group's topics is void (type 4)."""
+    return CoordinatorRecord(r.ConsumerGroupPartitionMetadataKey(group_id=group_id))
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
+    """The epoch of the target assignment, and when it was computed (type 6)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        r.ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+        ),
+    )
+
+
+def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    """There is no target assignment any more (type 6)."""
+    return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
+
+
+def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
+    """What a member is to own (type 7)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        r.ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=tuple(
+                r.ConsumerGroupTargetAssignmentTopicPartition(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in partitions.items()
+            )
+        ),
+    )
+
+
+def target_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The member is to own nothing, for it is going (type 7)."""
+    return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id))
+
+
+def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
+    """What a member owns, and its epochs (type 8)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        r.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state,
+            assigned_partitions=_topics(member.assigned),
+            partitions_pending_revocation=_topics(member.pending_revocation),
+        ),
+    )
+
+
+def current_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    """The member owns nothing any more (type 8)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    )
+
+
+def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+    """The topics of a regular expression (type 16)."""
+    return CoordinatorRecord(
+        r.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
+        r.ConsumerGroupRegularExpressionValue(
+            topics=resolved.topics, version=resolved.version, timestamp=resolved.timestamp_ms
+        ),
+    )
+
+
+def resolved_regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    """Nobody subscribes by this expression any more (type 16)."""
+    return CoordinatorRecord(r.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex))
+
+
+def classic_group(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+    """A classic group with its members' subscriptions and these assignments (type 2)."""
+    members = []
+    for member in group.members.values():
+        if group.protocol_name is None:
+            raise BrokenInvariant(f"group {group.group_id} has members and no protocol")
+        members.append(
+            r.GroupMetadataMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments[member.member_id],
+            )
+        )
+    return CoordinatorRecord(
+        r.GroupMetadataKey(group=group.group_id),
+        r.GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            current_state_timestamp=group.state_timestamp_ms,
+            members=tuple(members),
+        ),
+    )
+
+
+def new_classic_group(group: ClassicGroup) -> CoordinatorRecord:
+    """A classic group that nobody has joined yet (type 2)."""
+    return CoordinatorRecord(
+        r.GroupMetadataKey(group=group.group_id),
+        r.GroupMetadataValue(current_state_timestamp=group.state_timestamp_ms, protocol=None, leader=None),
+    )
+
+
+def classic_group_tombstone(group_id: str) -> CoordinatorRecord:
+    """The classic group is gone (type 2)."""
+    return CoordinatorRecord(r.GroupMetadataKey(group=group_id))
+
+
+def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
+    """A committed offset (type 1)."""
+    return CoordinatorRecord(
+        r.OffsetCommitKey(group=group_id, topic=topic, partition=partition),
+        r.OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_timestamp_ms,
+            expire_timestamp=committed.expire_timestamp_ms,
+            topic_id=committed.topic_id,
+        ),
+    )
+
+
+def offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """The committed offset is gone (type 1)."""
+    return CoordinatorRecord(r.OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def _topics(partitions: EpochedPartitions) -> Topics:
+    return tuple(
+        r.ConsumerGroupCurrentMemberAssignmentTopicPartitions(
+            topic_id=topic_id, partitions=tuple(epochs), assignment_epochs=tuple(epochs.values())
+        )
+        for topic_id, epochs in partitions.items()
+    )

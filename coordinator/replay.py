@@ -1,0 +1,279 @@
+"""How each record type changes the coordinator's state: the only way in which consumer groups and offsets change.
+
+A running coordinator replays its own records the moment it writes them, and a starting one replays its log, so both
+come to the same state.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
+from coordinator.classic_groups.member import ClassicMember
+from coordinator.consumer_groups.group import ConsumerGroup, ResolvedRegex
+from coordinator.consumer_groups.member import LEAVE_EPOCH, ConsumerGroupMember, MemberState
+from coordinator.errors import BrokenInvariant
+from coordinator.offsets import CommittedOffset
+from coordinator.partitions import EpochedPartitions
+from protocol_codecs import records as r
+from protocol_codecs.messages import JoinGroupRequestProtocol
+from protocol_codecs.records import CoordinatorRecord
+from protocol_codecs.records.batch import NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from coordinator.shard import Shard
+
+NO_ASSIGNMENT_EPOCH = -1
+"""The assignment epoch of a group whose target assignment was deleted."""
+
+
+def replay(shard: "Shard", record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+    """Apply one record. Raises BrokenInvariant if it contradicts what was replayed before."""
+    if isinstance(record.key, r.OffsetCommitKey):
+        _offset_commit(shard, record.key, record.value, producer_id)
+    else:
+        _REPLAY[type(record.key)](shard, record.key, record.value)
+
+
+def end_transaction(shard: "Shard", producer_id: int, *, committed: bool) -> None:
+    """Let the pending offsets of a producer count, or forget them."""
+    pending = shard.pending_offsets.pop(producer_id, None)
+    if pending is None or not committed:
+        return
+    for group_id, topic, partition, offset in pending.entries():
+        current = shard.offsets.get(group_id, topic, partition)
+        if current is None or offset.record_offset > current.record_offset:
+            shard.offsets.put(group_id, topic, partition, offset)
+
+
+def _existing(shard: "Shard", group_id: str) -> ConsumerGroup | None:
+    """The consumer group of a tombstone; None if there is nothing to delete."""
+    group = shard.groups.get(group_id)
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+def _made(shard: "Shard", group_id: str) -> ConsumerGroup:
+    """The consumer group of a record, made if need be, also in place of one that only stores offsets."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    if group is not None and not group.is_simple:
+        raise BrokenInvariant(f"record of a consumer group {group_id!r}, which is a classic group")
+    group = shard.groups[group_id] = ConsumerGroup(group_id)
+    return group
+
+
+def _group_epoch(
+    shard: "Shard", key: r.ConsumerGroupMetadataKey, value: r.ConsumerGroupMetadataValue | None
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id)
+        group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        return
+    existing = _existing(shard, key.group_id)
+    if existing is None:
+        return
+    if existing.members or existing.target_assignment or existing.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+        raise BrokenInvariant(f"tombstone of group {key.group_id!r}, which still has members or a target")
+    del shard.groups[key.group_id]
+
+
+def _partition_metadata(
+    shard: "Shard",
+    key: r.ConsumerGroupPartitionMetadataKey,
+    value: r.ConsumerGroupPartitionMetadataValue | None,
+) -> None:
+    group = _existing(shard, key.group_id) if value is None else _made(shard, key.group_id)
+    if group is not None:
+        group.has_partition_metadata_record = value is not None
+
+
+def _member_subscription(
+    shard: "Shard", key: r.ConsumerGroupMemberMetadataKey, value: r.ConsumerGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        _remove_member(_existing(shard, key.group_id), key.member_id)
+        return
+    group = _made(shard, key.group_id)
+    member = group.members.get(key.member_id) or ConsumerGroupMember(member_id=key.member_id)
+    group.update_member(
+        member.replace(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+            subscribed_topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
+        )
+    )
+
+
+def _remove_member(group: ConsumerGroup | None, member_id: str) -> None:
+    member = group.members.get(member_id) if group is not None else None
+    if group is None or member is None:
+        return
+    if member.member_epoch != LEAVE_EPOCH or member_id in group.target_assignment:
+        raise BrokenInvariant(f"tombstone of member {member_id!r}, which still has an assignment")
+    group.remove_member(member_id)
+
+
+def _target_epoch(
+    shard: "Shard",
+    key: r.ConsumerGroupTargetAssignmentMetadataKey,
+    value: r.ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id)
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
+        return
+    existing = _existing(shard, key.group_id)
+    if existing is None:
+        return
+    if existing.target_assignment:
+        raise BrokenInvariant(f"tombstone of the target of group {key.group_id!r}, which members still have")
+    existing.assignment_epoch, existing.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
+
+
+def _target_assignment(
+    shard: "Shard",
+    key: r.ConsumerGroupTargetAssignmentMemberKey,
+    value: r.ConsumerGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is not None:
+        target = {topic.topic_id: topic.partitions for topic in value.topic_partitions}
+        _made(shard, key.group_id).update_target(key.member_id, target)
+        return
+    group = _existing(shard, key.group_id)
+    if group is not None and key.member_id in group.target_assignment:
+        group.remove_target(key.member_id)
+
+
+def _current_assignment(
+    shard: "Shard",
+    key: r.ConsumerGroupCurrentMemberAssignmentKey,
+    value: r.ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    if value is not None:
+        group = _made(shard, key.group_id)
+        member = group.members.get(key.member_id) or ConsumerGroupMember(member_id=key.member_id)
+        group.update_member(
+            member.replace(
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=MemberState(value.state),
+                assigned=_epoched(value.assigned_partitions, value.member_epoch),
+                pending_revocation=_epoched(value.partitions_pending_revocation, value.member_epoch),
+            )
+        )
+        return
+    existing = _existing(shard, key.group_id)
+    left = existing.members.get(key.member_id) if existing is not None else None
+    if existing is not None and left is not None:
+        existing.update_member(
+            left.replace(
+                member_epoch=LEAVE_EPOCH,
+                previous_member_epoch=LEAVE_EPOCH,
+                assigned={},
+                pending_revocation={},
+            )
+        )
+
+
+def _epoched(
+    topics: tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...], member_epoch: int
+) -> EpochedPartitions:
+    """The partitions with their epochs; records of Kafka before 4.3 have none, the member's stands in."""
+    default = max(member_epoch, 0)
+    result = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is not None and len(epochs) == len(topic.partitions):
+            result[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+        else:
+            result[topic.topic_id] = dict.fromkeys(topic.partitions, default)
+    return result
+
+
+def _resolved_regex(
+    shard: "Shard",
+    key: r.ConsumerGroupRegularExpressionKey,
+    value: r.ConsumerGroupRegularExpressionValue | None,
+) -> None:
+    if value is not None:
+        resolved = ResolvedRegex(tuple(sorted(set(value.topics))), value.version, value.timestamp)
+        _made(shard, key.group_id).update_resolved_regex(key.regular_expression, resolved)
+        return
+    group = _existing(shard, key.group_id)
+    if group is not None:
+        group.remove_resolved_regex(key.regular_expression)
+
+
+def _classic_group(shard: "Shard", key: r.GroupMetadataKey, value: r.GroupMetadataValue | None) -> None:
+    if value is None:
+        shard.groups.pop(key.group, None)
+        return
+    state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
+    group = ClassicGroup(key.group, state=state, now_ms=value.current_state_timestamp)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    for member in value.members:
+        rebalance_timeout_ms = member.rebalance_timeout
+        group.add(
+            ClassicMember(
+                member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.session_timeout
+                if rebalance_timeout_ms == -1
+                else rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout,
+                protocol_type=value.protocol_type,
+                protocols=(
+                    JoinGroupRequestProtocol(name=value.protocol or "", metadata=member.subscription),
+                ),
+                assignment=member.assignment,
+            )
+        )
+    group.subscribed_topics = group.read_subscribed_topics()
+    shard.groups[key.group] = group
+
+
+def _offset_commit(shard: "Shard", key: r.OffsetCommitKey, value: object, producer_id: int) -> None:
+    if not isinstance(value, r.OffsetCommitValue):
+        shard.offsets.remove(key.group, key.topic, key.partition)
+        for pending in shard.pending_offsets.values():
+            pending.remove(key.group, key.topic, key.partition)
+        return
+    if key.group not in shard.groups:
+        shard.groups[key.group] = ClassicGroup(key.group, now_ms=shard.now_ms)
+    offset = CommittedOffset(
+        offset=value.offset,
+        commit_timestamp_ms=value.commit_timestamp,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        expire_timestamp_ms=value.expire_timestamp,
+        topic_id=value.topic_id,
+        record_offset=shard.next_record_offset,
+    )
+    store = shard.offsets
+    if producer_id != NO_PRODUCER_ID:
+        store = shard.pending_offsets.setdefault(producer_id, type(store)())
+    store.put(key.group, key.topic, key.partition, offset)
+
+
+_REPLAY: dict[type, Callable[["Shard", Any, Any], None]] = {
+    r.GroupMetadataKey: _classic_group,
+    r.ConsumerGroupMetadataKey: _group_epoch,
+    r.ConsumerGroupPartitionMetadataKey: _partition_metadata,
+    r.ConsumerGroupMemberMetadataKey: _member_subscription,
+    r.ConsumerGroupTargetAssignmentMetadataKey: _target_epoch,
+    r.ConsumerGroupTargetAssignmentMemberKey: _target_assignment,
+    r.ConsumerGroupCurrentMemberAssignmentKey: _current_assignment,
+    r.ConsumerGroupRegularExpressionKey: _resolved_regex,
+}

@@ -1,0 +1,153 @@
+"""The state of one coordinator, and the few things that every handler does with it.
+
+A shard is what Kafka calls one partition of ``__consumer_offsets``: some groups, their offsets, one log. It knows no
+socket and no clock: the time is ``now_ms``, which :class:`~coordinator.group_coordinator.GroupCoordinator` sets before
+it calls a handler. A handler reads the shard, writes records and answers; requests that wait are remembered by their
+ids in the groups.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from coordinator.classic_groups.group import ClassicGroup
+from coordinator.config import CoordinatorConfig, GroupConfig
+from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.errors import RequestRefused
+from coordinator.image import MetadataImage
+from coordinator.log.batches import RecordLog
+from coordinator.offsets import Offsets
+from coordinator.replay import replay
+from coordinator.timers import Timer, Timers
+from coordinator.uuids import UuidSource
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.message import Message
+from protocol_codecs.records import CoordinatorRecord
+from protocol_codecs.records.batch import NO_PRODUCER_ID
+
+Group = ConsumerGroup | ClassicGroup
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a handler knows of a request besides its body."""
+
+    request_id: int
+    """Under which a later answer is given; the caller chooses it."""
+    version: int
+    client_id: str = ""
+    client_host: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a request, at once or later."""
+
+    request_id: int
+    response: Message
+
+
+class Shard:
+    """Groups, offsets, timers and log of one coordinator."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        *,
+        uuids: UuidSource,
+        log: RecordLog | None = None,
+        image: MetadataImage | None = None,
+    ) -> None:
+        self.config = config
+        self.group_configs: dict[str, GroupConfig] = {}
+        self.uuids = uuids
+        self.log = log
+        self.image = image or MetadataImage()
+        self.version_with_new_topics = self.image.version
+        """In which version of the image topics were last created."""
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.pending_offsets: dict[int, Offsets] = {}
+        """Offsets of transactions that have not ended, by producer id."""
+        self.next_record_offset = 0
+        self.timers = Timers()
+        self.now_ms = 0
+        self.replies: list[Reply] = []
+
+    # Finding groups
+
+    def group(self, group_id: str) -> Group:
+        """The group. Raises RequestRefused with GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """The consumer group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a classic group."""
+        group = self.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a classic group")
+        return group
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """The classic group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a consumer group."""
+        group = self.group(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a consumer group")
+        return group
+
+    # Settings of groups
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """How long members of a consumer group may be silent."""
+        own = self.group_configs.get(group_id, GroupConfig()).session_timeout_ms
+        return self.config.consumer_session_timeout_ms if own is None else own
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """How often members of a consumer group are asked to send heartbeats."""
+        own = self.group_configs.get(group_id, GroupConfig()).heartbeat_interval_ms
+        return self.config.consumer_heartbeat_interval_ms if own is None else own
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """How long after one target assignment the next may be computed."""
+        own = self.group_configs.get(group_id, GroupConfig()).assignment_interval_ms
+        return self.config.consumer_assignment_interval_ms if own is None else own
+
+    # Acting
+
+    def apply(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Make a change: replay its records, and log them."""
+        for record in records:
+            replay(self, record)
+        self.append(records)
+
+    def append(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Log a change that was already made."""
+        if records:
+            if self.log is not None:
+                self.log.append(records, self.now_ms)
+            self.next_record_offset += len(records)
+
+    def apply_transactional(self, records: Sequence[CoordinatorRecord], producer_id: int) -> None:
+        """Make a change that counts only when the producer's transaction is committed."""
+        for record in records:
+            replay(self, record, producer_id)
+        if records:
+            if self.log is not None:
+                self.log.append(records, self.now_ms, producer_id)
+            self.next_record_offset += len(records)
+
+    def reply(self, request_id: int, response: Message) -> None:
+        """Answer a request."""
+        self.replies.append(Reply(request_id, response))
+
+    def schedule(self, timer: Timer, delay_ms: int) -> None:
+        """Let a timer fire after this while, in place of the one of its slot."""
+        self.timers.schedule(timer, self.now_ms + delay_ms)
+
+    def schedule_if_absent(self, timer: Timer, delay_ms: int) -> None:
+        """The same, unless its slot is taken."""
+        self.timers.schedule_if_absent(timer, self.now_ms + delay_ms)
+
+
+PLAIN = NO_PRODUCER_ID
+"""Of records that belong to no transaction."""
