@@ -208,6 +208,7 @@ class ProxyProcess:
             self._deserted.add(shell.awaiting)
             self._requests.pop(shell.awaiting, None)
             shell.awaiting = None
+            self._watch.deserted(shell.client.near, shell.owed[-1][0])
 
     def _forget(self, shell: ShellConnection) -> None:
         self._desert(shell)

@@ -166,16 +166,25 @@ class Watch:
                 standing.joins_waiting.add(ask.number)
                 standing.asked_to_rejoin_ms = standing.joined_ms = None
                 if ask.message.group_instance_id is not None:
-                    self._replaces(client, ask.message.group_instance_id)
+                    self._replaces(client, ask.message)
             case ApiKey.SYNC_GROUP:
                 standing.joined_ms = None
             case ApiKey.OFFSET_COMMIT:
                 self._commits[client, ask.number] = self._may_commit(standing, process, ask)
 
-    def _replaces(self, client: "Caller", instance_id: str) -> None:
+    def deserted(self, client: "Caller", ask: Ask) -> None:
+        """A proxy hears that a client does not wait for an answer any more."""
+        standing = self.standings[client]
+        if ask.number in standing.joins_waiting:
+            standing.joins_waiting.discard(ask.number)
+            standing.heard()
+
+    def _replaces(self, client: "Caller", join: Any) -> None:
+        """The classic contract: a process that joins without a member id takes the instance id over."""
         for other in self.standings.values():
-            if other.instance_id == instance_id and other.client is not client and other.client.born < client.born:
-                other.end("another process has its instance id")
+            if other.instance_id == join.group_instance_id and other.client is not client:
+                if not join.member_id or other.client.born < client.born:
+                    other.end("another process has its instance id")
 
     def _may_commit(self, standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
         """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
@@ -252,7 +261,7 @@ class Watch:
         adopted = standing.joined_at != (process.name, process.incarnation)
         changed = any(given != standing.handed for given in standing.given)
         withheld = not standing.claims <= standing.handed
-        if not (adopted or changed or withheld) and standing.synced:
+        if not (adopted or changed or withheld) and standing.synced and standing.excuse() is None:
             raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
 
     def _told_it_is_over(self, standing: Standing, ask: Ask, code: ErrorCode) -> None:
@@ -347,15 +356,16 @@ class Watch:
 
     def _check_commit(self, message: Any) -> None:
         standing = self.client_of.get(message.member_id)
-        if standing is None:
+        if standing is None or standing.session_timeout_ms is None:
             return
         names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
+        working_on = standing.client.named()
         for topic in message.topics:
             for partition in topic.partitions:
                 pid = names.get(topic.name), partition.partition_index
                 holders = self._holders.get(pid, ())
-                if standing.client in holders:
-                    continue
+                if (topic.name, partition.partition_index) in working_on:
+                    continue  # of this topic, or of one that had its name
                 for other in holders:
                     if self._within(other):
                         text = f"{standing.client} commits {self.story.partitions([pid])}, which {other} holds"

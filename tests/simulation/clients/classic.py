@@ -46,6 +46,9 @@ class Phase(StrEnum):
     REVOKING = "revoking"
     JOINING = "joining"
     SYNCING = "syncing"
+    ADJUSTING = "adjusting"
+    """Its application gives up what it was not assigned again."""
+
     STABLE = "stable"
 
 
@@ -124,7 +127,7 @@ class ClassicClient(Caller):
         self.later(self.pace.poll_ms, self._poll)
 
     def _heartbeat_thread(self) -> None:
-        if self.phase in {Phase.STABLE, Phase.SYNCING, Phase.REVOKING} and not self.lost_all:
+        if self.phase is not Phase.UNJOINED and self.phase is not Phase.JOINING and not self.lost_all:
             self._heartbeat()
         self.later(self.pace.heartbeat_ms, self._heartbeat_thread)
 
@@ -147,6 +150,8 @@ class ClassicClient(Caller):
         self.wants_rejoin = False
         attempt = self._attempt = self._attempt + 1
         if self.habits.cooperative or not self.held:
+            if not self.habits.keeps_unsubscribed:
+                self.hold(pid for pid in self.held if self.names[pid][0] in self.topics)
             self._join(attempt)
         else:
             self.later(self.pace.revoke_ms, self._revoke_all, attempt)
@@ -302,7 +307,6 @@ class ClassicClient(Caller):
                 self.hold(())
                 self.lost_all = False
             return
-        self.phase = Phase.STABLE
         self.wants_rejoin = False
         self.lost_all = False
         named = read_assignment(response.assignment)
@@ -314,20 +318,19 @@ class ClassicClient(Caller):
         revoked = self.held - assigned
         if self.habits.cooperative and revoked:
             # onPartitionsRevoked for what is gone comes first; then it joins again without it.
-            self.later(self.pace.revoke_ms, self._revoke_some, attempt, assigned)
+            self.phase = Phase.ADJUSTING
+            self.later(self.pace.revoke_ms, self._adjust, assigned)
         else:
+            self.phase = Phase.STABLE
             self.watch.renewed(self)
             self.hold(assigned)
 
-    def _revoke_some(self, attempt: int, assigned: frozenset[Pid]) -> None:
-        if self.lost_all:
-            return  # its next poll gives up everything
-        if attempt != self._attempt:
-            assigned &= self.held
-        else:
+    def _adjust(self, assigned: frozenset[Pid]) -> None:
+        self.phase = Phase.STABLE
+        if not self.lost_all:  # else its next poll gives up everything
             self.watch.renewed(self)
-        self.hold(assigned)
-        self.wants_rejoin = True
+            self.hold(assigned)
+            self.wants_rejoin = True
 
     # -- staying ---------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     commits_when_revoked: bool = True
     """Commits with its current generation before it gives partitions up."""
 
+    keeps_unsubscribed: bool = False
+    """What it has just unsubscribed from is held, and claimed, until SyncGroup (franz-go)."""
+
     shares_with_fetch: bool = False
     """Fetches on the connection of its group calls: they wait behind the long poll (sarama, old librdkafka)."""
 
@@ -173,6 +176,7 @@ FRANZ_GO = Habits(
     protocols=("cooperative-sticky",),
     cooperative=True,
     connections=Connections.JOIN_APART,
+    keeps_unsubscribed=True,
     gives_up_when_join_fails=False,
     repeats_sync=True,
 )
