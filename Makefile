@@ -8,7 +8,7 @@ BROKERS ?= 1
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test test-unit bench kafka-up kafka-down demo clean
+.PHONY: help setup lock docs lint test test-unit bench kafka-up kafka-down demo clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,6 +27,9 @@ lock: ## resolve the dependencies again (versions and hashes only)
 	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev \
 	    --output-file requirements/dev.lock pyproject.toml
 
+docs: setup ## write the pages of docs/ that follow from the code
+	$(BIN)/python -m tools.docs
+
 lint: setup ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,6 +41,9 @@ kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, P
 
 kafka-down: ## stop it and remove its data
 	@$(PYTHON) -m tools.kafka down
+
+demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
+	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build

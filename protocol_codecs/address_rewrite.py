@@ -10,14 +10,13 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from protocol_codecs.api_key import ApiKey
 from protocol_codecs.codec import Buffer, decode, decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.fields import array, int32
 from protocol_codecs.message import Message
 from protocol_codecs.messages.describe_cluster import DescribeClusterResponse
 from protocol_codecs.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol_codecs.messages.metadata import MetadataResponseBroker
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Gives the address to put in place of (node id, host, port), or None to leave that node out."""
@@ -42,9 +41,7 @@ class Rewritten(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...]
 
 
-class _MetadataResponseBeginning(
-    Message, api_key=ApiKey.METADATA, versions="0-13", flexible="9+", fragment=True
-):
+class _MetadataResponseBeginning(Message, beginning_of=MetadataResponse):
     """Metadata's response up to the end of its broker list."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)

@@ -5,7 +5,7 @@ class CodecError(ValueError):
     """Base of all errors of this package."""
 
 
-class MalformedMessage(CodecError):  # noqa: N818 - reads better where it is raised and caught
+class MalformedMessage(CodecError):
     """The bytes are not this message in this version.
 
     ``message`` is the message's name, ``field`` the path of the field that could not be read (such as
@@ -22,7 +22,7 @@ class MalformedMessage(CodecError):  # noqa: N818 - reads better where it is rai
         self.reason = reason
 
 
-class UnencodableMessage(CodecError):  # noqa: N818 - as above
+class UnencodableMessage(CodecError):
     """The value cannot be expressed in this version of its message.
 
     A field that the version does not carry has a value other than its default (and may not be dropped
@@ -37,7 +37,7 @@ class UnencodableMessage(CodecError):  # noqa: N818 - as above
         self.reason = reason
 
 
-class UnsupportedVersion(CodecError):  # noqa: N818 - as above
+class UnsupportedVersion(CodecError):
     """The message is not declared in this version."""
 
     def __init__(self, message: str, version: int, declared: str) -> None:

@@ -21,16 +21,20 @@ class MessageMeta(msgspec.StructMeta):
         api_key: int | None = None,
         versions: str = "0+",
         flexible: str = "none",
-        fragment: bool = False,
+        beginning_of: "type[Message] | None" = None,
         **options: Any,
     ) -> "MessageMeta":
-        """Make the class; ``api_key``, ``versions`` and ``flexible`` are those of a top-level message."""
+        """Make the class; ``api_key``, ``versions`` and ``flexible`` are those of a top-level message.
+
+        ``beginning_of`` declares the first fields of another message, whose name, key and versions it takes.
+        """
         fields = tuple(replace(v, name=k) for k, v in namespace.items() if isinstance(v, Field))
         for field in fields:
             namespace[field.name] = field.default
-        namespace["__schema__"] = Schema(
-            name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible), fragment
-        )
+        schema = Schema(name, fields, api_key, VersionRange.parse(versions), VersionRange.parse(flexible))
+        if beginning_of is not None:
+            schema = replace(beginning_of.__schema__, fields=fields, fragment=True)
+        namespace["__schema__"] = schema
         return super().__new__(mcls, name, bases, namespace, **options)
 
 

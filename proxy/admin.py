@@ -1,5 +1,6 @@
 """HTTP for operators: metrics and health. It only reads."""
 
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -59,7 +60,8 @@ def admin_app(metrics: Metrics, health: Health) -> Starlette:
 async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]]) -> None:
     """Serve the application on a bound socket until the awaitable returns."""
     config = HypercornConfig()
-    config.bind = [f"fd://{sock.detach()}"]
+    config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S
+    config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     await serve(app, config, shutdown_trigger=until)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import typer
 
 from proxy.config import Config
 from proxy.config_file import ConfigError, load_config, load_policy, policy_of
+from proxy.demo.cli import demo
 from proxy.listeners import BindError
 from proxy.logs import configure
 from proxy.metrics import software_version
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at the policy.", no_args_is_help=True)
+app.command()(demo)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 
@@ -64,9 +66,16 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     try:
         trio.run(_serve, loaded, policy)
     except* (BindError, UnreachableError) as errors:
-        for error in errors.exceptions:
+        for error in _leaves(errors):
             _log.error("can't start", reason=str(error))
         sys.exit(CANT_START)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group of groups, one for each nursery that they passed."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in _leaves(one)]
+    return [error]
 
 
 async def _serve(config: Config, policy: Policy) -> None:

@@ -7,12 +7,13 @@ Whatever is wrong is one :class:`ConfigError` that names the file, the line, the
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
+from msgspec import inspect
 
 from proxy.config import Config
 from translation.policy import Policy
@@ -30,6 +31,8 @@ _NOT_YET = {
     "tls": "TLS is not supported yet; only `null` (plain TCP) is accepted",
     "workers": "more than one worker is not supported yet; only 1 is accepted",
 }
+
+_NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
 class ConfigError(Exception):
@@ -146,78 +149,63 @@ def _explain(document: _Document, kind: type, message: str) -> str:
         path = tuple(step["key"] or int(step["index"]) for step in steps)
     if (unknown := _UNKNOWN_FIELD.match(message)) is not None:
         path = (*path, unknown["key"])
-        message = _unknown_key(unknown["key"], _fields_at(kind, path[:-1]))
+        message = _unknown_key(unknown["key"], _type_at(kind, path[:-1]))
     elif path and path[-1] in _NOT_YET:
         message = _NOT_YET[str(path[-1])]
     else:
         message = message[:1].lower() + message[1:]
+        expected = _type_at(kind, path)
+        if isinstance(expected, inspect.EnumType):
+            message += f"; {_one_of(expected.cls)}"
+        elif isinstance(expected, inspect.LiteralType):
+            message += f"; {_one_of(expected.values)}"
     return f"{document.where(path)} {_dotted(path)}: {message}"
 
 
-def _unknown_key(key: str, known: list[str]) -> str:
+def _unknown_key(key: str, info: Any) -> str:
+    known = [field.encode_name for field in info.fields] if isinstance(info, inspect.StructType) else []
     close = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
-    return f"unknown key; {hint}expected one of {', '.join(f'`{name}`' for name in known)}"
+    return f"unknown key; {hint}{_one_of(known)}"
 
 
-def _fields_at(kind: Any, path: KeyPath) -> list[str]:
-    """The keys that may stand in the mapping at this path."""
-    info: Any = msgspec.inspect.type_info(kind)
+def _one_of(values: Iterable[object]) -> str:
+    return f"expected one of {', '.join(f'`{value}`' for value in values)}"
+
+
+def _type_at(kind: type, path: KeyPath) -> Any:
+    """What msgspec knows of the type of a key; None if there is no such key."""
+    info: Any = inspect.type_info(kind)
     for step in path:
-        info = _unwrapped(info)
-        if isinstance(info, msgspec.inspect.StructType):
-            info = next(field.type for field in info.fields if field.encode_name == step)
-        elif isinstance(info, msgspec.inspect.VarTupleType):
+        if isinstance(info, inspect.StructType):
+            info = next((field.type for field in info.fields if field.encode_name == step), None)
+        elif isinstance(info, inspect.VarTupleType) and isinstance(step, int):
             info = info.item_type
-    info = _unwrapped(info)
-    return (
-        [field.encode_name for field in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
-    )
-
-
-def _unwrapped(info: Any) -> Any:
-    return _unwrapped(info.type) if isinstance(info, msgspec.inspect.Metadata) else info
+        else:
+            return None
+        while isinstance(info, inspect.Metadata):
+            info = info.type
+    return info
 
 
 def _override(document: _Document, environment: Mapping[str, str]) -> None:
     """Put the environment's values over those of the file.
 
-    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only
-    if they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
+    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only if
+    they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
     """
     for name, text in sorted(environment.items()):
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
         words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         path: KeyPath = tuple(int(word) if word.isdigit() else word for word in words)
-        known = _fields_at_or_none(path)
-        if known is None:
-            if len(path) > 1:
-                raise ConfigError(f"environment variable {name}: there is no key `{_dotted(path)}`")
-            continue
-        _assign(document, name, path, _scalars(text) if known == "list" else _scalar(text))
-
-
-def _fields_at_or_none(path: KeyPath) -> str | None:
-    """Whether the configuration has a scalar ("scalar") or a list of scalars ("list") at this path."""
-    info: Any = msgspec.inspect.type_info(Config)
-    for step in path:
-        info = _unwrapped(info)
-        if isinstance(info, msgspec.inspect.StructType) and isinstance(step, str):
-            field = next((field for field in info.fields if field.encode_name == step), None)
-            if field is None:
-                return None
-            info = field.type
-        elif isinstance(info, msgspec.inspect.VarTupleType) and isinstance(step, int):
-            info = info.item_type
-        else:
-            return None
-    info = _unwrapped(info)
-    if isinstance(info, msgspec.inspect.StructType | msgspec.inspect.DictType):
-        return None
-    if isinstance(info, msgspec.inspect.VarTupleType):
-        return None if isinstance(_unwrapped(info.item_type), msgspec.inspect.StructType) else "list"
-    return "scalar"
+        info = _type_at(Config, path)
+        if isinstance(info, inspect.VarTupleType) and not isinstance(info.item_type, inspect.StructType):
+            _assign(document, name, path, _scalars(text))
+        elif info is not None and not isinstance(info, _NO_SCALARS):
+            _assign(document, name, path, _scalar(text))
+        elif len(path) > 1:
+            raise ConfigError(f"environment variable {name}: there is no key `{_dotted(path)}` for one value")
 
 
 def _scalar(text: str) -> Any:

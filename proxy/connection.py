@@ -155,23 +155,24 @@ class ClientConnection:
 
     async def run(self) -> None:
         """Serve the client until its connection has ended on both sides."""
-        active = self._metrics.client_connections_active.labels(self._port)
         self._metrics.client_connections.labels(self._port).inc()
-        active.inc()
         try:
             async with trio.open_nursery() as self._nursery:
                 self._to_client = Outbox(self._client, self._nursery)
-                with self._serving:
+                with (
+                    self._metrics.client_connections_active.labels(self._port).track_inprogress(),
+                    self._serving,
+                ):
                     await self._guarded(self._read_client)
                 await self._guarded(self._finish)
                 self._nursery.cancel_scope.cancel()
         finally:
-            active.dec()
             self._hub.upstream_lost(self.id)
-            await trio.aclose_forcefully(self._client)
-            if self.dialed is not None:
-                self._metrics.upstream_connections_active.labels(self._port).dec()
-                await trio.aclose_forcefully(self.dialed.stream)
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._client)
+                if self.dialed is not None:
+                    self._metrics.upstream_connections_active.labels(self._port).dec()
+                    await trio.aclose_forcefully(self.dialed.stream)
 
     @property
     def _port(self) -> str:

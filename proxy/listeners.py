@@ -26,20 +26,15 @@ class BindError(Exception):
 
 
 class BoundListener(msgspec.Struct, frozen=True):
-    """A listener of the configuration with its sockets, by node id; None is the bootstrap port."""
+    """A listener of the configuration with its sockets, by node id; None is the bootstrap port.
+
+    ``port`` and ``node_ports`` are the ports that they really have, where the configuration says 0.
+    """
 
     listener: Listener
     sockets: Mapping[int | None, socket.socket]
-
-    @property
-    def node_ports(self) -> dict[int, int]:
-        """The port that each node id really has."""
-        return {node_id: port_of(sock) for node_id, sock in self.sockets.items() if node_id is not None}
-
-    @property
-    def port(self) -> int:
-        """The bootstrap port that it really has."""
-        return port_of(self.sockets[None])
+    port: int
+    node_ports: Mapping[int, int]
 
     def listen(self) -> None:
         """Let clients connect from now on.
@@ -102,7 +97,8 @@ def bind_listener(listener: Listener) -> BoundListener:
         for sock in sockets.values():
             sock.close()
         raise
-    return BoundListener(listener, sockets)
+    node_ports = {node_id: port_of(sock) for node_id, sock in sockets.items() if node_id is not None}
+    return BoundListener(listener, sockets, port_of(sockets[None]), node_ports)
 
 
 async def accept(sock: socket.socket, accepted: Accepted) -> None:

@@ -8,8 +8,6 @@ import structlog
 
 from proxy.config import Log
 
-_LIBRARIES = ("hypercorn.error", "hypercorn.access")
-
 
 def configure(log: Log, stream: TextIO | None = None) -> None:
     """Set up structlog, and the standard library's logging to come out alike."""
@@ -42,5 +40,3 @@ def configure(log: Log, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))
-    for name in _LIBRARIES:
-        logging.getLogger(name).setLevel(logging.WARNING)

@@ -4,6 +4,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 
 import msgspec
@@ -46,8 +47,15 @@ class Server:
         self._config = config
         self.metrics = Metrics()
         self.health = Health(self.metrics)
-        self._admin_socket = bind(config.admin.bind, config.admin.port)
-        self.ports = Ports(tuple(bind_listener(one) for one in config.listeners), port_of(self._admin_socket))
+        with ExitStack() as bound_so_far:
+            self._admin_socket = bind(config.admin.bind, config.admin.port)
+            bound_so_far.callback(self._admin_socket.close)
+            listeners = []
+            for listener in config.listeners:
+                listeners.append(bind_listener(listener))
+                bound_so_far.callback(listeners[-1].close)
+            self._close_ports = bound_so_far.pop_all().close
+        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
         self._meter = Meter(self.metrics)
@@ -67,24 +75,31 @@ class Server:
         :raises UnreachableError: no broker answered in time.
         :raises BindError: a port was taken meanwhile.
         """
-        admin_closed = trio.Event()
+        admin_may_close = trio.Event()
+        app = admin_app(self.metrics, self.health)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                self.health.not_ready("no broker reached yet")
+                reached = await reach_brokers(
+                    self._dialer, self.nodes, self._config.upstream.startup_timeout_s
+                )
+                _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
+                await self._serve_clients(task_status)
+                admin_may_close.set()
+        finally:
+            self._close_ports()
+
+    async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            app = admin_app(self.metrics, self.health)
-            nursery.start_soon(serve_admin, self._admin_socket, app, admin_closed.wait)
             nursery.start_soon(self.hub.run_timers)
-            self.health.not_ready("no broker reached yet")
-            reached = await reach_brokers(self._dialer, self.nodes, self._config.upstream.startup_timeout_s)
-            _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
-            async with trio.open_nursery() as clients:
-                for bound in self.ports.listeners:
-                    self._listen(bound, nursery, clients)
-                self.health.ready()
-                task_status.started()
-                await self._stopping.wait()
-                await self._drain()
-                clients.cancel_scope.cancel()
-            admin_closed.set()
-            nursery.cancel_scope.deadline = trio.current_time() + 2.0
+            for bound in self.ports.listeners:
+                self._listen(bound, nursery)
+            self.health.ready()
+            task_status.started()
+            await self._stopping.wait()
+            await self._drain()
+            nursery.cancel_scope.cancel()
 
     def stop(self) -> None:
         """Drain and end."""
@@ -100,7 +115,7 @@ class Server:
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
-    def _listen(self, bound: BoundListener, nursery: trio.Nursery, clients: trio.Nursery) -> None:
+    def _listen(self, bound: BoundListener, nursery: trio.Nursery) -> None:
         listener = bound.listener
         view = ClientView(
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
@@ -109,16 +124,16 @@ class Server:
         services = Services(terms, self._dialer, self.hub)
         bound.listen()
         for node_id, sock in bound.sockets.items():
-            nursery.start_soon(accept, sock, self._acceptor(node_id, services, clients))
+            nursery.start_soon(accept, sock, self._acceptor(node_id, services, nursery))
         _log.info("listening", address=str(Address(listener.bind, bound.port)), nodes=listener.nodes)
 
     def _acceptor(
-        self, node_id: int | None, services: Services, clients: trio.Nursery
+        self, node_id: int | None, services: Services, nursery: trio.Nursery
     ) -> Callable[[socket.socket, str], None]:
         def accepted(sock: socket.socket, host: str) -> None:
             connection_id = ConnectionId(next(self._ids))
             connection = ClientConnection(connection_id, TcpStream(sock), host, node_id, services)
-            clients.start_soon(self._serve, connection)
+            nursery.start_soon(self._serve, connection)
 
         return accepted
 

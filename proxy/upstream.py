@@ -1,5 +1,6 @@
 """Connections to brokers: which address stands behind a port, and opening it."""
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -78,7 +79,12 @@ class Dialer:
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {timeout_s:g} s"
-    cause = error.__cause__
-    if isinstance(cause, ExceptionGroup):
-        return "; ".join(str(e) for e in cause.exceptions)
-    return str(error if cause is None else cause)
+    several = error.__cause__
+    errors = several.exceptions if isinstance(several, ExceptionGroup) else (error,)
+    return "; ".join(dict.fromkeys(_said(one) for one in errors))
+
+
+def _said(error: Exception) -> str:
+    """What the system says, without the address that stands before it anyway."""
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if isinstance(number, int) and number > 0 else str(error)

@@ -108,6 +108,7 @@ class EventKind(StrEnum):
     SESSION_EXPIRED = "session expired"
     REBALANCE_EXPIRED = "rebalance deadline expired"
     ADOPTED = "adopted"
+    POLICY_CHANGED = "policy changed"
     PASSED_THROUGH = "passed through"
     CALL_REFUSED = "call refused"
 

@@ -20,6 +20,8 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Steps
 from translation.member import Member
 from translation.member_state import MemberEvent
+from translation.policy import Rule
+from translation.switching import move_classic
 
 _CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
 
@@ -55,35 +57,29 @@ def adopting(
     member: Member,
     connection: Connection,
     request: Request,
+    rule: Rule,
     proceed: Callable[[], Steps],
     refuse: Callable[[ErrorCode], None],
 ) -> Steps:
-    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID."""
+    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID.
+
+    A classic member is refused too when it is its turn to be moved to the new protocol.
+    """
     if not member.joined:
         verdict, found = yield from look_for(context, member, connection)
         if verdict is Verdict.UNKNOWN:
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
             return
         if verdict is not Verdict.MEMBER or found is None:
-            if verdict is Verdict.CLASSIC_MEMBER:
-                context.relay(member.group, member.id)
-            elif verdict is Verdict.CLASSIC_GROUP:
-                member.group.passes_through = "a classic group at the broker"
+            if request.api_key == ApiKey.HEARTBEAT and verdict is not Verdict.NOT_SAID:
+                mixed = verdict is Verdict.CLASSIC_MEMBER
+                if (yield from move_classic(context, member, connection, request, rule, mixed=mixed)):
+                    refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+                    return
             context.forward(request)
             return
         _adopt(context, member, connection, request, found)
     yield from proceed()
-
-
-def adopt_joining(
-    context: Context, member: Member, connection: Connection
-) -> Generator[Ask | Park, Any, None]:
-    """Take over the membership of a client that joins with partitions in hand, if the broker knows it."""
-    _, found = yield from look_for(context, member, connection)
-    if found is not None:
-        member.epoch = found.member_epoch
-        member.adopted = True
-        context.emit(EventKind.ADOPTED, member)
 
 
 def look_for(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, Found]:
@@ -99,7 +95,7 @@ def look_for(context: Context, member: Member, connection: Connection) -> Genera
     described = response.groups[0]
     match described.error_code:
         case ErrorCode.NONE:
-            pass
+            member.group.is_consumer_group = True
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
         case ErrorCode.GROUP_ID_NOT_FOUND:

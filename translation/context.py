@@ -51,7 +51,9 @@ class Context:
         new_uuid: Callable[[], str],
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
+        allowed_assignors: frozenset[str],
     ) -> None:
+        self.allowed_assignors = allowed_assignors
         self.policy = policy
         self.settings = settings
         self.new_uuid = new_uuid
@@ -63,6 +65,7 @@ class Context:
         self.runner = Runner(self)
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
+        self._issued: dict[str, None] = {}
         self._clients: dict[ConnectionId, _Client] = {}
         self._connection_of: dict[RequestId, ConnectionId] = {}
 
@@ -199,12 +202,24 @@ class Context:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        if not group.members and not group.relayed and group.passes_through is None:
+        if not group.members and not group.relayed and not group.moves and group.passes_through is None:
             self.groups.pop(group.id, None)
 
-    def relay(self, group: Group, member_id: str) -> None:
+    def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
-        group.relayed[member_id] = self.now + self.settings.relayed_s
+        group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
+
+    def issue_member_id(self) -> str:
+        """A fresh member id. It is remembered that nobody had it before."""
+        member_id = self.new_uuid()
+        self._issued[member_id] = None
+        while len(self._issued) > self.settings.issued_ids_limit:
+            del self._issued[next(iter(self._issued))]
+        return member_id
+
+    def is_issued(self, member_id: str) -> bool:
+        """Whether this process gave out the id, so that no classic coordinator can know it."""
+        return member_id in self._issued
 
     # -- what happens to members -------------------------------------------------------------------------------
 
@@ -236,7 +251,9 @@ class Context:
             fenced = event is MemberEvent.FENCED
             self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
         if was_joined:
-            self.nudge(member.group)
+            group = member.group
+            group.is_consumer_group = any(other.joined for other in group.members.values())
+            self.nudge(group)
 
     def nudge(self, group: Group) -> None:
         """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.

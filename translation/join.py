@@ -17,14 +17,16 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import adopt_joining
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
-from translation.exchange import Ask, Park, Steps, UpstreamLost, Woken
+from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.heartbeat import beat
-from translation.member import Member
+from translation.member import Member, Move
 from translation.member_state import MemberEvent
+from translation.origin import find_out
+from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, park, refused, resume_session
 from translation.partitions import NONE, Partitions
+from translation.switching import join_classic, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -41,35 +43,21 @@ NEWEST_EMBEDDED_VERSION = 3
 _ATTEMPTS = 4
 
 
-class _Refused(Exception):
-    """The broker does not take this group's members: the group passes through from now on."""
-
-
-class _Overtaken(Exception):
-    """A newer JoinGroup of the same member goes on in this one's place."""
-
-
-class _Failed(Exception):
-    """The client gets an error code."""
-
-    def __init__(self, error_code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.error_code = error_code
-
-
 Asking = Generator[Ask | Park, Any, None]
 
 
-def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that failed."""
-    message: JoinGroupRequest = request.message
-    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
-
-
 def join(
-    context: Context, member: Member, connection: Connection, request: Request, rule_assignor: str | None
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    rule_assignor: str | None,
+    left_behind: Move | None,
 ) -> Steps:
-    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it)."""
+    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
+
+    ``left_behind`` is the classic membership that this client gave up because the policy changed.
+    """
     message: JoinGroupRequest = request.message
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
@@ -82,26 +70,22 @@ def join(
     member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
+    deadline = context.now + _patience(context, member)
+    claimed = _claimed(member, subscription)
     try:
-        claims = yield from _claims(context, member, connection, subscription)
-        deadline = context.now + _patience(context, member)
+        yield from find_out(context, member, connection, left_behind, deadline, claims=bool(claimed))
+        claims = yield from _claims(context, member, claimed)
         while True:
             yield from _take_part(context, member, claims, deadline)
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, claims, deadline)):
                 break
-    except _Overtaken:
-        member.overtaken.append(request)
-    except _Refused as why:
-        _pass_through(context, member, request, str(why))
-    except _Failed as failure:
-        _resume_session(context, member)
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {failure}")
-        for waiting in (*member.overtaken, request):
-            context.answer(waiting, refused(waiting, failure.error_code, member.id))
-        member.overtaken.clear()
+    except StaysClassic:
+        yield from join_classic(context, request)
+    except Outcome as outcome:
+        outcome.settle(context, member, request)
     except UpstreamLost:
-        _resume_session(context, member)
+        resume_session(context, member)
         for waiting in member.overtaken:  # on other connections, which are still there
             context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
         member.overtaken.clear()
@@ -137,25 +121,26 @@ def _describe_client(
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
-def _claims(
-    context: Context, member: Member, connection: Connection, subscription: ConsumerProtocolSubscription
-) -> Generator[Ask | Park, Any, Partitions]:
-    """What the client says that it still holds, cut to its subscription and to what it can hold at all.
-
-    A member that this process knows can hold only what it claimed and was handed before. One that it does not
-    know comes from elsewhere with partitions in hand: its claim is taken as it stands, and if the broker knows the
-    member it is adopted, so that it loses none of them.
-    """
-    claimed = {
+def _claimed(member: Member, subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    """What the client says that it still holds, cut to its subscription (franz-go keeps what it unsubscribed)."""
+    return {
         (owned.topic, index)
         for owned in subscription.owned_partitions
         if owned.topic in member.subscription
         for index in owned.partitions
     }
+
+
+def _claims(
+    context: Context, member: Member, claimed: set[tuple[str, int]]
+) -> Generator[Ask | Park, Any, Partitions]:
+    """The claim by topic id, cut to what the client can hold at all.
+
+    A member that this process knows can hold only what it claimed and was handed before. One that it does not
+    know comes from elsewhere with partitions in hand, so its claim is taken as it stands.
+    """
     if not claimed:
         return NONE
-    if not member.joined:
-        yield from adopt_joining(context, member, connection)
     if member.joined and not member.adopted:
         names = context.topic_names
         return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
@@ -172,16 +157,19 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
         code = response.error_code
         if code == ErrorCode.NONE:
+            member.group.is_consumer_group = True
             if joining:
                 context.nudge(member.group)
             return
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.now < deadline:
-            yield from _park(member, context.now + context.settings.load_retry_s)
+        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
+        if (loading or others_leave) and context.now < deadline:
+            yield from park(member, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise _Failed(errors.for_join(code), said)
+            raise Failed(errors.for_join(code), said)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
@@ -194,9 +182,9 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member)
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise _Refused(said)
+            raise PassesThrough(said)
         else:
-            raise _Failed(errors.for_join(code), said)
+            raise Failed(errors.for_join(code), said)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -234,17 +222,6 @@ def _patience(context: Context, member: Member) -> float:
     return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
 
 
-def _park(member: Member, until: float) -> Asking:
-    """Let others in for a while; raises if there is nothing to go on for."""
-    member.parked_join = member.turns.running
-    woken: Woken = yield Park(until)
-    member.parked_join = None
-    if woken is Woken.SUPERSEDED:
-        raise _Overtaken
-    if woken is Woken.ABANDONED:
-        raise _Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
-
-
 def _has_waited(
     context: Context, member: Member, claims: Partitions, deadline: float
 ) -> Generator[Ask | Park, Any, bool]:
@@ -256,32 +233,15 @@ def _has_waited(
     if claims or not member.subscription:
         return True
     while not context.visible(member, member.assignment) and context.now < deadline:
-        yield from _park(member, min(deadline, context.now + context.settings.join_poll_s))
+        yield from park(member, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             return False
         code = yield from beat(context, member)
         if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
             return False
         if code != ErrorCode.NONE:
-            raise _Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+            raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
-
-
-def _resume_session(context: Context, member: Member) -> None:
-    if member.joined:
-        member.touch(context.now)
-        context.book(member)
-
-
-def _pass_through(context: Context, member: Member, request: Request, reason: str) -> None:
-    """The whole group is relayed from now on; its members stay what they are at the broker: classic."""
-    group = member.group
-    group.passes_through = reason
-    group.refused_by_broker = True
-    context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
-    for waiting in (*member.overtaken, request):
-        context.forward(waiting)
-    member.overtaken.clear()
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:

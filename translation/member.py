@@ -7,6 +7,8 @@ times are absolute seconds of the caller's clock; ``math.inf`` means that a dead
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from translation.actions import ConnectionId, Request
 from translation.exchange import Exchange, Turns
 from translation.member_state import MemberState, MemberStateMachine
@@ -14,6 +16,17 @@ from translation.partitions import NONE, Partitions
 
 if TYPE_CHECKING:
     from translation.context import Context
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A client that was told to join anew, and the membership that it leaves behind."""
+
+    member_id: str
+    instance_id: str | None
+    connection_id: ConnectionId
+    client_id: str | None
+    client_host: str
+    told_at: float
 
 
 class Member:
@@ -160,10 +173,14 @@ class Group:
     __slots__ = (
         "_context",
         "id",
+        "is_consumer_group",
         "members",
+        "moves",
+        "moves_together_until",
+        "next_move_at",
         "nudges",
         "passes_through",
-        "refused_by_broker",
+        "passes_through_until",
         "relayed",
         "static",
         "timer_at",
@@ -177,10 +194,18 @@ class Group:
         """Member id by instance id."""
         self.passes_through: str | None = None
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
-        self.refused_by_broker = False
-        """Whether that is the broker's word, which holds until the policy changes."""
+        self.passes_through_until = -math.inf
+        """Until when that holds without looking again; the broker's own word holds until the policy changes."""
+        self.is_consumer_group = False
+        """Whether the broker has it as a consumer group, as far as is known here."""
         self.relayed: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
+        self.moves: dict[str, Move] = {}
+        """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
+        self.next_move_at = -math.inf
+        """When the next of them may be told."""
+        self.moves_together_until = -math.inf
+        """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

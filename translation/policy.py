@@ -33,17 +33,21 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     ``group`` is the exact group id, ``pattern`` an RE2 expression that must match the whole id. ``assignor``
     overrides the server-side assignor ("range" or "uniform") that the client's own assignors would give.
+    ``switch_pause_ms`` is the time between two members of a live group that are moved to this mode.
     """
 
     mode: Mode
     group: str | None = None
     pattern: str | None = None
     assignor: str | None = None
+    switch_pause_ms: int = 1000
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
         if (self.group is None) == (self.pattern is None):
             raise ValueError("a rule needs exactly one of `group` and `pattern`")
+        if self.switch_pause_ms < 0:
+            raise ValueError(f"switch_pause_ms must not be negative, but is {self.switch_pause_ms}")
         if self.pattern is not None:
             try:
                 _compile(self.pattern)

@@ -38,5 +38,8 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     relayed_s: float = 60.0
     """How long a member that the broker has as a classic one is relayed before the broker is asked again."""
 
+    issued_ids_limit: int = 100_000
+    """Member ids remembered as given out here."""
+
     known_topics_limit: int = 100_000
     """Topic names kept by topic id."""

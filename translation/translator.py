@@ -4,8 +4,7 @@ What a call means is told in the modules named like the calls. This one decides 
 member's conversation, the broker itself, or nobody.
 """
 
-import base64
-import uuid
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,22 +24,17 @@ from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
 from translation.offset_fetch import names_a_member, offset_fetch
+from translation.outcomes import refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
+from translation.switching import back_to_classic, is_turn, join_classic, taken_up, tell
 from translation.sync import sync
 from translation.upstream import heartbeat_version
+from translation.uuids import kafka_uuid
 
 _MEMBER_ID_REQUIRED_FROM = (
     4  # the JoinGroup version since which clients understand MEMBER_ID_REQUIRED (KIP-394)
 )
-
-
-def kafka_uuid() -> str:
-    """A random UUID as Kafka prints it: 22 url-safe characters, never beginning with a dash."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
 
 
 class Translator:
@@ -58,7 +52,6 @@ class Translator:
         allowed_assignors: frozenset[str] = frozenset(),
         new_uuid: Callable[[], str] = kafka_uuid,
     ) -> None:
-        self._allowed_assignors = allowed_assignors
         self._rules: dict[str, Rule] = {}
         self._context = Context(
             policy,
@@ -66,6 +59,7 @@ class Translator:
             new_uuid,
             on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
+            allowed_assignors=allowed_assignors,
         )
 
     # -- what comes in ---------------------------------------------------------------------------------------
@@ -131,10 +125,10 @@ class Translator:
         return self._actions()
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
-        """Another policy holds from now on, for every call that begins a membership.
+        """Another policy holds from now on.
 
-        What the broker refused before is tried again. Members that are translated already stay so until they
-        leave.
+        What the broker refused before is tried again. The members of live groups are moved one after another, at
+        their own Heartbeats (:mod:`translation.switching`).
         """
         context = self._context
         context.now = now
@@ -142,7 +136,7 @@ class Translator:
         self._rules.clear()
         for group in list(context.groups.values()):
             group.passes_through = None
-            group.refused_by_broker = False
+            group.passes_through_until = -math.inf
             context.drop_group_if_empty(group)
         return self._actions()
 
@@ -167,13 +161,15 @@ class Translator:
 
     def _relays(self, group_id: str, member_id: str) -> bool:
         """Whether the broker itself deals with the calls of this member."""
-        if not group_id or self._rule(group_id).mode is not Mode.TRANSLATE:
+        if not group_id:
             return True
         group = self._context.groups.get(group_id)
-        if group is None:
-            return False
-        member = group.members.get(member_id)
+        member = None if group is None else group.members.get(member_id)
         if member is not None and member.joined:
+            return False  # whatever the policy says now: it is moved when its turn comes
+        if self._rule(group_id).mode is not Mode.TRANSLATE:
+            return True
+        if group is None:
             return False
         if group.relayed.get(member_id, self._context.now) <= self._context.now:
             group.relayed.pop(member_id, None)
@@ -184,37 +180,56 @@ class Translator:
         message: JoinGroupRequest = request.message
         rule = self._rule(message.group_id)
         protocols = [protocol.name for protocol in message.protocols]
-        why_not = why_not_translatable(message.protocol_type, protocols, self._allowed_assignors)
+        why_not = why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
         if rule.mode is Mode.REJECT:
             reason = "the policy rejects this group"
             context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
-            context.answer(request, join.refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif rule.mode is Mode.OBSERVE or not message.group_id:
-            reason = f"observed: {why_not or 'translatable'}"
-            context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
-            context.forward(request)
+            self._observe_join(connection, request, rule, why_not)
         elif why_not is not None:
-            self._pass_through(request, message, why_not, by_broker=False)
+            self._pass_through(request, message, why_not, until=context.now)
         elif heartbeat_version(context, connection) is None:
             reason = "the broker has no ConsumerGroupHeartbeat v1"
-            self._pass_through(request, message, reason, by_broker=True)
-        elif context.group(message.group_id).refused_by_broker:
+            self._pass_through(request, message, reason, until=math.inf)
+        elif context.now < context.group(message.group_id).passes_through_until:
             context.forward(request)
         elif message.session_timeout_ms <= 0:
-            context.answer(request, join.refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
         else:
             self._translate_join(connection, request, rule)
 
+    def _observe_join(
+        self, connection: Connection, request: Request, rule: Rule, why_not: str | None
+    ) -> None:
+        context = self._context
+        message: JoinGroupRequest = request.message
+        reason = f"observed: {why_not or 'translatable'}"
+        context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
+        group = context.groups.get(message.group_id)
+        if group is None or not (group.moves or group.members):
+            context.forward(request)
+            return
+        move = taken_up(group, connection, request)
+        member = group.members.get(message.member_id if move is None else move.member_id)
+        if member is None:
+            steps = join_classic(context, request)
+            context.runner.start(steps, Turns(), connection.id, request.client_id)
+        elif move is not None or not member.joined:
+            self._start(member, connection, request, back_to_classic(context, member, request))
+        else:
+            self._translate_join(connection, request, rule)  # its turn to be moved has not come
+
     def _pass_through(
-        self, request: Request, message: JoinGroupRequest, reason: str, *, by_broker: bool
+        self, request: Request, message: JoinGroupRequest, reason: str, *, until: float
     ) -> None:
         context = self._context
         group = context.group(message.group_id)
         group.passes_through = reason
-        group.refused_by_broker = by_broker
+        group.passes_through_until = until
         if message.member_id:
-            context.relay(group, message.member_id)
+            context.relay(group, message.member_id, math.inf)
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
         context.forward(request)
 
@@ -224,22 +239,22 @@ class Translator:
         group = context.group(message.group_id)
         member_id = message.member_id
         if not member_id:
-            member_id = context.new_uuid()
+            member_id = context.issue_member_id()
             if request.version >= _MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
-                context.answer(request, join.refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+                context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
         elif self._fenced(message.group_id, member_id, message.group_instance_id):
-            context.answer(request, join.refused(request, ErrorCode.FENCED_INSTANCE_ID))
+            context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         if member.parked_join is not None:
             context.runner.wake(member.parked_join, Woken.SUPERSEDED)
-        self._start(
-            member, connection, request, join.join(context, member, connection, request, rule.assignor)
-        )
+        move = taken_up(group, connection, request) if group.moves else None
+        steps = join.join(context, member, connection, request, rule.assignor, move)
+        self._start(member, connection, request, steps)
 
     def _heartbeat(self, connection: Connection, request: Request) -> None:
         context = self._context
@@ -252,11 +267,29 @@ class Translator:
             context.forward(request)
         elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
+        elif self._moves_back(connection, request):
+            refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             member = context.member(message.group_id, message.member_id)
             self._known_or_adopted(
                 member, connection, request, lambda: heartbeat(context, member, connection, request), refuse
             )
+
+    def _moves_back(self, connection: Connection, request: Request) -> bool:
+        """Whether this member is told to join anew, or was, because its group is not translated any more."""
+        message: HeartbeatRequest = request.message
+        context = self._context
+        group = context.groups.get(message.group_id)
+        if group is None:
+            return False
+        if message.member_id in group.moves:
+            return True
+        rule = self._rule(message.group_id)
+        member = group.members.get(message.member_id)
+        if rule.mode is Mode.TRANSLATE or member is None or not member.joined or not is_turn(context, group):
+            return False
+        tell(context, group, connection, request, rule, "told to go back to the classic protocol")
+        return True
 
     def _sync_group(self, connection: Connection, request: Request) -> None:
         context = self._context
@@ -332,7 +365,8 @@ class Translator:
         if member.joined:
             self._start(member, connection, request, proceed())
         else:
-            steps = adopting(self._context, member, connection, request, proceed, refuse)
+            rule = self._rule(member.group.id)
+            steps = adopting(self._context, member, connection, request, rule, proceed, refuse)
             self._start(member, connection, request, steps)
 
     def _start(self, member: Member, connection: Connection, request: Request, steps: Steps) -> None:

@@ -1,35 +1,44 @@
 """Fixtures of the tests that need a real Kafka. README.md beside this file says how to run them."""
 
 import contextlib
-import sys
+import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for `tools`, which is not installed
-
-from support import find_broker
+from support import ROOT, find_broker
 from support.broker import Kafka
+from support.consumers import Consumers
+from support.entry import Entries, Entry, NoProxyError
+from support.seen import Seen
+from support.story import Case
 
 from tools.kafka.cluster import Cluster
 
+LOGS = ROOT / "build" / "integration"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what only these tests use."""
+    config.addinivalue_line("markers", "scenario(name): a line of the README's table (build/scenarios.json)")
+    config.pluginmanager.register(Seen(), "seen")
+
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
+def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
     """The broker that all tests share; each uses topics and groups of its own."""
     with contextlib.ExitStack() as stack:
         try:
             broker = stack.enter_context(find_broker.any_broker())
         except find_broker.NoBrokerError as reason:
             pytest.skip(f"no Kafka: {reason}")
+        pytestconfig.pluginmanager.get_plugin("seen").kafka_version = broker.version
         yield broker
 
 
-@pytest.fixture
-def own_kafka() -> Iterator[Callable[..., Cluster]]:
-    """Starts clusters that belong to one test, which may stop and kill their brokers."""
+def _own_kafka() -> Iterator[Callable[..., Cluster]]:
     with contextlib.ExitStack() as stack:
 
         def start(**options: object) -> Cluster:
@@ -39,6 +48,61 @@ def own_kafka() -> Iterator[Callable[..., Cluster]]:
                 pytest.skip(f"no Kafka of its own: {reason}")
 
         yield start
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters that belong to one test, which may stop and kill their brokers."""
+    yield from _own_kafka()
+
+
+@pytest.fixture(scope="module")
+def own_kafka_of_module() -> Iterator[Callable[..., Cluster]]:
+    """The same for all tests of a module together."""
+    yield from _own_kafka()
+
+
+@pytest.fixture(scope="session")
+def entries(kafka: Kafka, empty_folder: Callable[[str], Path]) -> Iterator[Entries]:
+    """`entries[mode]` is where clients connect: `direct`, or the proxy in `translate` or `observe`."""
+    with contextlib.ExitStack() as stack:
+        yield Entries(kafka, empty_folder("proxy"), stack)
+
+
+@pytest.fixture(scope="module")
+def entry(case: Case, entries: Entries) -> Entry:
+    """The entry of this case."""
+    try:
+        return entries[case.entry]
+    except NoProxyError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def consumers(folder: Path) -> Iterator[Consumers]:
+    """Starts consumers as processes; their logs stay in build/integration/<test>."""
+    started = Consumers(folder)
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, empty_folder: Callable[[str], Path]) -> Path:
+    """An empty folder for the logs of this test."""
+    return empty_folder(request.node.name)
+
+
+@pytest.fixture(scope="session")
+def empty_folder() -> Callable[[str], Path]:
+    """Makes empty folders under build/integration, which stay there to be read."""
+
+    def make(name: str) -> Path:
+        folder = LOGS / re.sub(r"[^\w.-]+", "_", name)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    return make
 
 
 @pytest.fixture

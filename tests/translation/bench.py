@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -19,6 +23,7 @@ from protocol_codecs.messages.consumer_protocol import (
     decode_assignment,
     encode_subscription,
 )
+from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -66,6 +71,12 @@ KAFKA_4_3: Mapping[int, tuple[int, int]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
 }
 
+NO_CONSUMER_GROUP = ConsumerGroupDescribeResponse(
+    groups=(
+        ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=ErrorCode.GROUP_ID_NOT_FOUND),
+    )
+)
+
 TRANSLATE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE),))
 
 
@@ -95,7 +106,11 @@ class Bench:
         policy: Policy = TRANSLATE_ALL,
         settings: TranslatorSettings | None = None,
         versions: Mapping[int, tuple[int, int]] = KAFKA_4_3,
+        *,
+        new_group: bool = True,
     ) -> None:
+        """``new_group``: the broker has no such group before the first join, and the bench answers so by itself."""
+        self._new_group = new_group
         self.now = 1000.0
         self.versions = versions
         self._uuids = iter(f"uuid-{n}" for n in range(1, 10_000))
@@ -232,7 +247,21 @@ class Bench:
             protocol_type=protocol_type,
             protocols=(JoinGroupRequestProtocol(name=protocol, metadata=metadata),),
         )
-        return self.send(connection, ApiKey.JOIN_GROUP, version, request)
+        if self._new_group and member_id:  # as if this process had given it out
+            self.translator._context._issued[member_id] = None
+        request_id = self.send(connection, ApiKey.JOIN_GROUP, version, request)
+        if self._new_group:
+            self.answer_lookups()
+        return request_id
+
+    def answer_lookups(self) -> None:
+        """Say that there is no such group, neither a consumer group nor a classic one."""
+        for call in [call for call in self.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]:
+            self.reply(NO_CONSUMER_GROUP, call)
+        for call in [call for call in self.calls if call.api_key == ApiKey.DESCRIBE_GROUPS]:
+            self.reply(
+                DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Dead"),)), call
+            )
 
     def sync(self, connection: Connection, member_id: str, generation: int) -> RequestId:
         request = SyncGroupRequest(
@@ -284,8 +313,6 @@ class Bench:
     ) -> int:
         """A member that has joined and synced; gives its generation. Nudges to itself are answered."""
         request = self.join(connection, member_id, **join)
-        if any(call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE for call in self.calls):
-            raise AssertionError("the member claims something; answer the describe in the test")
         self.beat(epoch, orders=partitions)
         answer: JoinGroupResponse = self.answers[request]
         assert answer.error_code == ErrorCode.NONE

@@ -284,7 +284,7 @@ def test_the_policy_may_choose_the_server_assignor() -> None:
 
 def test_a_member_from_elsewhere_is_adopted_with_its_claim() -> None:
     """Its process was restarted: the broker knows it, and it goes on without losing a partition."""
-    bench = Bench()
+    bench = Bench(new_group=False)
     connection = bench.connect()
     request = bench.join(connection, "member-a", claims=(0, 1), protocol="cooperative-sticky")
     described = ConsumerGroupDescribeResponse(

@@ -89,26 +89,6 @@ def test_a_member_that_the_broker_does_not_know_either_joins_anew() -> None:
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_classic_member_of_a_mixed_group_is_served_by_the_broker() -> None:
-    bench = Bench()
-    connection = bench.connect()
-    first = bench.heartbeat(connection, "member-a", 4)
-    bench.reply(described(member("member-a", classic=True)))
-    second = bench.heartbeat(connection, "member-a", 4)
-    assert bench.forwarded == [first, second]
-
-
-def test_the_calls_of_a_classic_group_pass_through_until_a_translatable_join_comes() -> None:
-    bench = Bench()
-    connection = bench.connect()
-    first = bench.heartbeat(connection, "member-a", 4)
-    bench.reply(described(error=ErrorCode.GROUP_ID_NOT_FOUND))
-    second = bench.heartbeat(connection, "member-b", 4)
-    assert bench.forwarded == [first, second]
-    bench.join(connection, "member-a")
-    assert bench.heartbeat_call().message.member_epoch == 0
-
-
 def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() -> None:
     bench = Bench()
     heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)

@@ -79,7 +79,7 @@ class Application:
             fetch_max_wait_ms=100,
             partition_assignment_strategy=[ASSIGNORS[name] for name in spec.assignors],
         )
-        consumer.subscribe(spec.topics, listener=self._listener)
+        self._subscribe(consumer, spec.topics)
         while True:
             command = next_command(self._commands)
             if command is not None and command["command"] == "close":
@@ -92,12 +92,23 @@ class Application:
         consumer.close()
         self._events.write("closed")
 
+    def _subscribe(self, consumer: KafkaConsumer, topics: list[str]) -> None:
+        """Subscribe, and know the partitions before joining: kafka-python 3.0 can get stuck otherwise.
+
+        A leader that learns of partitions only after it joined joins again. If a poll times out between that
+        JoinGroup and its SyncGroup, `need_rejoin` is false by then, nobody awaits the join any more,
+        and the consumer stays outside of the group, silent, for ever.
+        """
+        consumer.subscribe(topics, listener=self._listener)
+        for topic in topics:
+            consumer.partitions_for_topic(topic)
+
     def _obey(self, consumer: KafkaConsumer, command: dict) -> None:
         match command["command"]:
             case "commit":
                 self._commit(consumer, command)
             case "subscribe":
-                consumer.subscribe(command["topics"], listener=self._listener)
+                self._subscribe(consumer, command["topics"])
             case "unsubscribe":
                 consumer.unsubscribe()
             case "stall":

@@ -1,0 +1,50 @@
+"""The options of ``epochgate demo``. What they start is imported late: it needs confluent-kafka, which is optional."""
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+_BAD_OPTIONS = 2
+
+
+def demo(
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Run it on this Kafka cluster (4.0 or newer, without TLS or SASL)."
+        ),
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Run it on the embedded coordinator, without Kafka.")
+    ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Print lines instead of drawing a screen (also without a terminal)."),
+    ] = False,
+    partitions: Annotated[int, typer.Option(min=4, max=1000, help="Partitions of the topic.")] = 8,
+    rate: Annotated[float, typer.Option(min=1, max=5000, help="Records produced per second.")] = 100,
+    work: Annotated[
+        float, typer.Option(min=0, max=10, help="Seconds that a consumer works on a batch, on average.")
+    ] = 1,
+    pause: Annotated[float, typer.Option(min=0, max=600, help="Seconds to look at each state.")] = 4,
+) -> None:
+    """Show what a change of its members costs a group, with the classic protocol and through Epochgate.
+
+    Makes a topic and two groups of its own and removes them at the end.
+    """
+    if (kafka is None) != embedded:
+        raise typer.BadParameter("give either --kafka HOST:PORT or --embedded")
+    if kafka is None:
+        typer.echo(
+            "error: the embedded coordinator is not part of this version; use --kafka HOST:PORT", err=True
+        )
+        raise typer.Exit(_BAD_OPTIONS)
+    if find_spec("confluent_kafka") is None:
+        typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
+        raise typer.Exit(_BAD_OPTIONS)
+    from proxy.demo.command import run_demo  # noqa: PLC0415
+    from proxy.demo.plan import Plan  # noqa: PLC0415
+
+    plan = Plan(partitions=partitions, records_per_second=rate, work_s=work, pause_s=pause)
+    raise typer.Exit(run_demo(kafka, plan, plain=plain))

@@ -1,0 +1,72 @@
+"""The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
+
+import io
+import logging
+import sys
+from typing import TextIO, cast
+
+import trio
+from rich.console import Console
+
+from proxy.config import Log
+from proxy.demo.failure import DemoFailed
+from proxy.demo.live_view import LiveView
+from proxy.demo.performance import perform
+from proxy.demo.plain_view import PlainView
+from proxy.demo.plan import Plan
+from proxy.demo.stage import View
+from proxy.demo.summary import summary
+from proxy.demo.verdict import Result, problems
+from proxy.logs import configure
+from proxy.upstream import UnreachableError
+
+PASSED, FAILED, INTERRUPTED = 0, 1, 130
+_NARROWEST = 100
+
+
+def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
+    """Run the demo on a cluster and return the exit code."""
+    console = Console()
+    plain = plain or not console.is_terminal
+    if plain:
+        console.width = max(console.width, _NARROWEST)
+    view: View = PlainView(console) if plain else LiveView(console)
+    configure(Log(level="warning", format="console"), stream=cast("TextIO", _StandardError()))
+    logging.disable(logging.INFO)  # libraries that set their own level would write into the screen
+    failed: list[str] = []
+    interrupted = False
+    result: Result | None = None
+    try:
+        result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
+    except* (DemoFailed, UnreachableError) as failures:
+        failed = _messages(failures)
+    except* KeyboardInterrupt:
+        interrupted = True
+    finally:
+        logging.disable(logging.NOTSET)
+    if result is None:
+        for message in failed:
+            console.print(f"FAILED: {message}", style="bold red", markup=False)
+        if interrupted:
+            console.print("interrupted; everything that was started has ended")
+        return INTERRUPTED if interrupted else FAILED
+    for renderable in summary(result):
+        console.print()
+        console.print(renderable)
+    return FAILED if problems(result) else PASSED
+
+
+class _StandardError(io.TextIOBase):
+    """Whatever standard error is at the moment: a screen that is being drawn puts something else there."""
+
+    def write(self, text: str) -> int:
+        """Pass it on."""
+        return sys.stderr.write(text)
+
+
+def _messages(group: BaseExceptionGroup[Exception]) -> list[str]:
+    """What went wrong, from however deep in the groups."""
+    found: list[str] = []
+    for error in group.exceptions:
+        found += _messages(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return found

@@ -1,0 +1,92 @@
+"""The proxy in this process: ``epochgate run`` with a configuration of the demo's own, and its events shown."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+from proxy.config import Admin, Config, Drain, Listener, Upstream
+from proxy.server import Server
+from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.policy import Mode, Policy, Rule
+from translation.translator import Translator
+
+_LOOPBACK = "127.0.0.1"
+_DRAIN_S = 2.0
+
+
+class WatchedTranslator:
+    """A translator whose events are shown to somebody on their way."""
+
+    def __init__(self, translator: Translator, on_event: Callable[[Event], None]) -> None:
+        self._translator = translator
+        self._on_event = on_event
+
+    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+        """A client's group call."""
+        return self._shown(self._translator.handle_request(now, connection, request))
+
+    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
+        """The broker's answer to a Call."""
+        return self._shown(self._translator.handle_reply(now, call_id, message))
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """The client's side of a connection has ended."""
+        return self._shown(self._translator.client_gone(now, connection_id))
+
+    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """A connection is gone on both sides."""
+        return self._shown(self._translator.upstream_lost(now, connection_id))
+
+    def next_deadline(self) -> float:
+        """When handle_time wants to be called."""
+        return self._translator.next_deadline()
+
+    def handle_time(self, now: float) -> list[Action]:
+        """The deadline has come."""
+        return self._shown(self._translator.handle_time(now))
+
+    def set_policy(self, _now: float, _policy: Policy) -> list[Action]:
+        """The demo's policy stays what it is."""
+        raise NotImplementedError
+
+    def _shown(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if isinstance(action, Emit):
+                self._on_event(action.event)
+        return actions
+
+
+class Gateway:
+    """A proxy on loopback, on free ports, that translates one group."""
+
+    def __init__(
+        self, bootstrap: str, node_ids: Iterable[int], group_id: str, on_event: Callable[[Event], None]
+    ) -> None:
+        policy = Policy(rules=(Rule(mode=Mode.TRANSLATE, group=group_id),))
+        listener = Listener(
+            bind=_LOOPBACK,
+            port=0,
+            advertised_host=_LOOPBACK,
+            nodes={str(node_id): 0 for node_id in node_ids},
+        )
+        config = Config(
+            upstream=Upstream(bootstrap=tuple(bootstrap.split(","))),
+            listeners=(listener,),
+            admin=Admin(port=0),
+            drain=Drain(grace_s=_DRAIN_S),
+        )
+        self._server = Server(config, WatchedTranslator(Translator(policy), on_event))
+
+    @property
+    def bootstrap(self) -> str:
+        """Where its clients connect."""
+        return f"{_LOOPBACK}:{self._server.ports.listeners[0].port}"
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until :meth:`stop`. ``task_status`` is told when clients may connect."""
+        await self._server.run(task_status)
+
+    def stop(self) -> None:
+        """Let it end in an orderly way."""
+        self._server.stop()

@@ -1,0 +1,129 @@
+"""What a change cost a group, computed from its history. docs/demo.md defines each measure in words.
+
+Everything here is a pure function of callbacks and times in nanoseconds.
+"""
+
+from collections.abc import Iterable
+from itertools import combinations
+
+import msgspec
+
+from proxy.demo.history import History, Holding
+
+_NS_PER_S = 1e9
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The time that is counted as one step: from its action until the next one."""
+
+    began_ns: int
+    ended_ns: int
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A time in which a consumer read nothing, or nobody read a partition."""
+
+    began_ns: int
+    ended_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it was."""
+        return (self.ended_ns - self.began_ns) / _NS_PER_S
+
+
+class Overlap(msgspec.Struct, frozen=True):
+    """Two consumers held one partition at the same time."""
+
+    partition: int
+    consumers: tuple[str, str]
+    began_ns: int
+    seconds: float
+
+
+class StepCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one step cost one group."""
+
+    bystanders: int
+    """Consumers that were members before the step and after it: all but the one that joined, left or was killed."""
+
+    stopped: int
+    """Bystanders that read nothing at all for some time."""
+
+    stopped_s: float
+    """For how long, all of them together."""
+
+    partitions: int
+    """Partitions of the topic."""
+
+    interrupted: int
+    """Partitions that nobody read for some time."""
+
+    unread_s: float
+    """For how long, all of them together."""
+
+
+def gaps(holdings: Iterable[Holding], window: Window) -> list[Gap]:
+    """The times within the window in which none of these holdings was being read."""
+    found = []
+    unread_since = window.began_ns
+    for began, ended in sorted(_reading(holding, window) for holding in holdings):
+        if began >= window.ended_ns:
+            break
+        if began > unread_since:
+            found.append(Gap(unread_since, began))
+        unread_since = max(unread_since, ended)
+    if unread_since < window.ended_ns:
+        found.append(Gap(unread_since, window.ended_ns))
+    return found
+
+
+def step_cost(
+    history: History, window: Window, *, partitions: Iterable[int], bystanders: Iterable[str]
+) -> StepCost:
+    """What happened to these partitions and to these consumers within the window."""
+    by_consumer = [
+        gaps((holding for holding in history.holdings if holding.consumer == name), window)
+        for name in bystanders
+    ]
+    by_partition = [
+        gaps((holding for holding in history.holdings if holding.partition == number), window)
+        for number in partitions
+    ]
+    return StepCost(
+        bystanders=len(by_consumer),
+        stopped=sum(bool(found) for found in by_consumer),
+        stopped_s=_seconds(by_consumer),
+        partitions=len(by_partition),
+        interrupted=sum(bool(found) for found in by_partition),
+        unread_s=_seconds(by_partition),
+    )
+
+
+def overlaps(history: History, until_ns: int) -> list[Overlap]:
+    """Every time until then in which two consumers held one partition; there must be none."""
+    by_partition: dict[int, list[Holding]] = {}
+    for holding in history.holdings:
+        by_partition.setdefault(holding.partition, []).append(holding)
+    found = []
+    for partition, holdings in by_partition.items():
+        for one, other in combinations(holdings, 2):
+            began = max(one.assigned_ns, other.assigned_ns)
+            ended = min(_released(one, until_ns), _released(other, until_ns))
+            if one.consumer != other.consumer and began < ended:
+                seconds = (ended - began) / _NS_PER_S
+                found.append(Overlap(partition, (one.consumer, other.consumer), began, seconds))
+    return sorted(found, key=lambda overlap: overlap.began_ns)
+
+
+def _released(holding: Holding, until_ns: int) -> int:
+    return until_ns if holding.released_ns is None else holding.released_ns
+
+
+def _reading(holding: Holding, window: Window) -> tuple[int, int]:
+    ended = window.ended_ns if holding.stopped_ns is None else holding.stopped_ns
+    return holding.assigned_ns, ended
+
+
+def _seconds(gaps_of_each: Iterable[list[Gap]]) -> float:
+    return sum(gap.seconds for found in gaps_of_each for gap in found)

@@ -1,0 +1,32 @@
+import socket
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.cli import app
+
+
+@pytest.fixture
+def run():
+    return lambda *arguments: CliRunner().invoke(app, ["demo", *arguments])
+
+
+def test_it_must_be_told_where_to_run(run):
+    result = run()
+    assert result.exit_code == 2
+    assert "--kafka HOST:PORT" in result.output
+
+
+def test_nobody_listens(run):
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        result = run("--kafka", address, "--plain")
+    assert result.exit_code == 1
+    assert f"FAILED: can't reach a Kafka broker on {address}" in result.output
+
+
+def test_an_address_that_is_none(run):
+    result = run("--kafka", "nonsense", "--plain")
+    assert result.exit_code == 1
+    assert "expected host:port, got 'nonsense'" in result.output

@@ -1,0 +1,184 @@
+"""Where the clients of a scenario enter: straight at the broker, or through the proxy in one of its modes."""
+
+import contextlib
+import functools
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.broker import Kafka
+from tools.kafka.ports import LOOPBACK, free_ports, is_free
+
+START_TIMEOUT_S = 30.0
+NODE_IDS = 10
+
+POLICY = """\
+default: observe
+rules:
+  - {pattern: "translate-.*", mode: translate}
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A bootstrap for the clients of one scenario.
+
+    `mode` is `direct`, or what the proxy's policy does with the groups that are named `new_group`.
+    """
+
+    mode: str
+    bootstrap: str
+
+    @property
+    def translates(self) -> bool:
+        """Whether the clients become members of the new protocol on the way."""
+        return self.mode == "translate"
+
+    def new_group(self) -> str:
+        """A group id that nobody else uses; the proxy's policy knows the mode by its beginning."""
+        return f"{self.mode}-{uuid.uuid4().hex[:8]}"
+
+
+class NoProxyError(Exception):
+    """There is no proxy in this tree (yet)."""
+
+
+class Proxy:
+    """A proxy in front of `kafka`: `epochgate run`, as an operator starts it."""
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        if importlib.util.find_spec("proxy.cli") is None:
+            raise NoProxyError("proxy.cli does not exist yet")
+        self.folder = folder
+        self._bootstrap_port, self._admin_port = free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "policy.yaml").write_text(POLICY)
+        (folder / "epochgate.yaml").write_text(self._config(kafka.bootstrap.split(",")))
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return f"{LOOPBACK}:{self._bootstrap_port}"
+
+    @property
+    def admin(self) -> str:
+        """URL of the admin port."""
+        return f"http://{LOOPBACK}:{self._admin_port}"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "epochgate.log"
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "proxy.cli", "run", "--config", str(self.folder / "epochgate.yaml")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"the proxy did not become ready:\n{self.last_words()}")
+            time.sleep(0.05)
+
+    def ready(self) -> bool:
+        """What /readyz says."""
+        try:
+            with urllib.request.urlopen(f"{self.admin}/readyz", timeout=2) as answer:  # noqa: S310 - our own URL
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def metrics(self) -> str:
+        """What /metrics says."""
+        with urllib.request.urlopen(f"{self.admin}/metrics", timeout=5) as answer:  # noqa: S310 - our own URL
+            return answer.read().decode()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when it does not end."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait()
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def _config(self, bootstrap: list[str]) -> str:
+        first_node = _free_port_block(NODE_IDS)
+        return f"""\
+upstream: {{bootstrap: [{", ".join(f'"{address}"' for address in bootstrap)}]}}
+listeners:
+  - bind: {LOOPBACK}
+    port: {self._bootstrap_port}
+    advertised_host: {LOOPBACK}
+    nodes: {{"0-{NODE_IDS - 1}": {first_node}}}
+admin: {{bind: {LOOPBACK}, port: {self._admin_port}}}
+policy: {{file: {self.folder / "policy.yaml"}}}
+"""
+
+
+@contextlib.contextmanager
+def running_proxy(kafka: Kafka, folder: Path) -> Iterator[Proxy]:
+    """A proxy that is stopped at the end. Raises NoProxyError."""
+    proxy = Proxy(kafka, folder)
+    proxy.start()
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
+
+
+class Entries:
+    """The entries to one broker; the proxy is started when the first scenario asks for it."""
+
+    def __init__(self, kafka: Kafka, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._kafka = kafka
+        self._folder = folder
+        self._stack = stack
+
+    def __getitem__(self, mode: str) -> Entry:
+        bootstrap = self._kafka.bootstrap if mode == "direct" else self.proxy.bootstrap
+        return Entry(mode, bootstrap)
+
+    @functools.cached_property
+    def proxy(self) -> Proxy:
+        """Shared by all scenarios. Raises NoProxyError."""
+        return self._stack.enter_context(running_proxy(self._kafka, self._folder))
+
+
+def _free_port_block(size: int) -> int:
+    """The first of `size` free ports in a row."""
+    for first in free_ports(200):
+        if all(is_free(port) for port in range(first, first + size)):
+            return first
+    raise OSError(f"no {size} free ports in a row")

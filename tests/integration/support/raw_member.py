@@ -1,0 +1,156 @@
+"""A classic member made by hand, a request at a time: for calls that no client library can be made to do."""
+
+import datetime as dt
+import io
+import struct
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment
+from kio.schema.consumer_protocol_assignment.v1.data import TopicPartition as AssignedPartitions
+from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription, TopicPartition
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v5.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.leave_group.v3.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.offset_commit.v7.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.serial import entity_reader, entity_writer
+
+from support import raw
+
+NONE, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 22, 27, 79
+
+Topics = Mapping[str, frozenset[int]]
+
+
+class RawMember:
+    """Joins with range, eager or with what it says it owns; leads if the coordinator makes it the leader."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *, session_timeout_ms: int = 10_000) -> None:
+        self._connection = raw.to_coordinator(bootstrap, group)
+        self._group = group
+        self._topic = topic
+        self._session_timeout_ms = session_timeout_ms
+        self._joining: JoinGroupRequest | None = None
+        self._members: tuple[str, ...] = ()
+        self.member_id = ""
+        self.generation = -1
+        self.leads = False
+
+    def send_join(self, owned: Topics | None = None) -> None:
+        """Send JoinGroup; the coordinator may answer only when others have joined too.
+
+        A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does.
+        """
+        if not self.member_id:
+            answer = self._connection.call(self._join_request({}))
+            assert answer.error_code == MEMBER_ID_REQUIRED, answer
+            self.member_id = answer.member_id
+        self._joining = self._join_request(owned or {})
+        self._connection.send(self._joining)
+
+    def receive_join(self) -> None:
+        """The answer."""
+        answer = self._connection.receive(self._joining)
+        assert answer.error_code == NONE, answer
+        self.generation = answer.generation_id
+        self.leads = answer.leader == answer.member_id
+        self._members = tuple(member.member_id for member in answer.members)
+
+    def join(self, owned: Topics | None = None) -> None:
+        """JoinGroup and its answer."""
+        self.send_join(owned)
+        self.receive_join()
+
+    def sync(self, partitions: int = 0) -> Topics:
+        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn."""
+        shares = {
+            member: frozenset(range(turn, partitions, len(self._members)))
+            for turn, member in enumerate(self._members if self.leads else ())
+        }
+        answer = self._connection.call(
+            SyncGroupRequest(
+                group_id=self._group,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                assignments=tuple(
+                    SyncGroupRequestAssignment(member_id=member, assignment=self._assignment(share))
+                    for member, share in shares.items()
+                ),
+            )
+        )
+        assert answer.error_code == NONE, answer
+        assignment, _ = entity_reader(ConsumerProtocolAssignment)(answer.assignment, 2)
+        return {at.topic: frozenset(at.partitions) for at in assignment.assigned_partitions}
+
+    def heartbeat(self) -> int:
+        """The error code of Heartbeat."""
+        return int(self._connection.call(self._heartbeat_request()).error_code)
+
+    def commit(self, partition: int, offset: int, *, generation: int | None = None) -> int:
+        """The error code of OffsetCommit, with this generation instead of the current one if given."""
+        at = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=None
+        )
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self.generation if generation is None else generation,
+            member_id=self.member_id,
+            group_instance_id=None,
+            topics=(OffsetCommitRequestTopic(name=self._topic, partitions=(at,)),),
+        )
+        return int(self._connection.call(request).topics[0].partitions[0].error_code)
+
+    def leave(self) -> None:
+        """LeaveGroup."""
+        request = LeaveGroupRequest(group_id=self._group, members=(MemberIdentity(member_id=self.member_id),))
+        assert self._connection.call(request).error_code == NONE
+
+    def vanish_in_a_frame(self) -> None:
+        """Half of a Heartbeat, then a reset."""
+        frame = self._connection.frame(self._heartbeat_request())
+        self._connection.send_bytes(struct.pack(">i", len(frame)) + frame[:-3])
+        self._connection.vanish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def _heartbeat_request(self) -> HeartbeatRequest:
+        return HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
+
+    def _join_request(self, owned: Topics) -> JoinGroupRequest:
+        return JoinGroupRequest(
+            group_id=self._group,
+            session_timeout=dt.timedelta(milliseconds=self._session_timeout_ms),
+            rebalance_timeout=dt.timedelta(seconds=30),
+            member_id=self.member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=self._subscription(owned)),),
+        )
+
+    def _subscription(self, owned: Topics) -> bytes:
+        claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
+        return _embedded(ConsumerProtocolSubscription(topics=(self._topic,), owned_partitions=claim))
+
+    def _assignment(self, share: frozenset[int]) -> bytes:
+        given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()
+        return _embedded(ConsumerProtocolAssignment(assigned_partitions=given))
+
+
+def _embedded(data: Any) -> bytes:
+    """With the two bytes of version that precede embedded consumer protocol data."""
+    buffer = io.BytesIO()
+    buffer.write(data.__version__.to_bytes(2))
+    entity_writer(type(data))(buffer, data)
+    return buffer.getvalue()

@@ -1,0 +1,68 @@
+"""Writes down what was seen of each client, version and scenario, for the README's table.
+
+A test that is marked `scenario("...")` and parametrised by a `case` makes a line; what it measured goes along
+with pytest's own `record_property`. tools/scenario_table.py prints the table.
+"""
+
+import json
+from collections.abc import Generator
+
+import pytest
+
+from support import ROOT
+from support.story import Case
+
+PATH = ROOT / "build" / "scenarios.json"
+WORSE = ("passed", "skipped", "failed")
+
+
+class Seen:
+    """A pytest plugin."""
+
+    def __init__(self) -> None:
+        self.kafka_version = "unknown"
+        self._lines: dict[tuple[str, ...], dict[str, object]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note the outcome of the test itself, and of a set-up that did not come so far."""
+        report = yield
+        marker = item.get_closest_marker("scenario")
+        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+        if marker is not None and isinstance(case, Case) and (report.when == "call" or not report.passed):
+            self._note(case, marker.args[0], report.outcome, dict(report.user_properties))
+        return report
+
+    def pytest_sessionfinish(self) -> None:
+        """Lines of scenarios that did not run this time are kept."""
+        if not self._lines:
+            return
+        try:
+            lines = {_key(line): line for line in json.loads(PATH.read_text())}
+        except FileNotFoundError:
+            lines = {}
+        lines.update(self._lines)
+        PATH.parent.mkdir(parents=True, exist_ok=True)
+        PATH.write_text(json.dumps(sorted(lines.values(), key=_key), indent=1) + "\n")
+
+    def _note(self, case: Case, scenario: str, outcome: str, measured: dict[str, object]) -> None:
+        line = {
+            "kafka": self.kafka_version,
+            "client": case.client.name,
+            "version": case.client.version(),
+            "assignor": case.assignor,
+            "entry": case.entry,
+            "scenario": scenario,
+            "outcome": outcome,
+            "measured": measured,
+        }
+        known = self._lines.setdefault(_key(line), line)
+        known["outcome"] = max(known["outcome"], outcome, key=WORSE.index)
+        known["measured"] = {**known["measured"], **measured}
+
+
+def _key(line: dict[str, object]) -> tuple[str, ...]:
+    names = ("kafka", "client", "version", "assignor", "entry", "scenario")
+    return tuple(str(line[name]) for name in names)

@@ -1,0 +1,65 @@
+"""Commits through the entry: a consumer on the other side goes on from them, and old ones are refused."""
+
+import pytest
+from support.clients import ALL
+from support.ownership import Partition
+from support.raw_member import ILLEGAL_GENERATION, NONE, REBALANCE_IN_PROGRESS, RawMember
+from support.story import Case
+from support.waiting import eventually
+
+PARTITIONS = 2
+ENTRIES = ("direct", "translate")
+CASES = [Case(entry, kind, kind.assignors[-1]) for entry in ENTRIES for kind in ALL]
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.scenario("commits through the entry are read back directly, and the reverse")
+@pytest.mark.parametrize("case", CASES, ids=str, scope="module")
+def test_a_consumer_goes_on_from_what_was_committed_on_the_other_side(case, entry, kafka, consumers):
+    group, topic = entry.new_group(), kafka.new_topic(partitions=PARTITIONS)
+
+    def read_and_commit(bootstrap):
+        """A new consumer reads everything that is new, commits, and leaves; returns what it read."""
+        new = {(Partition(topic, record.partition), record.offset) for record in kafka.produce(topic, 20)}
+        consumer = consumers.start(case.client, bootstrap, group, topic, case.assignor, auto_commit=False)
+        consumer.wait_until(lambda: consumer.consumed() >= new, "it has read what is new")
+        assert consumer.commit().kind == "committed"
+        consumer.close()
+        assert consumer.consumed() == new
+        assert set(kafka.committed(group).values()) == {1 + max(offset for _, offset in new)}
+
+    read_and_commit(entry.bootstrap)
+    read_and_commit(kafka.bootstrap)
+    read_and_commit(entry.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(entry, ALL[0], "raw") for entry in ENTRIES], ids=lambda case: case.entry, scope="module"
+)
+def test_a_commit_with_an_old_generation_is_refused(case, entry, kafka):
+    group, topic = entry.new_group(), kafka.new_topic(partitions=PARTITIONS)
+    with (
+        RawMember(entry.bootstrap, group, topic) as first,
+        RawMember(entry.bootstrap, group, topic) as second,
+    ):
+        first.join()
+        assert first.sync(PARTITIONS) == {topic: {0, 1}}
+        old = first.generation
+        assert first.commit(0, 5) == NONE
+
+        second.send_join()
+        eventually(
+            first.heartbeat, lambda code: code == REBALANCE_IN_PROGRESS, what="the first has to rejoin"
+        )
+        first.join()
+        second.receive_join()
+        mine, theirs = first.sync(PARTITIONS)[topic], second.sync(PARTITIONS)[topic]
+        assert mine | theirs == {0, 1}
+        assert not mine & theirs
+
+        (partition,) = mine
+        assert first.generation > old
+        assert first.commit(partition, 7, generation=old) == ILLEGAL_GENERATION
+        assert first.commit(partition, 6) == NONE
+    assert kafka.committed(group)[topic, partition] == 6

@@ -1,0 +1,67 @@
+"""`epochgate demo --plain` from beginning to end, as a person starts it."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
+TIMEOUT_S = 150
+
+
+def start(kafka) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "proxy", "demo", "--kafka", kafka.bootstrap, *SHORT]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def topics_of_demos(kafka) -> set[str]:
+    return {
+        topic for topic in kafka.admin.list_topics(timeout=15).topics if topic.startswith("epochgate-demo-")
+    }
+
+
+def children(pid: int) -> set[int]:
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(words[1]) == pid and words[0] != "Z":
+            found.add(int(stat.parent.name))
+    return found
+
+
+def test_the_demo_passes_and_leaves_nothing_behind(kafka):
+    before = topics_of_demos(kafka)
+    demo = start(kafka)
+    output, _ = demo.communicate(timeout=TIMEOUT_S)
+    assert demo.returncode == 0, output
+    assert re.search(r"PASSED: both groups read all [1-9]\d* records", output), output
+    assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", output), output
+    assert re.search(r"Classic\s+│ classic\s+│\s+2 │", output), output
+    eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes under /proc")
+def test_ctrl_c_ends_everything_that_was_started(kafka):
+    before = topics_of_demos(kafka)
+    demo = start(kafka)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("== step 2"):
+            break
+    consumers = children(demo.pid)
+    assert len(consumers) >= 6
+    demo.send_signal(signal.SIGINT)
+    output, _ = demo.communicate(timeout=TIMEOUT_S)
+    assert demo.returncode == 130, output
+    assert "everything that was started has ended" in output
+    assert not [pid for pid in consumers if Path(f"/proc/{pid}").exists()]
+    eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")

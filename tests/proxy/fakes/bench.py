@@ -1,0 +1,83 @@
+"""One connection of the proxy between a client and a broker that the test plays, over streams in memory."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from fakes import messages, wire
+from fakes.translators import Scripted
+from protocol_codecs import ApiKey
+from proxy.api_versions import OfferBook
+from proxy.config import Address, Limits
+from proxy.connection import ClientConnection, Services
+from proxy.conversation import Terms
+from proxy.events import EventTeller
+from proxy.meter import Meter
+from proxy.metrics import Metrics
+from proxy.translation_hub import TranslationHub
+from proxy.upstream import Dialed, UnreachableError
+from translation.actions import ConnectionId
+
+Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
+
+
+class Bench:
+    """``client`` and ``broker`` are the test's ends of the two connections."""
+
+    def __init__(self, pair: Pair, limits: Limits, node_id: int | None) -> None:
+        self.metrics = Metrics()
+        self.translator = Scripted()
+        self.hub = TranslationHub(self.translator, Meter(self.metrics), EventTeller(self.metrics).tell)
+        self.client, proxy_to_client = pair()
+        self._proxy_to_broker, self.broker = pair()
+        self.from_proxy = wire.FrameReader(self.client)
+        self.at_broker = wire.FrameReader(self.broker)
+        self.dialed: list[int | None] = []
+        self.reachable = True
+        self.ended = trio.Event()
+        terms = Terms(
+            lambda node, _host, _port: Address("proxy", 9100 + node),
+            OfferBook(allow_unknown_apis=False),
+            limits,
+            Meter(self.metrics),
+            time.perf_counter,
+        )
+        services = Services(terms, self, self.hub)
+        self.connection = ClientConnection(ConnectionId(1), proxy_to_client, "client-host", node_id, services)
+
+    async def dial(self, node_id: int | None) -> Dialed:
+        self.dialed.append(node_id)
+        if not self.reachable:
+            raise UnreachableError("kafka-0:9092: refused")
+        return Dialed(self._proxy_to_broker, Address("kafka-0", 9092), assumed=False)
+
+    async def run(self) -> None:
+        await self.connection.run()
+        self.ended.set()
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"epochgate_{name}", labels) or 0.0
+
+    async def negotiate(self) -> None:
+        """The client asks for the broker's versions."""
+        await self.client.send_all(messages.ask_versions(0))
+        assert await self.at_broker.frame() == messages.ask_versions(0)
+        answer = messages.api_versions_response()
+        await self.broker.send_all(wire.response(ApiKey.API_VERSIONS, 3, 0, answer))
+        assert wire.answered_id(await self.from_proxy.frame()) == 0
+
+
+@asynccontextmanager
+async def a_bench(
+    pair: Pair = trio.testing.memory_stream_pair, limits: Limits | None = None, node_id: int | None = None
+) -> AsyncIterator[Bench]:
+    """A running connection; it is ended with the block if it has not ended before."""
+    bench = Bench(pair, limits or Limits(), node_id)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.hub.run_timers)
+        nursery.start_soon(bench.run)
+        yield bench
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,198 @@
+"""The configuration file: every mistake is named with its place and what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Address, Config
+from proxy.config_file import ConfigError, load_config, load_policy, policy_of
+from translation.policy import Mode, Policy
+
+GOOD = """\
+upstream:
+  bootstrap: ["kafka-0:9092", "[::1]:9093"]
+  tls: null
+listeners:
+  - bind: 127.0.0.1
+    port: 9092
+    advertised_host: localhost
+    nodes: {"0-9": 9100, "1001": 9200}
+    tls: null
+admin: {bind: 127.0.0.1, port: 9080}
+policy: {file: policy.yaml}
+workers: 1
+"""
+
+
+def load(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Config:
+    file = tmp_path / "epochgate.yaml"
+    file.write_text(text)
+    return load_config(file, environment or {})
+
+
+def test_a_good_file(tmp_path):
+    config = load(tmp_path, GOOD)
+    assert config.upstream.addresses == (Address("kafka-0", 9092), Address("::1", 9093))
+    (listener,) = config.listeners
+    assert listener.node_ports == {**{n: 9100 + n for n in range(10)}, 1001: 9200}
+    assert config.admin.port == 9080
+
+
+def test_what_is_left_out_has_defaults(tmp_path):
+    config = load(
+        tmp_path, 'upstream: {bootstrap: ["a:1"]}\nlisteners: [{advertised_host: h, nodes: {"0": 9100}}]'
+    )
+    assert config.limits.frame_max_bytes == 104857600
+    assert config.admin.bind == "127.0.0.1"
+    assert config.policy.file is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "said"),
+    [
+        (
+            "port: 9080",
+            "prt: 9080",
+            "10:26: admin.prt",
+            "did you mean `port`? expected one of `bind`, `port`",
+        ),
+        ("upstream:", "upstreams:", "1:1: upstreams", "did you mean `upstream`?"),
+        (
+            "    advertised_host: localhost\n",
+            "",
+            "5:5: listeners[0]",
+            "missing required field `advertised_host`",
+        ),
+        ("port: 9080", "port: many", "10:26: admin.port", "expected `int`, got `str`"),
+        ("port: 9080", "port: 70000", "10:26: admin.port", "expected `int` <= 65535"),
+        ('"kafka-0:9092"', '"kafka-0"', "upstream", "expected host:port, got 'kafka-0'"),
+        ("bootstrap: [", "bootstrap: [7, ", "2:15: upstream.bootstrap[0]", "expected `str`, got `int`"),
+        (
+            '"0-9": 9100',
+            '"a-9": 9100',
+            "listeners[0]",
+            "expected a node id or a range such as \"0-9\", got 'a-9'",
+        ),
+        ('"0-9": 9100', '"9-0": 9100', "listeners[0]", "empty"),
+        ('"1001": 9200', '"9-12": 9200', "listeners[0]", "node id 9 is in two ranges"),
+        ('"1001": 9200', '"1001": 9105', "listeners[0]", "the same port twice"),
+        ('"0-9": 9100', '"0-9": 65530', "listeners[0]", "beyond port 65535"),
+        ("    tls: null", "    tls: {cert: a}", "9:5: listeners[0].tls", "not supported yet"),
+        ("  tls: null\nl", "  tls: {}\nl", "3:3: upstream.tls", "not supported yet"),
+        ("workers: 1", "workers: 4", "12:1: workers", "not supported yet"),
+        ("workers: 1", "journal: {path: x}", "12:1: journal", "unknown key"),
+        ("workers: 1", "admin: {}", "12:1: admin", "given twice"),
+        ("workers: 1", "workers: [", "13:1:", "not valid YAML"),
+        ("workers: 1", "workers: !foo 1", "12:10:", "not valid YAML"),
+        ("listeners:", "listeners: []\nx:", "4:1: listeners", "expected `array` of length >= 1"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path, old, new, place, said):
+    assert old in GOOD
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, GOOD.replace(old, new, 1))
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "epochgate.yaml"))
+    assert place in message
+    assert said in message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just words"])
+def test_a_file_that_is_no_mapping(tmp_path, text):
+    with pytest.raises(ConfigError):
+        load(tmp_path, text)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="can't be read"):
+        load_config(tmp_path / "nowhere.yaml", {})
+
+
+def test_two_listeners_may_not_share_a_port(tmp_path):
+    listener = '{bind: 127.0.0.1, port: %d, advertised_host: h, nodes: {"0": %d}}'
+    text = (
+        f'upstream: {{bootstrap: ["a:1"]}}\nlisteners: [{listener % (9092, 9100)}, {listener % (9093, 9092)}]'
+    )
+    with pytest.raises(ConfigError, match=r"9092 on .* is used twice"):
+        load(tmp_path, text)
+
+
+# -- environment variables -----------------------------------------------------------------------------------
+
+
+def test_the_environment_overrides_scalars_and_lists_of_scalars(tmp_path):
+    environment = {
+        "EPOCHGATE_UPSTREAM__BOOTSTRAP": "a:1, b:2",
+        "EPOCHGATE_ADMIN__PORT": "1234",
+        "EPOCHGATE_LISTENERS__0__ADVERTISED_HOST": "proxy.example",
+        "EPOCHGATE_LIMITS__FRAME_MAX_BYTES": "2048",
+        "EPOCHGATE_POLICY__FILE": "null",
+    }
+    config = load(tmp_path, GOOD, environment)
+    assert config.upstream.bootstrap == ("a:1", "b:2")
+    assert config.admin.port == 1234
+    assert config.listeners[0].advertised_host == "proxy.example"
+    assert config.limits.frame_max_bytes == 2048
+    assert config.policy.file is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("EPOCHGATE_ADMIN__PRT", "1", "there is no key `admin.prt`"),
+        ("EPOCHGATE_ADMIN__PORT", "x", "admin.port: expected `int`"),
+        ("EPOCHGATE_LISTENERS__7__PORT", "1", "the file has no `listeners[7]`"),
+        ("EPOCHGATE_LISTENERS__0__NODES", "1", "there is no key"),
+        ("EPOCHGATE_WORKERS", "3", "not supported yet"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_named_with_its_variable(tmp_path, name, value, said):
+    with pytest.raises(ConfigError, match=f"environment variable {name}") as caught:
+        load(tmp_path, GOOD, {name: value})
+    assert said in str(caught.value)
+
+
+def test_what_kubernetes_sets_for_a_service_called_epochgate_is_ignored(tmp_path):
+    environment = {"EPOCHGATE_PORT": "tcp://10.0.0.1:9092", "EPOCHGATE_SERVICE_HOST": "10.0.0.1"}
+    assert load(tmp_path, GOOD, environment) == load(tmp_path, GOOD)
+
+
+# -- the policy ----------------------------------------------------------------------------------------------
+
+
+def test_the_policy_stands_beside_the_configuration(tmp_path):
+    (tmp_path / "policy.yaml").write_text("rules:\n  - {group: g, mode: translate}\n")
+    config = load(tmp_path, GOOD)
+    policy = policy_of(config, tmp_path / "epochgate.yaml")
+    assert policy.rule_for("g").mode is Mode.TRANSLATE
+    assert policy.rule_for("h").mode is Mode.OBSERVE
+
+
+def test_without_a_policy_every_group_is_observed(tmp_path):
+    config = load(tmp_path, GOOD, {"EPOCHGATE_POLICY__FILE": "null"})
+    assert policy_of(config, tmp_path / "epochgate.yaml") == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("rules:\n  - {group: g}\n", "2:5: rules[0]", "missing required field `mode`"),
+        ("rules:\n  - {mode: translate}\n", "2:5: rules[0]", "exactly one of `group` and `pattern`"),
+        ("rules:\n  - {pattern: '(', mode: translate}\n", "2:5: rules[0]", "RE2"),
+        ("rules:\n  - {group: g, mode: migrate}\n", "2:16: rules[0].mode", "invalid enum value 'migrate'"),
+        ("default: translat\n", "1:1: default", "expected one of `observe`, `translate`, `reject`"),
+        ("rule: []\n", "1:1: rule", "did you mean `rules`?"),
+    ],
+)
+def test_a_mistake_in_the_policy_is_named_with_its_place(tmp_path, text, place, said):
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_policy(file)
+    assert f"{file}:{place}" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_an_empty_policy_observes(tmp_path):
+    (tmp_path / "policy.yaml").write_text("")
+    assert load_policy(tmp_path / "policy.yaml") == Policy()

@@ -1,0 +1,149 @@
+"""What people read: log lines and the metrics that follow from events."""
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from proxy.config import Log
+from proxy.events import EventTeller
+from proxy.logs import configure
+from proxy.metrics import Metrics
+from translation.actions import Event, EventKind
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def changed(previous: str, state: str, reason: str = "assignment changed") -> Event:
+    return Event(
+        kind=EventKind.STATE_CHANGED,
+        group_id="orders",
+        member_id="m-1",
+        client_id="app",
+        client_host="10.0.0.1",
+        generation=3,
+        epoch=5,
+        previous_state=previous,
+        state=state,
+        reason=reason,
+        partitions={"t": (0, 1)},
+    )
+
+
+def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_state_change_is_one_line_that_says_everything():
+    out = io.StringIO()
+    configure(Log(), out)
+    EventTeller(Metrics()).tell(changed("Stable", "PrepareRebalance"))
+    (line,) = lines_of(out)
+    assert line.pop("timestamp")
+    assert line == {
+        "event": "state changed",
+        "level": "info",
+        "group": "orders",
+        "member": "m-1",
+        "client_id": "app",
+        "client_host": "10.0.0.1",
+        "state": "Stable -> PrepareRebalance",
+        "generation": 3,
+        "epoch": 5,
+        "partitions": {"t": [0, 1]},
+        "reason": "assignment changed",
+    }
+
+
+def test_a_terminal_gets_lines_for_people():
+    out = Terminal()
+    configure(Log(), out)
+    structlog.get_logger("x").info("state changed", group="orders")
+    assert "state changed" in out.getvalue()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_the_format_can_be_set(stream):
+    out = stream()
+    configure(Log(format="json"), out)
+    structlog.get_logger("x").info("hello")
+    assert lines_of(out)[0]["event"] == "hello"
+
+
+def test_an_exception_is_part_of_its_line():
+    out = io.StringIO()
+    configure(Log(), out)
+    try:
+        raise RuntimeError("a bug")
+    except RuntimeError as error:
+        structlog.get_logger("x").error("failed", exc_info=error)
+    (line,) = lines_of(out)
+    assert "RuntimeError: a bug" in line["exception"]
+
+
+def test_lines_below_the_level_are_left_out_and_libraries_come_out_alike():
+    out = io.StringIO()
+    configure(Log(level="warning"), out)
+    structlog.get_logger("x").info("quiet")
+    logging.getLogger("hypercorn.error").info("quiet")
+    logging.getLogger("some.library").warning("loud %s", "words")
+    (line,) = lines_of(out)
+    assert (line["event"], line["level"]) == ("loud words", "warning")
+
+
+def test_members_are_counted_by_state():
+    metrics = Metrics()
+    teller = EventTeller(metrics)
+    for event in (
+        changed("Absent", "CompletingRebalance", "JoinGroup answered"),
+        changed("CompletingRebalance", "Stable", "SyncGroup answered"),
+        changed("Stable", "PrepareRebalance"),
+    ):
+        teller.tell(event)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"epochgate_{name}", labels)
+
+    assert value("members", state="PrepareRebalance") == 1
+    assert value("members", state="Stable") == 0
+    assert value("rebalances_total", reason="assignment changed") == 1
+    teller.tell(changed("PrepareRebalance", "Absent", "left"))
+    assert value("members", state="PrepareRebalance") == 0
+    assert value("members", state="Absent") is None
+    assert value("events_total", kind="state changed") == 4
+
+
+def test_reasons_as_labels_are_bounded():
+    metrics = Metrics()
+    teller = EventTeller(metrics)
+    for n in range(100):
+        teller.tell(changed("Stable", "PrepareRebalance", f"reason {n}"))
+    (family,) = [f for f in metrics.registry.collect() if f.name == "epochgate_rebalances"]
+    assert len(family.samples) <= 33
+
+
+def test_a_group_that_passes_through_is_news_once():
+    out = io.StringIO()
+    configure(Log(), out)
+    teller = EventTeller(Metrics())
+    for _ in range(3):
+        teller.tell(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="connect"))
+    teller.tell(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="another"))
+    assert [line["reason"] for line in lines_of(out)] == ["connect", "another"]

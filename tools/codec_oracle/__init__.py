@@ -1,0 +1,1 @@
+"""Kafka's own Java classes as the judge of our bytes."""

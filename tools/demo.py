@@ -1,0 +1,70 @@
+"""`make demo`: a Kafka of its own if one can be had here, the demo on it, and everything stopped again.
+
+Without Java, Maven or Maven Central the demo runs on the embedded coordinator instead, and says why.
+Arguments are passed on to `epochgate demo`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tools` is not installed
+
+from tools.kafka import jars
+from tools.kafka.cluster import RUN, Cluster
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """The exit code is that of `epochgate demo`."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _on_kafka(sys.argv[1:])
+    except KeyboardInterrupt:
+        say("interrupted")
+        return INTERRUPTED
+
+
+def _on_kafka(arguments: list[str]) -> int:
+    Cluster.stop_orphans(RUN, say=say)
+    version = os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
+    cluster = Cluster(RUN / f"demo-{os.getpid()}", version=version, say=say)
+    cluster.save(owner_pid=os.getpid())
+    try:
+        try:
+            cluster.start()
+        except (jars.KafkaUnavailableError, TimeoutError, RuntimeError) as reason:
+            say(f"no real Kafka here: {reason}")
+            say("running on the embedded coordinator instead")
+            return _demo(["--embedded", *arguments])
+        code = _demo(["--kafka", cluster.bootstrap, *arguments])
+        say("stopping Kafka")
+        return code
+    finally:
+        cluster.stop(grace_s=3)
+        cluster.remove()
+
+
+def _demo(arguments: list[str]) -> int:
+    """Run the demo in this terminal, which sends it Ctrl-C by itself; it ends what it has started."""
+    demo = subprocess.Popen([sys.executable, "-m", "proxy", "demo", *arguments])
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: demo.send_signal(signal.SIGINT))
+    return abs(demo.wait())
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def say(line: str) -> None:
+    """Progress, for a person, at once."""
+    print(f"demo: {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Before a client that this process does not know joins: who is it, and can its group be converted?
+
+It may be new; a member of the new protocol that another process served; or a classic member, in a classic group
+or in a mixed one. The broker is asked, because the first heartbeat of a new member converts the whole group,
+and the conversion fails the pending JoinGroups of all its classic members.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from translation.actions import Connection, EventKind
+from translation.adopt import Verdict, look_for
+from translation.context import Context
+from translation.exchange import Ask, Park
+from translation.member import Member, Move
+from translation.outcomes import Failed, PassesThrough, StaysClassic, park
+from translation.switching import (
+    Obstacle,
+    leave_classic,
+    leave_classic_membership,
+    move_together,
+    what_stands_in_the_way,
+)
+
+Asking = Generator[Ask | Park, Any, None]
+
+
+def find_out(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    left_behind: Move | None,
+    deadline: float,
+    *,
+    claims: bool,
+) -> Asking:
+    """See that nothing stands in the way of this member's first heartbeat.
+
+    ``left_behind`` is the classic membership that the client gave up because the policy changed, ``claims`` whether
+    it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
+    """
+    if member.joined:
+        return
+    group = member.group
+    if not group.is_consumer_group or claims or not context.is_issued(member.id):
+        verdict, found = yield from look_for(context, member, connection)
+        if found is not None:
+            member.epoch = found.member_epoch
+            member.adopted = True
+            context.emit(EventKind.ADOPTED, member)
+        elif verdict is Verdict.CLASSIC_MEMBER:
+            if claims:
+                # An epoch 0 heartbeat owns nothing: the broker would free at once what the client still holds.
+                raise StaysClassic
+            yield from leave_classic_membership(group.id, member.id, member.instance_id)
+        elif verdict is Verdict.CLASSIC_GROUP:
+            if left_behind is None and not context.is_issued(member.id):
+                raise StaysClassic  # if it is none of the group's members, the broker says so
+            yield from _until_convertible(context, member, deadline)
+    if left_behind is not None:
+        yield from leave_classic(group, left_behind)
+
+
+def _until_convertible(context: Context, member: Member, deadline: float) -> Asking:
+    group = member.group
+    while True:
+        obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
+        match obstacle:
+            case Obstacle.NONE:
+                return
+            case Obstacle.USER_DATA:
+                move_together(context, group)
+                return
+            case Obstacle.LASTING:
+                raise PassesThrough(f"not converted: {why}", for_s=context.settings.relayed_s)
+            case Obstacle.PASSING:
+                if context.now >= deadline:
+                    raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
+                yield from park(member, context.now + context.settings.join_poll_s)

@@ -1,0 +1,90 @@
+"""How a JoinGroup can end, other than with a generation."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import EventKind, Request
+from translation.context import Context
+from translation.exchange import Ask, Park, Woken
+from translation.member import Member
+
+
+def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
+    """The answer to a JoinGroup that failed."""
+    message: JoinGroupRequest = request.message
+    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
+
+
+def resume_session(context: Context, member: Member) -> None:
+    """The client does not wait in JoinGroup any more: its session runs again."""
+    if member.joined:
+        member.touch(context.now)
+        context.book(member)
+
+
+class Outcome(Exception):
+    """A JoinGroup ends in another way than with a generation."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Do what this outcome means for everybody who waits."""
+        raise NotImplementedError
+
+
+class PassesThrough(Outcome):
+    """The group is relayed for ``for_s`` seconds, and stays classic."""
+
+    def __init__(self, reason: str, for_s: float = math.inf) -> None:
+        super().__init__(reason)
+        self.for_s = for_s
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Relay the request, and those that it took over."""
+        group = member.group
+        group.passes_through = str(self)
+        group.passes_through_until = context.now + self.for_s
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, str(self))
+        for waiting in (*member.overtaken, request):
+            context.forward(waiting)
+        member.overtaken.clear()
+
+
+class Overtaken(Outcome):
+    """A newer JoinGroup of the same member goes on in this one's place, and answers for both."""
+
+    def settle(self, _context: Context, member: Member, request: Request) -> None:
+        """Leave the answer to the newer one."""
+        member.overtaken.append(request)
+
+
+class Failed(Outcome):
+    """The client gets an error code."""
+
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.error_code = error_code
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Answer the request, and those that it took over."""
+        resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, self.error_code, member.id))
+        member.overtaken.clear()
+
+
+class StaysClassic(Exception):
+    """A classic member joins again: it stays one until it is moved at a Heartbeat, after which it holds nothing."""
+
+
+def park(member: Member, until: float) -> Generator[Ask | Park, Any, None]:
+    """Let others in for a while; raises if there is nothing to go on for."""
+    member.parked_join = member.turns.running
+    woken: Woken = yield Park(until)
+    member.parked_join = None
+    if woken is Woken.SUPERSEDED:
+        raise Overtaken("a newer JoinGroup came")
+    if woken is Woken.ABANDONED:
+        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

@@ -1,0 +1,220 @@
+"""Moving the members of a live group from one protocol to the other when the policy changes.
+
+One member after another, with the pause that the rule sets, a client is told UNKNOWN_MEMBER_ID on its Heartbeat: it
+gives up its partitions and joins anew, which every client does by itself. Its old membership is ended when
+that JoinGroup arrives owning nothing, not before: until then the broker must not give its partitions away. So at
+no moment do two clients own one, and the other members go on working.
+
+The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
+"""
+
+from collections.abc import Generator
+from enum import Enum, auto
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
+from protocol_codecs.messages.consumer_protocol import decode_assignment
+from protocol_codecs.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from translation.actions import Connection, EventKind, Request
+from translation.assignors import why_not_translatable
+from translation.context import Context
+from translation.exchange import Ask, Park, Steps
+from translation.member import Group, Member, Move
+from translation.member_state import MemberEvent
+from translation.policy import Rule
+from translation.upstream import leave
+
+_DESCRIBE_VERSION = 5
+_LEAVE_VERSION = 3
+_JOIN_RETRIES = 50
+_JOIN_RETRY_S = 0.2
+_WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
+
+_TOGETHER_S = 30.0
+"""Longer than any client's heartbeat interval: within it every member has been told."""
+
+_FORGET_S = 900.0
+"""A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
+
+
+def is_turn(context: Context, group: Group) -> bool:
+    """Whether the next member of this group may be told."""
+    return context.now >= group.next_move_at or moves_together(context, group)
+
+
+def move_together(context: Context, group: Group) -> None:
+    """From now on tell every member at its next Heartbeat."""
+    group.moves_together_until = context.now + _TOGETHER_S
+
+
+def moves_together(context: Context, group: Group) -> bool:
+    """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
+    return context.now < group.moves_together_until
+
+
+def tell(
+    context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
+) -> None:
+    """Remember a client that is told to join anew by its Heartbeat, and let the others wait for their turn."""
+    message: HeartbeatRequest = request.message
+    for forgotten in [move for move in group.moves.values() if move.told_at < context.now - _FORGET_S]:
+        del group.moves[forgotten.member_id]
+    group.moves[message.member_id] = Move(
+        message.member_id,
+        message.group_instance_id,
+        connection.id,
+        request.client_id,
+        connection.client_host,
+        context.now,
+    )
+    group.next_move_at = context.now + rule.switch_pause_ms / 1000
+    context.emit_group(EventKind.POLICY_CHANGED, group.id, request, f"{message.member_id}: {reason}")
+
+
+def taken_up(group: Group, connection: Connection, request: Request) -> Move | None:
+    """The move that this JoinGroup completes: by member id, else by connection, else by client.
+
+    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection.
+    """
+    message: JoinGroupRequest = request.message
+    if message.member_id in group.moves:
+        return group.moves[message.member_id]
+    for move in group.moves.values():
+        if move.connection_id == connection.id:
+            return move
+    for move in group.moves.values():
+        same_instance = (
+            message.group_instance_id is not None and message.group_instance_id == move.instance_id
+        )
+        same_client = (move.client_id, move.client_host) == (request.client_id, connection.client_host)
+        if same_instance or (same_client and move.instance_id is None):
+            return move
+    return None
+
+
+def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
+    """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
+    group.moves.pop(move.member_id, None)
+    yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
+
+
+def leave_classic_membership(
+    group_id: str, member_id: str, instance_id: str | None
+) -> Generator[Ask | Park, Any, None]:
+    """LeaveGroup for one classic member; that there is none such is no error."""
+    identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+    message = LeaveGroupRequest(group_id=group_id, members=(identity,))
+    yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+
+
+def back_to_classic(context: Context, member: Member | None, request: Request) -> Steps:
+    """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
+    if member is not None and member.joined:
+        member.group.moves.pop(member.id, None)
+        yield from leave(member)
+        context.end_membership(
+            member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
+        )
+    yield from join_classic(context, request)
+
+
+def join_classic(context: Context, request: Request) -> Steps:
+    """A classic JoinGroup in a group that is being converted.
+
+    The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
+    fatal for Java clients up to 2.7; so it is asked again instead.
+    """
+    response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+    for _ in range(_JOIN_RETRIES):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.is_waiting(request):
+            break
+        yield Park(context.now + _JOIN_RETRY_S)
+        response = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+    context.answer(request, response)
+
+
+class Obstacle(Enum):
+    """What stands in the way of converting a live classic group."""
+
+    NONE = auto()
+    PASSING = auto()
+    """A rebalance under way, or a coordinator that is not there: try again soon."""
+    USER_DATA = auto()
+    """The broker can't keep what an assignor wrote into the assignments. Without members it has nothing to keep, so
+    all of them are moved together."""
+    LASTING = auto()
+    """This is not a group of consumers, or not one that can be translated."""
+
+
+def what_stands_in_the_way(
+    group_id: str, allowed_assignors: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
+    """Ask the broker whether a classic group can be converted, before any of its members is moved."""
+    response: DescribeGroupsResponse = yield Ask(
+        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
+    )
+    if not response.groups:
+        return Obstacle.PASSING, "the broker did not describe it"
+    group = response.groups[0]
+    if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return (
+            Obstacle.NONE,
+            "",
+        )  # it may not be described; the broker itself says what it thinks of the conversion
+    if group.error_code != ErrorCode.NONE:
+        return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
+    if group.group_state in _WITHOUT_MEMBERS:
+        return Obstacle.NONE, ""
+    if group.group_state != "Stable":
+        return Obstacle.PASSING, f"it is in state {group.group_state}"
+    why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
+    if why_not is not None:
+        return Obstacle.LASTING, why_not
+    for member in group.members:
+        try:
+            _, assignment = decode_assignment(member.member_assignment)
+        except MalformedMessage as error:
+            return Obstacle.LASTING, f"the assignment of {member.member_id} is not readable: {error}"
+        if assignment.user_data:
+            return (
+                Obstacle.USER_DATA,
+                f"the assignment of {member.member_id} carries user data of its assignor",
+            )
+    return Obstacle.NONE, ""
+
+
+def move_classic(
+    context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
+) -> Generator[Ask | Park, Any, bool]:
+    """A classic member of a group that is to be translated sent a Heartbeat: whether it is told to join anew.
+
+    ``mixed`` says that the group is a consumer group already, so that nothing has to be asked. A member whose turn
+    has not come is relayed until then.
+    """
+    group = member.group
+    if not is_turn(context, group):
+        context.relay(group, member.id, group.next_move_at)
+        return False
+    obstacle, why = Obstacle.NONE, ""
+    if not mixed and not moves_together(context, group):
+        obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
+    match obstacle:
+        case Obstacle.PASSING:
+            context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
+        case Obstacle.LASTING:
+            group.passes_through = f"not converted: {why}"
+            group.passes_through_until = context.now + context.settings.relayed_s
+        case Obstacle.USER_DATA:
+            move_together(context, group)
+    if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
+        return False
+    reason = "told to join the new protocol"
+    tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)
+    return True
