@@ -29,6 +29,10 @@ from translation.settings import TranslatorSettings
 from translation.timers import Timers
 
 
+_WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
+"""What a JoinGroup that waits is told when its membership ends."""
+
+
 class _Client:
     """A connection as long as anything here still needs it."""
 
@@ -248,8 +252,7 @@ class Context:
         member.assignment = member.handed = member.may_hold = member.unacknowledged = NONE
         member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
         if member.parked_join is not None:
-            fenced = event is MemberEvent.FENCED
-            self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
+            self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
         if was_joined:
             group = member.group
             group.is_consumer_group = any(other.joined for other in group.members.values())

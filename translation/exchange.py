@@ -43,6 +43,7 @@ class Woken(Enum):
     TIME = "its time has come"
     SUPERSEDED = "a newer call of the same kind takes over"
     MEMBERSHIP_LOST = "the broker has no such membership any more"
+    REPLACED = "another process has its instance id"
     ABANDONED = "nobody waits for the outcome any more"
 
 

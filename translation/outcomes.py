@@ -88,3 +88,5 @@ def park(member: Member, until: float) -> Generator[Ask | Park, Any, None]:
         raise Overtaken("a newer JoinGroup came")
     if woken is Woken.ABANDONED:
         raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
+    if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(woken.value))
