@@ -200,7 +200,7 @@ def _release_instance(context: Context, member: Member) -> Asking:
     """The broker has another member with this instance id: the new process replaces it at once.
 
     The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
-    which old clients rely on, has the newer one win.
+    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up.
     """
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
     response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
@@ -240,11 +240,13 @@ def _has_waited(
         if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
             return False
         if code != ErrorCode.NONE:
+    _stand_back(member)
             raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
+                _stand_back(member)
     """Give the client its generation: the member epoch at this moment."""
     first = member.generation < 0
     member.previous_generation, member.generation = member.generation, member.epoch
@@ -254,6 +256,12 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+def _stand_back(member: Member) -> None:
+    """Raise if a newer JoinGroup has taken this one's instance id over."""
+    if member.group.static.get(member.instance_id or "", member.id) != member.id:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
+
+
     if first:
         context.emit(EventKind.JOINED, member, partitions=claims)
     context.book(member)
