@@ -71,7 +71,7 @@ def join(
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + _patience(context, member)
-    claimed = _claimed(member, subscription)
+    claimed = _claimed(subscription)
     try:
         yield from find_out(context, member, connection, left_behind, deadline, claims=bool(claimed))
         claims = yield from _claims(context, member, claimed)
@@ -121,14 +121,13 @@ def _describe_client(
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
-def _claimed(member: Member, subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
-    """What the client says that it still holds, cut to its subscription (franz-go keeps what it unsubscribed)."""
-    return {
-        (owned.topic, index)
-        for owned in subscription.owned_partitions
-        if owned.topic in member.subscription
-        for index in owned.partitions
-    }
+def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    """What the client says that it still holds.
+
+    That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
+    that they are gone, so the broker must not give them away before.
+    """
+    return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
 
 
 def _claims(
