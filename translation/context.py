@@ -140,6 +140,24 @@ class Context:
             member.connection_id = None
             member.keep_alive_at = math.inf
 
+    def client_is_connected(self, connection_id: ConnectionId | None) -> bool:
+        """Whether the client's side of this connection is open, as far as is known."""
+        client = None if connection_id is None else self._clients.get(connection_id)
+        return client is not None and client.alive
+
+    def was_elsewhere(self, member: Member, generation: int) -> bool:
+        """Whether this generation of a client is newer than what is known here: another process has given it."""
+        return not self.settings.sole_process and generation > member.generation
+
+    def is_late(self, member: Member, connection: Connection) -> bool:
+        """Whether a JoinGroup on this connection is older than the member's last one, and was overtaken on its way.
+
+        Its client has joined again on a connection that it opened later, and that is still open. What the older
+        one claims is not true any more.
+        """
+        newer = member.joined_on
+        return newer is not None and connection.id < newer and self.client_is_connected(newer)
+
     def maybe_release(self, connection_id: ConnectionId) -> None:
         """Let the upstream side go when its client is gone and nothing needs it any more."""
         client = self._clients.get(connection_id)

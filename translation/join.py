@@ -24,7 +24,7 @@ from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent
 from translation.origin import find_out
-from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, park, refused, resume_session
+from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, overtake, park, refused, resume_session
 from translation.partitions import NONE, Partitions
 from translation.switching import join_classic, moves_together
 from translation.upstream import (
@@ -69,16 +69,19 @@ def join(
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
+    overtake(context, member)
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + _patience(context, member)
     claimed = _claimed(subscription)
     try:
-        yield from find_out(context, member, connection, left_behind, deadline, claims=bool(claimed))
+        yield from find_out(
+            context, member, connection, request, left_behind, deadline, claims=bool(claimed)
+        )
         claims = yield from _claims(context, member, claimed)
         while True:
             yield from _take_part(context, member, claims, deadline)
             yield from learn_names(context, member.assignment)
-            if (yield from _has_waited(context, member, claims, deadline)):
+            if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
     except StaysClassic:
         yield from join_classic(context, request)
@@ -163,7 +166,7 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
         loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
         if (loading or others_leave) and context.now < deadline:
-            yield from park(member, context.now + context.settings.load_retry_s)
+            yield from park(member, request, context.now + context.settings.load_retry_s)
             continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
@@ -222,7 +225,7 @@ def _patience(context: Context, member: Member) -> float:
 
 
 def _has_waited(
-    context: Context, member: Member, claims: Partitions, deadline: float
+    context: Context, member: Member, request: Request, claims: Partitions, deadline: float
 ) -> Generator[Ask | Park, Any, bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
@@ -232,7 +235,7 @@ def _has_waited(
     if claims or not member.subscription:
         return True
     while not context.visible(member, member.assignment) and context.now < deadline:
-        yield from park(member, min(deadline, context.now + context.settings.join_poll_s))
+        yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             return False
         code = yield from beat(context, member)

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, EventKind
+from translation.actions import Connection, EventKind, Request
 from translation.adopt import Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
@@ -57,12 +57,12 @@ def find_out(
         elif verdict is Verdict.CLASSIC_GROUP:
             if left_behind is None and not context.is_issued(member.id):
                 raise StaysClassic  # if it is none of the group's members, the broker says so
-            yield from _until_convertible(context, member, deadline)
+            yield from _until_convertible(context, member, request, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
 
 
-def _until_convertible(context: Context, member: Member, deadline: float) -> Asking:
+def _until_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
     group = member.group
     while True:
         obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
@@ -77,4 +77,4 @@ def _until_convertible(context: Context, member: Member, deadline: float) -> Ask
             case Obstacle.PASSING:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
-                yield from park(member, context.now + context.settings.join_poll_s)
+                yield from park(member, request, context.now + context.settings.join_poll_s)

@@ -250,8 +250,6 @@ class Translator:
         group.passes_through = None
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
-        if member.parked_join is not None:
-            context.runner.wake(member.parked_join, Woken.SUPERSEDED)
         move = taken_up(group, connection, request) if group.moves else None
         steps = join.join(context, member, connection, request, rule.assignor, move)
         self._start(member, connection, request, steps)
