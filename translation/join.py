@@ -60,6 +60,9 @@ def join(
     """
     message: JoinGroupRequest = request.message
     try:
+    if context.is_late(member, connection):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        return
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, str(error))
@@ -108,6 +111,7 @@ def _describe_client(
     protocols = [protocol.name for protocol in message.protocols]
     context.reach(member, connection)
     member.client_id = request.client_id
+    member.joined_on = connection.id
     member.instance_id = message.group_instance_id or None
     if member.instance_id is not None:
         member.group.static[member.instance_id] = member.id

@@ -60,6 +60,7 @@ class Member:
         "heard_at",
         "id",
         "instance_id",
+        "joined_on",
         "keep_alive_at",
         "keep_alive_s",
         "lost_answer",
@@ -96,6 +97,8 @@ class Member:
         self.client_id: str | None = None
         self.client_host = ""
         self.connection_id: ConnectionId | None = None
+        self.joined_on: ConnectionId | None = None
+        """The connection of its last JoinGroup."""
         self.session_timeout_ms = 0
         self.rebalance_timeout_ms = 0
         self.subscription: frozenset[str] = frozenset()
