@@ -33,7 +33,10 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
-    code = yield from beat(context, member)
+    code = yield from beat(context, member, client_is_here=True)
+    if code == ErrorCode.FENCED_MEMBER_EPOCH:
+        again = yield from adopt_again(context, member, connection, request)
+        code = ErrorCode.NONE if again else ErrorCode.UNKNOWN_MEMBER_ID
     if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
         if member.rebalance_deadline == math.inf and member.parked_join is None:
             member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
@@ -48,10 +51,15 @@ def beat_for(context: Context, member: Member) -> Steps:
         yield from beat(context, member)
 
 
-def beat(context: Context, member: Member) -> Generator[Ask | Park, Any, int]:
-    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands."""
+def beat(
+    context: Context, member: Member, *, client_is_here: bool = False
+) -> Generator[Ask | Park, Any, int]:
+    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
+
+    FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
+    """
     epoch = member.epoch
-    response = yield from plain_heartbeat(context, member)
+    response = yield from plain_heartbeat(context, member, client_is_here=client_is_here)
     code = errors.for_heartbeat(response.error_code)
     if code in errors.ENDS_MEMBERSHIP:
         if member.joined:

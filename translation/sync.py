@@ -37,7 +37,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     context.book(member)
     before = member.handed
     member.handed = context.visible(member, member.assignment)
-    withheld = (member.may_hold - member.handed) | member.unacknowledged
+    withheld = member.may_hold - member.handed
     member.may_hold |= member.handed
     if member.handed - before:
         context.emit(EventKind.ASSIGNED, member, partitions=member.handed - before)
