@@ -62,15 +62,15 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
 
 def _why_not(member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
-        return ErrorCode.UNKNOWN_MEMBER_ID
+        return context.no_member(member, message)
+    if message.generation_id != member.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if member.state is MemberState.PREPARE_REBALANCE:  # if it was adopted, its protocol is not known yet
+        return ErrorCode.REBALANCE_IN_PROGRESS
     if message.protocol_type not in (None, member.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if message.protocol_name not in (None, member.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if message.generation_id != member.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if member.state is MemberState.PREPARE_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
