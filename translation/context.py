@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from protocol_codecs import ApiKey, Uuid
+from protocol_codecs import ApiKey, ErrorCode, Uuid
 from translation.actions import (
     Action,
     Answer,
@@ -206,6 +206,26 @@ class Context:
         if member is None:
             member = group.members[member_id] = Member(self, group, member_id)
         return member
+
+    def fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
+        if instance_id is None:
+            return False
+        group = self.groups.get(group_id)
+        holder_id = None if group is None else group.static.get(instance_id)
+        if group is None or holder_id is None or holder_id == member_id:
+            return False
+        if self.settings.sole_process:
+            return True
+        # Another process may have seen a later one; only a holder whose client is here proves that it is the newest.
+        holder = group.members.get(holder_id)
+        return holder is not None and self.client_is_connected(holder.connection_id)
+
+    def no_member(self, member: Member, message: Any) -> ErrorCode:
+        """What a client is answered whose membership has ended, maybe while its call waited."""
+        if self.fenced(member.group.id, member.id, message.group_instance_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def drop_if_idle(self, member: Member) -> None:
         """Forget the record of a member that is in no group and in no conversation."""

@@ -17,6 +17,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import look_for
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost
@@ -59,20 +60,20 @@ def join(
     ``left_behind`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
-    try:
     if context.is_late(member, connection):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
         return
+    try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, str(error))
         context.forward(request)
         return
+    overtake(context, member)
     _describe_client(context, member, connection, request, subscription)
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
-    overtake(context, member)
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + _patience(context, member)
     claimed = _claimed(subscription)
@@ -82,7 +83,7 @@ def join(
         )
         claims = yield from _claims(context, member, claimed)
         while True:
-            yield from _take_part(context, member, claims, deadline)
+            claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
@@ -110,8 +111,8 @@ def _describe_client(
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
     context.reach(member, connection)
-    member.client_id = request.client_id
     member.joined_on = connection.id
+    member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
     if member.instance_id is not None:
         member.group.static[member.instance_id] = member.id
@@ -142,20 +143,30 @@ def _claims(
 ) -> Generator[Ask | Park, Any, Partitions]:
     """The claim by topic id, cut to what the client can hold at all.
 
-    A member that this process knows can hold only what it claimed and was handed before. One that it does not
-    know comes from elsewhere with partitions in hand, so its claim is taken as it stands.
+    A member that this process knows can hold only what it claimed and was handed before. One that comes from
+    elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
     """
     if not claimed:
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
-        return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
+        known = {(names.get(pair[0]), pair[1]): pair for pair in member.may_hold}
+        if context.settings.sole_process or claimed <= known.keys():
+            return frozenset(pair for name, pair in known.items() if name in claimed)
     ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
     return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
 
 
-def _take_part(context: Context, member: Member, claims: Partitions, deadline: float) -> Asking:
-    """Heartbeat until the broker has this membership."""
+def _take_part(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    claimed: set[tuple[str, int]],
+    claims: Partitions,
+    deadline: float,
+) -> Generator[Ask | Park, Any, Partitions]:
+    """Heartbeat until the broker has this membership; gives what the client holds in it."""
     topics = member.subscription
     attempts = 0
     while True:
@@ -166,7 +177,7 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             member.group.is_consumer_group = True
             if joining:
                 context.nudge(member.group)
-            return
+            return claims
         loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
         if (loading or others_leave) and context.now < deadline:
@@ -180,6 +191,12 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
             topics -= forbidden
+        elif (
+            code == ErrorCode.FENCED_MEMBER_EPOCH
+            and not joining
+            and (yield from _catch_up(context, member, connection))
+        ):
+            claims = yield from _claims(context, member, claimed)
         elif code in errors.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
             # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
@@ -191,6 +208,21 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             raise PassesThrough(said)
         else:
             raise Failed(errors.for_join(code), said)
+
+
+def _catch_up(
+    context: Context, member: Member, connection: Connection
+) -> Generator[Ask | Park, Any, bool]:
+    """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
+
+    Leaving instead would free at once what the client claims.
+    """
+    _, found = yield from look_for(context, member, connection)
+    if found is None or found.member_epoch == member.epoch:
+        return False
+    member.epoch = found.member_epoch
+    member.adopted = True
+    return True
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -208,11 +240,13 @@ def _release_instance(context: Context, member: Member) -> Asking:
     The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
     which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up.
     """
+    _stand_back(member)
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
     response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
         for described in group.members:
             if described.instance_id == member.instance_id:
+                _stand_back(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
                 replaced = context.find(member.group.id, described.member_id)
                 if replaced is not None and replaced is not member:
@@ -220,6 +254,12 @@ def _release_instance(context: Context, member: Member) -> Asking:
                         replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
                     )
                     context.drop_if_idle(replaced)
+
+
+def _stand_back(member: Member) -> None:
+    """Raise if a newer JoinGroup has taken this one's instance id over."""
+    if member.group.static.get(member.instance_id or "", member.id) != member.id:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
 
 
 def _patience(context: Context, member: Member) -> float:
@@ -243,16 +283,14 @@ def _has_waited(
         if not member.joined:
             return False
         code = yield from beat(context, member)
-        if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
+        if code in errors.MEMBERSHIP_LOST:
             return False
         if code != ErrorCode.NONE:
-    _stand_back(member)
             raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
-                _stand_back(member)
     """Give the client its generation: the member epoch at this moment."""
     first = member.generation < 0
     member.previous_generation, member.generation = member.generation, member.epoch
@@ -262,12 +300,6 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
-def _stand_back(member: Member) -> None:
-    """Raise if a newer JoinGroup has taken this one's instance id over."""
-    if member.group.static.get(member.instance_id or "", member.id) != member.id:
-        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-
-
     if first:
         context.emit(EventKind.JOINED, member, partitions=claims)
     context.book(member)

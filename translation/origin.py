@@ -30,6 +30,7 @@ def find_out(
     context: Context,
     member: Member,
     connection: Connection,
+    request: Request,
     left_behind: Move | None,
     deadline: float,
     *,

@@ -54,7 +54,7 @@ class PassesThrough(Outcome):
 class Overtaken(Outcome):
     """A newer JoinGroup of the same member goes on in this one's place, and answers for both (:func:`overtake`)."""
 
-    def settle(self, _context: Context, member: Member, request: Request) -> None:
+    def settle(self, _context: Context, _member: Member, _request: Request) -> None:
         """Leave the answer to the newer one."""
 
 
@@ -99,7 +99,7 @@ def park(member: Member, request: Request, until: float) -> Generator[Ask | Park
         member.parked_join = None
     if woken is Woken.SUPERSEDED:
         raise Overtaken("a newer JoinGroup came")
-    if woken is Woken.ABANDONED:
-        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")
     if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(woken.value))
+    if woken is Woken.ABANDONED:
+        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

@@ -10,6 +10,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import adopt_again
 from translation.context import Context
 from translation.exchange import Steps
 from translation.member import Member
@@ -25,7 +26,9 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     what the client gets.
     """
     context.reach(member, connection)
-    code = _why_not(member, request.message)
+    if context.was_elsewhere(member, request.message.generation_id):
+        yield from adopt_again(context, member, connection, request)
+    code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
             member.touch(context.now)
@@ -60,7 +63,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     )
 
 
-def _why_not(member: Member, message: SyncGroupRequest) -> int:
+def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
         return context.no_member(member, message)
     if message.generation_id != member.generation:

@@ -244,7 +244,7 @@ class Translator:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
-        elif self._fenced(message.group_id, member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
@@ -263,7 +263,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif self._moves_back(connection, request):
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -298,7 +298,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
@@ -316,7 +316,7 @@ class Translator:
         # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
         if not message.member_id or self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
@@ -369,11 +369,3 @@ class Translator:
 
     def _start(self, member: Member, connection: Connection, request: Request, steps: Steps) -> None:
         self._context.runner.start(steps, member.turns, connection.id, request.client_id)
-
-    def _fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
-        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
-        if instance_id is None:
-            return False
-        group = self._context.groups.get(group_id)
-        holder = None if group is None else group.static.get(instance_id)
-        return holder is not None and holder != member_id
