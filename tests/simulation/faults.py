@@ -191,6 +191,7 @@ def _move(world: "World") -> None:
         world.homes[client.host] = home
         world.watch.fault(f"{client} is served by {world.processes[home]} from now on")
         world.watch.standings[client].broken_ms = world.kernel.now_ms
+        world.watch.standings[client].moved = True
         client.hang_up_all()
 
 

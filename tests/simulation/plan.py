@@ -124,7 +124,7 @@ def make_client(chance: random.Random, name: str, topics: dict[str, int], until_
         habits=None if native else habits,
         pace=Pace(
             session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=chance.choice((8_000, 10_000, 15_000)),
+            rebalance_timeout_ms=habits.ignores_rebalance_ms + chance.choice((8_000, 10_000, 15_000)),
             heartbeat_ms=heartbeat_ms,
             poll_ms=chance.randint(2_000, session_timeout_ms - 2_500) if slow else chance.choice((200, 500, 1_000)),
             commit_ms=chance.choice((1_000, 2_500, 5_000)),

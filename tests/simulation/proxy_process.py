@@ -329,7 +329,8 @@ class ProxyProcess:
         shell.awaiting = None
         entry = shell.owed[-1]
         entry[1] = answer.message
-        self._watch.answered(self, shell.client.near, entry[0], answer.message)
+        arrives = not shell.client.to_near.broken
+        self._watch.answered(self, shell.client.near, entry[0], answer.message, arrives=arrives)
         self._flush(shell)
         self._next(shell)
 

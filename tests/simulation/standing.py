@@ -43,9 +43,11 @@ class Standing:
         "joined_ms",
         "joins_waiting",
         "member_id",
+        "moved",
         "over",
         "previous_generation",
         "rebalance_timeout_ms",
+        "replaced",
         "session_timeout_ms",
         "synced",
     )
@@ -62,6 +64,10 @@ class Standing:
         self.heard_ms = kernel.now_ms
         self.broken_ms = -(10**9)
         """When its way to the broker was last broken."""
+        self.replaced = False
+        """Whether another process has begun to join with its instance id since it did itself."""
+        self.moved = False
+        """Whether more than one process has served it."""
         self.joins_waiting: set[int] = set()
         self.asked_to_rejoin_ms: int | None = None
         self.joined_ms: int | None = None

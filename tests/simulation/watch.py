@@ -27,7 +27,7 @@ from tests.simulation.network import Link
 from tests.simulation.standing import Pid, Standing
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
-from translation.actions import Call, Event
+from translation.actions import Call, Event, EventKind
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Broker
@@ -108,7 +108,12 @@ class Watch:
 
     def renewed(self, client: "Caller") -> None:
         """A client takes over an assignment: its contract begins anew."""
-        self.standings[client].renew()
+        standing = self.standings[client]
+        standing.renew()
+        if standing.replaced:
+            standing.end("another process has its instance id")
+        if standing.member_id and standing.member_id not in self.broker.members():
+            standing.end("the broker's own timeout passed while it was cut off")
 
     def holds(self, client: "Caller", before: frozenset[Pid], held: frozenset[Pid]) -> None:
         self.tell(client, "works on", held)
@@ -165,6 +170,7 @@ class Watch:
             case ApiKey.JOIN_GROUP:
                 standing.joins_waiting.add(ask.number)
                 standing.asked_to_rejoin_ms = standing.joined_ms = None
+                standing.replaced = False
                 if ask.message.group_instance_id is not None:
                     self._replaces(client, ask.message)
             case ApiKey.SYNC_GROUP:
@@ -185,6 +191,7 @@ class Watch:
             if other.instance_id == join.group_instance_id and other.client is not client:
                 if not join.member_id or other.client.born < client.born:
                     other.end("another process has its instance id")
+                    other.replaced = True
 
     def _may_commit(self, standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
         """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
@@ -199,11 +206,16 @@ class Watch:
             return None
         return False
 
-    def answered(self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any) -> None:
-        """A proxy answers a call itself."""
+    def answered(
+        self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
+        """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
         codes = _codes(message)
         for code in codes:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP:
+                if standing.excuse() is not None:
+                    continue  # it left on another connection while its JoinGroup waited
             if code not in CODES[ask.api_key]:
                 name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
                 raise Violation(6, f"{client} is answered {name}, which old clients do not survive")
@@ -218,7 +230,7 @@ class Watch:
                 return
         if ErrorCode.REBALANCE_IN_PROGRESS in codes:
             self._told_to_rejoin(process, standing)
-        for code in codes & _OVER:
+        for code in codes & _OVER if arrives else ():
             self._told_it_is_over(standing, ask, ErrorCode(code))
 
     def _join_answered(
@@ -326,6 +338,9 @@ class Watch:
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         self.tell(process, "", event)
+        standing = self.client_of.get(event.member_id)
+        if event.kind is EventKind.ADOPTED and standing is not None and standing.moved:
+            standing.joined_at = None
 
     # -- the broker ------------------------------------------------------------------------------------------------
 
@@ -344,7 +359,8 @@ class Watch:
             return
         else:
             kept = frozenset((t.topic_id, i) for t in heartbeat.topic_partitions for i in t.partitions)
-        released = (standing.client.held & self.broker.owned(heartbeat.member_id)) - kept
+        owned = self.broker.owned(heartbeat.member_id) - kept
+        released = frozenset(pid for pid in standing.client.held & owned if self.broker.image.by_id(pid[0]))
         if released and standing.excuse() is None:
             text = f"{who} releases {self.story.partitions(released)} while {standing.client} works on it"
             raise Violation(2, text)

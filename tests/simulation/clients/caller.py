@@ -147,7 +147,8 @@ class Caller:
         """Use another connection from now on; this one closes when what was asked on it is on its way."""
         link = self.lines.pop(line, None)
         if link is not None:
-            self._outstanding.pop(link, None)
+            for one in self._outstanding.pop(link, ()):
+                self.later(RECONNECT_MS, one.on_lost)
             link.close(self)
 
     def received(self, link: Link, reply: Reply) -> None:

@@ -34,6 +34,8 @@ from tests.simulation.wire import GROUP
 
 _REQUEST_TIMEOUT_MS = 30_000
 _RETRY_MS = 100
+_LOSES_PATIENCE = 2
+"""How often an impatient client sends JoinGroup again before it waits as long as others do."""
 
 _LOOK_FOR_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _MEMBERSHIP_OVER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -79,6 +81,8 @@ class ClassicClient(Caller):
         self.habits = habits
         self.pace = pace
         self.topics = topics
+        self.asked_for = topics
+        """Its subscription in its last JoinGroup."""
         self.instance_id = instance_id
         self.phase = Phase.UNJOINED
         self.member_id = ""
@@ -95,6 +99,7 @@ class ClassicClient(Caller):
         self.offsets: dict[Named, int] = {}
         self.zombie_generation = -1
         self._attempt = 0
+        self._impatience = 0
         self._members: tuple[Any, ...] = ()
         self._heartbeat_out = False
         self._heartbeat_due_ms = 0
@@ -148,6 +153,7 @@ class ClassicClient(Caller):
     def _prepare(self) -> None:
         self.phase = Phase.REVOKING
         self.wants_rejoin = False
+        self._impatience = 0
         attempt = self._attempt = self._attempt + 1
         if self.habits.cooperative or not self.held:
             if not self.habits.keeps_unsubscribed:
@@ -186,6 +192,7 @@ class ClassicClient(Caller):
         self.phase = Phase.JOINING
         if self.habits.connections is Connections.NEW_EACH_GENERATION:
             self.put_aside("group")
+        self.asked_for = self.topics
         request = join_request(
             self.habits,
             member_id=self.member_id,
@@ -205,7 +212,7 @@ class ClassicClient(Caller):
             lambda: self._join_lost(attempt),
             timeout_ms=self.pace.rebalance_timeout_ms + _REQUEST_TIMEOUT_MS,
         )
-        if self.habits.impatient_after_ms:
+        if self.habits.impatient_after_ms and self._impatience < _LOSES_PATIENCE:
             self.later(self.habits.impatient_after_ms, self._lose_patience, attempt)
 
     def _lose_patience(self, attempt: int) -> None:
@@ -213,6 +220,7 @@ class ClassicClient(Caller):
             self.watch.note(self, "loses patience and sends JoinGroup again on another connection")
             self.put_aside(self._line(ApiKey.JOIN_GROUP))
             self._attempt += 1
+            self._impatience += 1
             self._join(self._attempt)
 
     def _join_lost(self, attempt: int) -> None:
@@ -310,7 +318,7 @@ class ClassicClient(Caller):
         self.wants_rejoin = False
         self.lost_all = False
         named = read_assignment(response.assignment)
-        assert all(topic in self.topics for topic, _ in named), "assigned what it did not subscribe to"
+        assert all(topic in self.asked_for for topic, _ in named), "assigned what it did not subscribe to"
         self.memory = named
         ids = self.watch.ids_for(self, named)
         self.names.update(ids)
