@@ -64,7 +64,8 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
         heartbeat = yield from plain_heartbeat(context, member)
         known = heartbeat.error_code == ErrorCode.NONE
-        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
+        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.is_waiting(request):
+            # Only a client that is still here may commit at an epoch that another process has moved.
             known = yield from adopt_again(context, member, connection, request)
         if known:
             response = yield from _send(member, request.api_key, version, message)

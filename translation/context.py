@@ -149,12 +149,18 @@ class Context:
         """Whether this generation of a client is newer than what is known here: another process has given it."""
         return not self.settings.sole_process and generation > member.generation
 
-    def is_late(self, member: Member, connection: Connection) -> bool:
-        """Whether a JoinGroup on this connection is older than the member's last one, and was overtaken on its way.
+    def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
+        """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
 
-        Its client has joined again on a connection that it opened later, and that is still open. What the older
-        one claims is not true any more.
+        The client has joined again on a connection that it opened later, and that is still open. What the older
+        one claims is not true any more. A static member has another member id then, if it sends none.
         """
+        holder = member.group.members.get(member.group.static.get(request.message.group_instance_id or "", ""))
+        if holder is not None and (holder.client_id, holder.client_host) == (
+            request.client_id,
+            connection.client_host,
+        ):
+            member = holder
         newer = member.joined_on
         return newer is not None and connection.id < newer and self.client_is_connected(newer)
 

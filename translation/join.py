@@ -60,7 +60,10 @@ def join(
     ``left_behind`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
-    if context.is_late(member, connection):
+    if message.member_id and context.fenced(message.group_id, member.id, message.group_instance_id):
+        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))  # replaced while this call waited
+        return
+    if context.is_late(member, connection, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
         return
     try:

@@ -7,6 +7,7 @@ from translation.actions import Connection, EventKind
 from translation.settings import TranslatorSettings
 
 from .bench import OTHER_TOPIC, TOPIC, Bench, owned
+from .test_member_life import commit_answer
 from .test_static_and_adoption import described, member
 
 A = "member-a"
@@ -54,6 +55,16 @@ def test_a_join_group_that_came_in_the_middle_of_a_waiting_heartbeat_takes_over(
     assert bench.answers[second].generation_id == 1
 
 
+def test_a_join_group_of_a_static_client_that_was_overtaken_replaces_nobody() -> None:
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    first = bench.join(newer, "", instance_id="i-1")
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(first) == ErrorCode.NONE
+    late = bench.join(older, "", instance_id="i-1")
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 # -- static members ------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +105,18 @@ def test_a_heartbeat_that_waited_while_its_process_was_replaced_is_fenced() -> N
     bench.reply(described(member("old", instance_id="i-1")), bench.calls[-1])
     bench.reply(bench.heartbeat_answer(-2), bench.calls[-1])
     bench.reply(bench.heartbeat_answer(1), late_answer)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_join_group_that_waited_while_its_process_was_replaced_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    bench.heartbeat(old, "old", 1, instance_id="i-1")
+    slow = bench.heartbeat_call()
+    waiting = bench.join(bench.connect(), "old", instance_id="i-1")
+    bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(1), slow)
     assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -179,6 +202,16 @@ def test_a_commit_with_a_newer_generation_goes_out_with_the_described_epoch() ->
     bench.reply(described(member(A, epoch=5)))
     (call,) = bench.calls
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
+
+
+def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.commit(connection, A, 1)
+    bench.client_gone(connection)
+    bench.reply(commit_answer(ErrorCode.STALE_MEMBER_EPOCH))
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    assert bench.calls == []
 
 
 def test_a_claim_of_what_another_process_handed_out_is_taken_as_it_stands() -> None:
