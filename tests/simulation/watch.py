@@ -112,7 +112,8 @@ class Watch:
         standing.renew()
         if standing.replaced:
             standing.end("another process has its instance id")
-        if standing.member_id and standing.member_id not in self.broker.members():
+        gone = standing.member_id and standing.member_id not in self.broker.members()
+        if gone and self._was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
 
     def holds(self, client: "Caller", before: frozenset[Pid], held: frozenset[Pid]) -> None:
@@ -212,7 +213,7 @@ class Watch:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
         codes = _codes(message)
-        for code in codes:
+        for code in codes if arrives else ():
             if code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP:
                 if standing.excuse() is not None:
                     continue  # it left on another connection while its JoinGroup waited
@@ -241,6 +242,8 @@ class Watch:
         if message.error_code != ErrorCode.NONE:
             return
         self.client_of[message.member_id] = standing
+        if message.member_id not in self.broker.members() and self._was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
         if standing.member_id != message.member_id or standing.joined_at is None:
             standing.generation = -1
         standing.member_id = message.member_id
@@ -393,17 +396,18 @@ class Watch:
         standing = self.client_of.get(member_id)
         if standing is None or standing.member_id != member_id or standing.excuse() is not None:
             return
-        patience_ms = max(broker.config.consumer_session_timeout_ms, self._upstream_rebalance_ms(standing))
-        if self.kernel.now_ms - standing.broken_ms <= patience_ms:
+        if self._was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
         elif standing.session_timeout_ms is None:
             standing.end("the broker's own timeout passed")
         else:
             raise Violation(1, f"the broker removes {standing.client}, which is within its contract")
 
-    @staticmethod
-    def _upstream_rebalance_ms(standing: Standing) -> int:
-        return standing.rebalance_timeout_ms + (standing.session_timeout_ms or 0) + 10_000
+    def _was_cut_off(self, standing: Standing) -> bool:
+        """Whether its way to the broker was broken within the longest of the broker's timeouts."""
+        upstream_rebalance_ms = standing.rebalance_timeout_ms + (standing.session_timeout_ms or 0) + 10_000
+        patience_ms = max(self.broker.config.consumer_session_timeout_ms, upstream_rebalance_ms)
+        return self.kernel.now_ms - standing.broken_ms <= patience_ms
 
 
 def _codes(message: Any) -> set[int]:

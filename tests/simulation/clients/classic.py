@@ -315,7 +315,7 @@ class ClassicClient(Caller):
                 self.hold(())
                 self.lost_all = False
             return
-        self.wants_rejoin = False
+        self.wants_rejoin = self.asked_for != self.topics
         self.lost_all = False
         named = read_assignment(response.assignment)
         assert all(topic in self.asked_for for topic, _ in named), "assigned what it did not subscribe to"
