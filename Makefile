@@ -8,7 +8,7 @@ BROKERS ?= 1
 PORT ?= 9092
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock docs lint test test-unit bench kafka-up kafka-down demo clean
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,13 @@ lint: setup ## ruff, mypy --strict and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
+	@echo "== testing (about a quarter of an hour; the integration tests start a Kafka of their own)"
+	$(BIN)/python -m pytest $(ARGS)
+
+test-unit: setup ## the tests that need no Kafka (a minute or two)
+	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)
+
 kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
 
@@ -44,6 +51,9 @@ kafka-down: ## stop it and remove its data
 
 demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
+
+bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)
+	$(BIN)/python -m benchmarks.codecs
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build

@@ -1,6 +1,7 @@
 """The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check``."""
 
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -63,12 +64,19 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     """Run the proxy."""
     loaded, policy = _load(config)
     configure(loaded.log)
+    _raise_file_limit()
     try:
         trio.run(_serve, loaded, policy)
     except* (BindError, UnreachableError) as errors:
         for error in _leaves(errors):
             _log.error("can't start", reason=str(error))
         sys.exit(CANT_START)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many sockets as the system lets this process have: each client takes two."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
@@ -122,3 +130,7 @@ def check_policy(file: Path) -> None:
 def main() -> None:
     """The console script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

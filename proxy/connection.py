@@ -298,7 +298,8 @@ class ClientConnection:
         await trio.aclose_forcefully(self._client)
         if self.dialed is None or self._to_upstream is None:
             return
-        if can_inject and self._hub.knows(self.id) and not self._upstream_done.is_set():
+        ending = self._upstream_done.is_set() or self._end_when_idle is not None
+        if can_inject and self._hub.knows(self.id) and not ending:
             await self._linger()
         with trio.move_on_after(_FLUSH_S):
             await self._to_upstream.flushed()
@@ -318,6 +319,8 @@ class ClientConnection:
         say = _log.bind(connection=self.id, client=self._client_host, port=self._port, cause=str(cause))
         if cause in _CLIENT_AT_FAULT or cause in _BROKER_AT_FAULT:
             say.warning("connection closed", reason=self._reason)
+        elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
+            say.warning("connection closed", reason="the broker closed it with requests outstanding")
         elif cause is Cause.CLIENT_CLOSED and self._conversation.in_request:
             say.info("connection closed", reason="the client vanished in the middle of a request")
         else:

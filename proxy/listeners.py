@@ -120,4 +120,8 @@ async def accept(sock: socket.socket, accepted: Accepted) -> None:
                     _log.error("can't accept a connection", reason=error.strerror)
                     await trio.sleep(_PAUSE_S)
                 break  # else the client gave up before it was accepted
-            accepted(connection, address[0])
+            try:
+                accepted(connection, address[0])
+            except OSError as error:  # reset before it was looked at
+                connection.close()
+                _log.debug("a connection was gone when it was accepted", reason=error.strerror)

@@ -26,6 +26,27 @@ def error_name(code: int) -> str:
         return str(code)
 
 
+_PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
+    ApiKey.OFFSET_COMMIT: ("topics", "partitions"),
+    ApiKey.TXN_OFFSET_COMMIT: ("topics", "partitions"),
+    ApiKey.LEAVE_GROUP: ("members",),
+    ApiKey.OFFSET_FETCH: ("groups",),
+    ApiKey.DESCRIBE_GROUPS: ("groups",),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("groups",),
+}
+"""Where the responses of an API have error codes besides the one for the whole."""
+
+
+def error_codes(api_key: int, message: Message) -> set[int]:
+    """The error codes in a response, without NONE."""
+    parts: list[Any] = [message]
+    codes = {getattr(message, "error_code", 0)}
+    for field in _PARTS_WITH_ERRORS.get(api_key, ()):
+        parts = [inner for part in parts for inner in getattr(part, field)]
+    codes.update(getattr(part, "error_code", 0) for part in parts)
+    return codes - {0}
+
+
 class _Kept(dict[Any, Any]):
     """Key -> what ``make`` gives for it, made once."""
 
@@ -97,8 +118,7 @@ class Meter:
         sent, duration = self._answers[exchange.api_key, exchange.version]
         sent.inc()
         duration.observe(now - exchange.started)
-        code = getattr(message, "error_code", 0)
-        if code:
+        for code in error_codes(exchange.api_key, message):
             self.metrics.answer_errors.labels(api_name(exchange.api_key), error_name(code)).inc()
 
     def call_returned(self, exchange: Exchange, now: float) -> None:
@@ -109,8 +129,7 @@ class Meter:
 
     def call_result(self, api_key: int, message: Message) -> None:
         """What a broker answered to a call of the translation."""
-        code = getattr(message, "error_code", 0)
-        if code:
+        for code in error_codes(api_key, message):
             self.metrics.call_errors.labels(api_name(api_key), error_name(code)).inc()
 
     def refused(self, api_key: int) -> None:

@@ -68,6 +68,7 @@ class Server:
         self._none_left = trio.Event()
         self._ids = count(1)
         self._stopping = trio.Event()
+        self._starting = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
@@ -81,11 +82,12 @@ class Server:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
-                reached = await reach_brokers(
-                    self._dialer, self.nodes, self._config.upstream.startup_timeout_s
-                )
-                _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
-                await self._serve_clients(task_status)
+                with self._starting:
+                    timeout_s = self._config.upstream.startup_timeout_s
+                    reached = await reach_brokers(self._dialer, self.nodes, timeout_s)
+                    _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
+                if not self._stopping.is_set():
+                    await self._serve_clients(task_status)
                 admin_may_close.set()
         finally:
             self._close_ports()
@@ -102,8 +104,9 @@ class Server:
             nursery.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Drain and end."""
+        """Drain and end; before clients are welcome, end at once."""
         self._stopping.set()
+        self._starting.cancel()
 
     async def stop_at_signals(self) -> None:
         """Drain at SIGTERM or SIGINT; end at once at the second."""

@@ -37,6 +37,11 @@ def serve(shard: Shard, request: OffsetFetchRequest, call: Call) -> OffsetFetchR
     return _single(fetch_group(shard, _grouped(request), call.version, require_stable=request.require_stable))
 
 
+def failed_single(request: OffsetFetchRequest, error: ErrorCode, version: int) -> OffsetFetchResponse:
+    """The answer to a request for one group (v1 to v7) that fails as a whole."""
+    return _single(_failed(_grouped(request), error, version))
+
+
 def fetch_group(
     shard: Shard, request: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:

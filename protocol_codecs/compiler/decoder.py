@@ -133,8 +133,11 @@ class DecoderBuilder:
         )
         short = f"{size} < {runtime.SHORT}" if content.compact else f"-1 < {size} < {runtime.SHORT}"
         if content.nullable:
-            with source.block(f"if not {size}:" if content.compact else f"if {size} == -1:"):
-                source.add(f"{variable} = None")
+            # Null or empty, which is what such a field most often is.
+            empty = '""' if content.is_text else 'b""'
+            with source.block(f"if {size} < 2:" if content.compact else f"if -2 < {size} < 1:"):
+                values = f"{empty} if {size} else None" if content.compact else f"None if {size} else {empty}"
+                source.add(f"{variable} = {values}")
                 self._move("", skew + self._read_run(run))
         self._skew = skew
         with source.block(f"elif {short}:" if content.nullable else f"if {short}:"):
@@ -360,10 +363,10 @@ class DecoderBuilder:
     ) -> None:
         """Read elements as rows, if there are some, without tagged fields and without content in a text."""
         source, end = self.source, f"{variable}_end"
-        source.add(f"{end} = at + {row.size} * {f'({number})' if compact else number}")
-        condition = f"{count} > {_FEW + compact} and {end} <= size"
+        length = f"{row.size} * {f'({number})' if compact else number}"
+        condition = f"{count} > {_FEW + compact} and ({end} := at + {length}) <= size"
         if row.tags_offset is not None:
-            condition += f" and not any({_column(row.tags_offset, end, row.size)})"
+            condition += f" and {self._all_are(0, _column(row.tags_offset, end, row.size), count)}"
         if row.text is None:
             with source.block(f"if {condition}:"):
                 source.add(f"{variable} = {self._row_tuple(row, element, variable, None)}")
@@ -372,28 +375,34 @@ class DecoderBuilder:
         else:
             source.add(f"{variable} = None")
             with source.block(f"if {condition}:"):
-                self._rows_with_text(row, element, variable, number, compact=compact)
+                self._rows_with_text(row, element, variable, count, compact=compact)
             head = f"if {variable} is None:"
         with source.block(head):
             self._loop(element, variable, count, number, compact=compact)
             source.add(f"{variable} = tuple({variable})")
 
     def _rows_with_text(
-        self, row: rows.Row, element: kinds.Nested, variable: str, number: str, *, compact: bool
+        self, row: rows.Row, element: kinds.Nested, variable: str, count: str, *, compact: bool
     ) -> None:
         source, column = self.source, f"{variable}_{row.text}_size"
         source.add(f"{column} = {_column(row.text_offset, f'{variable}_end', row.size)}")
-        empty, null = f"{column} == COMPACT_EMPTY * ({number})", f"not any({column})"
         if compact:
-            source.name("COMPACT_EMPTY", bytes([1]))
+            empty, null = self._all_are(1, column, count), self._all_are(0, column, count)
         else:
+            # Both bytes of the length are alike in both cases, and there is no table by legacy counts.
             source.add(f"{column} += {_column(row.text_offset + 1, f'{variable}_end', row.size)}")
-            empty, null = f"not any({column})", f"{column} == LEGACY_NULL * {number}"
-            source.name("LEGACY_NULL", bytes([255, 255]))
+            is_column_of = self._helper(runtime.is_column_of)
+            empty, null = f"{is_column_of}(0, {column})", f"{is_column_of}(255, {column})"
         for head, text in ((f"if {empty}:", ""), (f"elif {null}:", None)):
             with source.block(head):
                 source.add(f"{variable} = {self._row_tuple(row, element, variable, text)}")
                 source.add(f"at = {variable}_end")
+
+    def _all_are(self, value: int, column: str, count: str) -> str:
+        """The condition that a column of a compact array holds this value only."""
+        table = self.source.name(f"ALL_{value}", runtime.columns_of(value))
+        helper = self._helper(runtime.is_column_of)
+        return f"({column} == {table}[{count}] if {count} < {runtime.SHORT} else {helper}({value}, {column}))"
 
     def _row_tuple(self, row: rows.Row, element: kinds.Nested, variable: str, text: str | None) -> str:
         """The expression that reads rows up to ``{variable}_end``."""

@@ -64,6 +64,17 @@ def number_unpackers(code: str, *, compact: bool) -> list[Unpack | None]:
     return [unpacker(f"{count}{code}") for count in range(SHORT)]
 
 
+@cache
+def columns_of(value: int) -> list[bytes | None]:
+    """That many bytes of one value; the index is a count in compact form, below SHORT."""
+    return [None, *(bytes([value]) * count for count in range(SHORT - 1))]
+
+
+def is_column_of(value: int, column: bytes) -> bool:
+    """Whether all bytes have this value; for counts that are not in the tables."""
+    return bytes(column).count(value) == len(column)
+
+
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     """An unsigned varint, and the position after it."""
     value = 0

@@ -19,7 +19,7 @@ class InitProducerIdRequest(Message, api_key=ApiKey.INIT_PRODUCER_ID, versions="
     transaction_timeout_ms: int = int32()
     producer_id: int = int64("3+", default=-1)
     producer_epoch: int = int16("3+", default=-1)
-    enable_two_phase_commit: bool = boolean("6+")
+    enable2_pc: bool = boolean("6+")
     keep_prepared_txn: bool = boolean("6+")
 
 

@@ -1,11 +1,20 @@
 """The options of ``epochgate demo``. What they start is imported late: it needs confluent-kafka, which is optional."""
 
+from enum import StrEnum
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 _BAD_OPTIONS = 2
+
+
+class Assignor(StrEnum):
+    """The classic assignors of confluent-kafka."""
+
+    RANGE = "range"
+    ROUNDROBIN = "roundrobin"
+    COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 def demo(
@@ -16,12 +25,15 @@ def demo(
         ),
     ] = None,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Run it on the embedded coordinator, without Kafka.")
+        bool, typer.Option("--embedded", help="Run it on the embedded coordinator: the default.")
     ] = False,
     plain: Annotated[
         bool,
         typer.Option("--plain", help="Print lines instead of drawing a screen (also without a terminal)."),
     ] = False,
+    assignor: Annotated[
+        Assignor, typer.Option(help="What the consumers set as partition.assignment.strategy.")
+    ] = Assignor.ROUNDROBIN,
     partitions: Annotated[int, typer.Option(min=4, max=1000, help="Partitions of the topic.")] = 8,
     rate: Annotated[float, typer.Option(min=1, max=5000, help="Records produced per second.")] = 100,
     work: Annotated[
@@ -33,18 +45,13 @@ def demo(
 
     Makes a topic and two groups of its own and removes them at the end.
     """
-    if (kafka is None) != embedded:
-        raise typer.BadParameter("give either --kafka HOST:PORT or --embedded")
-    if kafka is None:
-        typer.echo(
-            "error: the embedded coordinator is not part of this version; use --kafka HOST:PORT", err=True
-        )
-        raise typer.Exit(_BAD_OPTIONS)
+    if kafka is not None and embedded:
+        raise typer.BadParameter("--kafka and --embedded exclude each other")
     if find_spec("confluent_kafka") is None:
         typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
         raise typer.Exit(_BAD_OPTIONS)
     from proxy.demo.command import run_demo  # noqa: PLC0415
     from proxy.demo.plan import Plan  # noqa: PLC0415
 
-    plan = Plan(partitions=partitions, records_per_second=rate, work_s=work, pause_s=pause)
+    plan = Plan(assignor=assignor, partitions=partitions, records_per_second=rate, work_s=work, pause_s=pause)
     raise typer.Exit(run_demo(kafka, plan, plain=plain))

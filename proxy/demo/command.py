@@ -1,7 +1,6 @@
 """The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
 
 import io
-import logging
 import sys
 from typing import TextIO, cast
 
@@ -9,6 +8,7 @@ import trio
 from rich.console import Console
 
 from proxy.config import Log
+from proxy.demo.embedded import perform_embedded
 from proxy.demo.failure import DemoFailed
 from proxy.demo.live_view import LiveView
 from proxy.demo.performance import perform
@@ -24,26 +24,26 @@ PASSED, FAILED, INTERRUPTED = 0, 1, 130
 _NARROWEST = 100
 
 
-def run_demo(bootstrap: str, plan: Plan, *, plain: bool) -> int:
-    """Run the demo on a cluster and return the exit code."""
+def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
+    """Run the demo on a cluster, or on the embedded coordinator for None, and return the exit code."""
     console = Console()
     plain = plain or not console.is_terminal
     if plain:
         console.width = max(console.width, _NARROWEST)
     view: View = PlainView(console) if plain else LiveView(console)
     configure(Log(level="warning", format="console"), stream=cast("TextIO", _StandardError()))
-    logging.disable(logging.INFO)  # libraries that set their own level would write into the screen
     failed: list[str] = []
     interrupted = False
     result: Result | None = None
     try:
-        result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
+        if bootstrap is None:
+            result = trio.run(perform_embedded, plan, view)
+        else:
+            result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
     except* (DemoFailed, UnreachableError) as failures:
         failed = _messages(failures)
     except* KeyboardInterrupt:
         interrupted = True
-    finally:
-        logging.disable(logging.NOTSET)
     if result is None:
         for message in failed:
             console.print(f"FAILED: {message}", style="bold red", markup=False)

@@ -46,9 +46,9 @@ class WatchedTranslator:
         """The deadline has come."""
         return self._shown(self._translator.handle_time(now))
 
-    def set_policy(self, _now: float, _policy: Policy) -> list[Action]:
-        """The demo's policy stays what it is."""
-        raise NotImplementedError
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on."""
+        return self._shown(self._translator.set_policy(now, policy))
 
     def _shown(self, actions: list[Action]) -> list[Action]:
         for action in actions:

@@ -90,6 +90,13 @@ class DemoGroup:
             and holders == set(self.members())
         )
 
+    def told(self) -> str:
+        """Who holds what at present, in words."""
+        members = (
+            f"{name} holds {ranges(self.history.held_by(name)) or 'nothing'}" for name in self.members()
+        )
+        return f"in {self.title} {', '.join(members) or 'there is nobody'}"
+
     def _stopped(self, name: str, at_ns: int, partitions: tuple[int, ...]) -> None:
         kept = self.history.held_by(name)
         what = f"keeps {ranges(kept)}" if kept else "stops"

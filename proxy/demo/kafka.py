@@ -16,6 +16,8 @@ from proxy.demo.failure import DemoFailed
 
 _ANSWER_S = 15.0
 _CONNECT_S = 5.0
+_PATIENCE_S = 30.0
+_ASK_AGAIN_S = 0.5
 _QUIET = {"log_level": 0}
 """librdkafka writes its own log lines into the terminal otherwise; what matters comes as an exception."""
 
@@ -46,8 +48,8 @@ class Kafka:
         """
         what = f"reach a Kafka broker on {self.bootstrap}"
         await self._connect(what)  # fails at once where nobody listens; librdkafka would go on trying
-        answer = await _ask(what, lambda: self._admin.list_topics(timeout=_ANSWER_S))
-        return sorted(answer.brokers)
+        cluster = await _result(what, self._admin.describe_cluster())
+        return sorted(node.id for node in cluster.nodes)
 
     async def _connect(self, what: str) -> None:
         problem = ""
@@ -68,13 +70,22 @@ class Kafka:
         await _result(f"create topic {topic}", futures[topic])
 
     async def describe(self, group_ids: Sequence[str]) -> dict[str, BrokerView]:
-        """What the broker says of each of these groups."""
-        futures = self._admin.describe_consumer_groups(list(group_ids))
-        described = {
-            group_id: await _result(f"describe group {group_id}", future)
-            for group_id, future in futures.items()
-        }
-        return {group_id: _view(description) for group_id, description in described.items()}
+        """What the broker says of each of these groups; asked again while their coordinator moves or is away.
+
+        :raises DemoFailed: it did not say anything in time.
+        """
+        deadline = trio.current_time() + _PATIENCE_S
+        while True:
+            try:
+                return {group_id: await self._describe(group_id) for group_id in group_ids}
+            except DemoFailed:
+                if trio.current_time() > deadline:
+                    raise
+            await trio.sleep(_ASK_AGAIN_S)
+
+    async def _describe(self, group_id: str) -> BrokerView:
+        future = self._admin.describe_consumer_groups([group_id])[group_id]
+        return _view(await _result(f"describe group {group_id}", future))
 
     async def remove(self, topic: str, group_ids: Sequence[str]) -> None:
         """Remove what the demo has made, as far as the brokers let it: a group that still has members stays."""

@@ -33,8 +33,9 @@ START = Step(
 )
 JOIN = Step(
     "A fourth consumer joins each group",
-    "The classic protocol stops every consumer until all have joined again. Through Epochgate the broker only takes "
-    "the partitions that the newcomer gets, and a consumer that keeps its partitions is not even told.",
+    "Classic: every consumer stops when it has done its batch, and waits until all the others have joined again "
+    "(unless their assignor is cooperative). Epochgate: the broker takes only the partitions that the newcomer "
+    "gets; a consumer that keeps its partitions is not even told, and nobody waits for another.",
 )
 LEAVE = Step(
     "One consumer leaves each group, in an orderly way",

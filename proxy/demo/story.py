@@ -124,17 +124,11 @@ class Story:
                 ):
                     return
                 await trio.sleep(_LOOK_AGAIN_S)
-        missing = "; ".join(self._why_not_settled(group) for group in self._groups)
-        raise DemoFailed(f"the groups did not settle within {_SETTLE_S:g} s: {missing}")
+        held = "; ".join(group.told() for group in self._groups)
+        raise DemoFailed(f"the groups did not settle within {_SETTLE_S:g} s: {held}")
 
     def _all_complete(self) -> bool:
         return all(group.is_complete() for group in self._groups)
-
-    def _why_not_settled(self, group: DemoGroup) -> str:
-        owners = group.history.owners()
-        return (
-            f"{group.title} has {', '.join(group.members())} and its partitions are held like this: {owners}"
-        )
 
     def _members(self) -> list[str]:
         return [name for group in self._groups for name in group.members()]

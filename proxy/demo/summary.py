@@ -2,17 +2,24 @@
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from proxy.demo.measures import StepCost
 from proxy.demo.verdict import GroupResult, Result, problems
 
+_LEGEND = (
+    "consumers stopped: stayed in the group, and read nothing for a while; consumer-seconds: how long\n"
+    "partitions interrupted: were read by nobody for a while; partition-seconds: how long\n"
+    "(those of a killed consumer until its session timeout, with either protocol)\n"
+    "docs/demo.md defines all of this exactly."
+)
+
 
 def summary(result: Result) -> Iterator[RenderableType]:
     """Everything that is printed after the last step."""
-    yield _costs(result)
+    yield Group(_costs(result), Text(_LEGEND, style="dim"))
     yield _groups(result)
     yield Text("\n".join(_sentence(group) for group in result.groups))
     found = problems(result)
@@ -27,9 +34,7 @@ def summary(result: Result) -> Iterator[RenderableType]:
 
 
 def _costs(result: Result) -> Table:
-    table = Table(
-        title="What each change cost", caption="docs/demo.md defines the measures", title_justify="left"
-    )
+    table = Table(title="What each change cost", title_justify="left")
     table.add_column("step")
     table.add_column("group")
     table.add_column("consumers\nstopped", justify="right")

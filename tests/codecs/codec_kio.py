@@ -24,6 +24,8 @@ from protocol_codecs.message import Message
 from protocol_codecs.schema import Field
 
 MILLISECOND = dt.timedelta(milliseconds=1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+NO_TIMESTAMP = -1
 
 
 def snake_case(name: str) -> str:
@@ -106,6 +108,8 @@ def _to_kio(value: Any, kind: kinds.Kind, version: int, kio_type: type[Any], the
             return KioErrorCode(value)
         case "timedelta_i32" | "timedelta_i64":
             return value * MILLISECOND
+        case "datetime_i64":
+            return None if value == NO_TIMESTAMP else EPOCH + value * MILLISECOND
     return value
 
 
@@ -113,6 +117,8 @@ def expressible_in_kio(field: Field) -> st.SearchStrategy[Any] | None:
     """Values for the fields in which kio's types hold fewer values than the wire does."""
     if field.name == "error_code":
         return st.sampled_from([int(code) for code in KioErrorCode])
+    if field.name == "log_append_time_ms":  # a datetime, which kio writes by way of a float of seconds
+        return st.just(NO_TIMESTAMP) | st.integers(0, 10**10).map(lambda seconds: seconds * 1000)
     if field.name.endswith("_ms") and field.kind == kinds.INT64:
         return st.integers(
             -(10**15), 10**15

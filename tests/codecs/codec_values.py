@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -35,6 +35,15 @@ def top_level() -> Iterator[type[Message]]:
 CASES = [
     (message_type, version) for message_type in top_level() for version in message_type.__schema__.versions
 ]
+
+
+REPRESENTATIVE_CASES = [
+    (message_type, version)
+    for message_type, version in CASES
+    if version in (message_type.__schema__.versions.low, message_type.__schema__.versions.high)
+    or version == message_type.__schema__.flexible.low
+]
+"""All forms that lengths have, in all messages: for what is too slow to try in every version."""
 
 
 def case_id(case: Case) -> str:
@@ -115,18 +124,29 @@ def array_values(element: Kind, version: int, override: Override) -> st.SearchSt
     return few | alike
 
 
+class Shape(NamedTuple):
+    """How many elements arrays have at the top, one level in (further in it is one), and what stands in texts."""
+
+    outer: int = 2
+    inner: int = 1
+    text: str | None = "text"
+
+
+SMALL = Shape()
+
+
 @cache
-def full(message_type: type[Message], version: int, elements: int = 2) -> Message:
-    """One message in which every field that the version has is there and is not its default."""
+def full(message_type: type[Message], version: int, shape: Shape = SMALL) -> Message:
+    """One message in which every field that the version has is there; null is empty where there is no null."""
     fields = {
-        field.name: _full_value(field.kind, version, elements)
+        field.name: _full_value(field.kind, version, shape, nullable=version in field.nullable)
         for field in message_type.__schema__.fields
         if version in field.versions
     }
     return message_type(**fields)
 
 
-def _full_value(kind: Kind, version: int, elements: int) -> Any:
+def _full_value(kind: Kind, version: int, shape: Shape, *, nullable: bool = False) -> Any:
     match kind:
         case kinds.Number():
             return 3
@@ -135,10 +155,12 @@ def _full_value(kind: Kind, version: int, elements: int) -> Any:
         case kinds.Identifier():
             return bytes(range(16))
         case kinds.Text():
-            return "text"
+            return shape.text if shape.text is not None or nullable else ""
         case kinds.Binary():
-            return b"bytes"
+            return (shape.text or "").encode()
         case kinds.Array():
-            return (_full_value(kind.element, version, 1),) * elements
+            return (
+                _full_value(kind.element, version, shape._replace(outer=shape.inner, inner=1)),
+            ) * shape.outer
         case kinds.Nested():
-            return full(kind.message_type, version, elements)
+            return full(kind.message_type, version, shape)

@@ -3,7 +3,7 @@
 import tracemalloc
 
 import pytest
-from codec_values import CASES, case_id, full
+from codec_values import CASES, REPRESENTATIVE_CASES, Shape, case_id, full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,14 +21,6 @@ from protocol_codecs.messages import (
 )
 
 every_case = pytest.mark.parametrize(("message_type", "version"), CASES, ids=map(case_id, CASES))
-
-REPRESENTATIVE_CASES = [
-    (message_type, version)
-    for message_type, version in CASES
-    if version in (message_type.__schema__.versions.low, message_type.__schema__.versions.high)
-    or version == message_type.__schema__.flexible.low
-]
-"""All forms that lengths have; tracing memory is slow."""
 
 HOSTILE_LENGTHS = [
     b"\x7f\xff\xff\xff",  # int32: 2147483647
@@ -70,6 +62,18 @@ def test_every_truncation_is_malformed(message_type: type[Message], version: int
             decode_prefix(message_type, version, encoded[:size])
 
 
+@pytest.mark.parametrize(
+    ("message_type", "version"), REPRESENTATIVE_CASES, ids=map(case_id, REPRESENTATIVE_CASES)
+)
+@pytest.mark.parametrize("text", ["", None])
+def test_every_truncation_of_long_arrays_is_malformed(
+    message_type: type[Message], version: int, text: str | None
+):
+    encoded = encode(full(message_type, version, Shape(1, 5, text)), version)
+    for size in range(len(encoded)):
+        assert str(agreed_outcome(message_type, version, encoded[:size])).startswith("malformed ")
+
+
 @every_case
 def test_bytes_left_over_are_malformed(message_type: type[Message], version: int):
     encoded = encode(full(message_type, version), version)
@@ -88,7 +92,7 @@ def test_every_changed_byte_is_read_as_the_reference_reads_it(message_type: type
 
 
 @every_case
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.binary(max_size=80))
 def test_random_bytes_are_read_as_the_reference_reads_them(
     message_type: type[Message], version: int, data: bytes

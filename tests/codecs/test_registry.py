@@ -92,8 +92,11 @@ def _title(key: ApiKey) -> str:
     return key.name.title().replace("_", "")
 
 
-def test_the_apis_of_groups_discovery_and_authentication_are_declared():
+def test_the_apis_that_somebody_here_reads_are_declared():
     assert {(api.key.name, str(api.versions), str(api.flexible)) for api in APIS.values()} == {
+        ("PRODUCE", "3-13", "9+"),
+        ("FETCH", "4-18", "12+"),
+        ("LIST_OFFSETS", "1-11", "6+"),
         ("METADATA", "0-13", "9+"),
         ("OFFSET_COMMIT", "0-10", "8+"),
         ("OFFSET_FETCH", "0-10", "6+"),
@@ -106,8 +109,17 @@ def test_the_apis_of_groups_discovery_and_authentication_are_declared():
         ("LIST_GROUPS", "0-5", "3+"),
         ("SASL_HANDSHAKE", "0-1", "none"),
         ("API_VERSIONS", "0-5", "3+"),
+        ("CREATE_TOPICS", "2-7", "5+"),
+        ("DELETE_TOPICS", "1-6", "4+"),
+        ("INIT_PRODUCER_ID", "0-6", "2+"),
+        ("OFFSET_FOR_LEADER_EPOCH", "2-4", "4+"),
         ("TXN_OFFSET_COMMIT", "0-6", "3+"),
+        ("DESCRIBE_CONFIGS", "1-4", "4+"),
         ("SASL_AUTHENTICATE", "0-2", "2+"),
+        ("CREATE_PARTITIONS", "0-3", "2+"),
+        ("DELETE_GROUPS", "0-3", "2+"),
+        ("INCREMENTAL_ALTER_CONFIGS", "0-1", "1+"),
+        ("OFFSET_DELETE", "0", "none"),
         ("DESCRIBE_CLUSTER", "0-2", "0+"),
         ("CONSUMER_GROUP_HEARTBEAT", "0-1", "0+"),
         ("CONSUMER_GROUP_DESCRIBE", "0-1", "0+"),

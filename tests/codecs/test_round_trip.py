@@ -3,13 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from codec_values import CASES, case_id, full, values, values_of_any_version
+from codec_values import CASES, REPRESENTATIVE_CASES, Shape, case_id, full, values, values_of_any_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from protocol_codecs import UnencodableMessage, UnsupportedVersion, decode, decode_prefix, encode, reference
 from protocol_codecs.message import Message
 from protocol_codecs.messages import ApiVersionsResponse, HeartbeatRequest
+from protocol_codecs.schema import Field
 
 
 def outcome(encoder: Callable[[Message, int], bytes], message: Message, version: int) -> bytes | str:
@@ -24,7 +26,7 @@ every_case = pytest.mark.parametrize(("message_type", "version"), CASES, ids=map
 
 
 @every_case
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_a_message_survives_the_wire(message_type: type[Message], version: int, data: st.DataObject):
     message = data.draw(values(message_type, version))
@@ -37,7 +39,7 @@ def test_a_message_survives_the_wire(message_type: type[Message], version: int, 
 
 
 @every_case
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_a_value_that_a_version_may_not_carry_is_judged_like_the_reference_does(
     message_type: type[Message], version: int, data: st.DataObject
@@ -71,15 +73,63 @@ def test_defaults_can_be_sent_in_every_version(message_type: type[Message], vers
 
 
 @every_case
-def test_unknown_tagged_fields_are_skipped(message_type: type[Message], version: int):
-    message = message_type()
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(1, 3, ""), Shape(2, 4, ""), Shape(4, 5, None), Shape(5, 2, "text"), Shape(1, 1, "x" * 127)],
+    ids=str,
+)
+def test_arrays_of_equal_elements(message_type: type[Message], version: int, shape: Shape):
+    message = full(message_type, version, shape)
     encoded = encode(message, version)
-    if version not in message_type.__schema__.flexible:
-        return
-    assert encoded.endswith(b"\0")
-    tagged = encoded[:-1] + b"\x02\x64\x03abc\xe4\x01\x00"  # tag 100 of 3 bytes, tag 228 of none
-    assert decode(message_type, version, tagged) == message
-    assert reference.decode_whole(message_type, version, tagged, 0) == message
+    assert encoded == reference.encode(message, version)
+    assert decode(message_type, version, encoded) == message
+
+
+@pytest.mark.parametrize(
+    ("message_type", "version"), REPRESENTATIVE_CASES, ids=map(case_id, REPRESENTATIVE_CASES)
+)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(126, 1),
+        Shape(127, 1, ""),
+        Shape(128, 1, None),
+        Shape(1, 126, ""),
+        Shape(1, 127),
+        Shape(1, 1023, ""),
+    ],
+    ids=str,
+)
+def test_counts_of_one_byte_and_more(message_type: type[Message], version: int, shape: Shape):
+    message = full(message_type, version, shape)
+    encoded = encode(message, version)
+    assert decode(message_type, version, encoded) == message
+    assert reference.decode_whole(message_type, version, encoded, 0) == message
+
+
+class WriterOfUnknownTags(reference._Writer):
+    """Writes two tagged fields that nobody knows behind every struct."""
+
+    def tagged_fields(self, message: Message, fields: list[Field]) -> None:
+        self.unsigned_varint(2)
+        self.buffer += b"\x64\x03abc"  # tag 100, of 3 bytes
+        self.buffer += b"\xe4\x01\x00"  # tag 228, of none
+
+
+@every_case
+@pytest.mark.parametrize("shape", [Shape(2, 2, "text"), Shape(1, 5, ""), Shape(5, 1, None)], ids=str)
+def test_unknown_tagged_fields_are_skipped_everywhere(
+    message_type: type[Message], version: int, shape: Shape
+):
+    message = full(message_type, version, shape)
+    known_tags = {field.name: field.default for field in message.__schema__.fields if field.tag is not None}
+    message = replace(message, **known_tags)
+    writer = WriterOfUnknownTags(message.__schema__, version)
+    writer.message(message)
+    encoded = bytes(writer.buffer)
+    assert decode(message_type, version, encoded) == message
+    assert decode_prefix(message_type, version, encoded + b"after") == (message, len(encoded))
+    assert reference.decode_whole(message_type, version, encoded, 0) == message
 
 
 def test_known_tagged_fields_may_come_in_any_order():

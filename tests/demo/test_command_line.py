@@ -11,10 +11,10 @@ def run():
     return lambda *arguments: CliRunner().invoke(app, ["demo", *arguments])
 
 
-def test_it_must_be_told_where_to_run(run):
-    result = run()
+def test_a_cluster_and_the_embedded_coordinator_exclude_each_other(run):
+    result = run("--kafka", "127.0.0.1:9092", "--embedded")
     assert result.exit_code == 2
-    assert "--kafka HOST:PORT" in result.output
+    assert "exclude each other" in result.output
 
 
 def test_nobody_listens(run):

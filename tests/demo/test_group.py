@@ -75,3 +75,9 @@ def test_records_are_counted(group):
     group.reported("a", Consumed((0, 1)))
     group.reported("a", Consumed((1,)))
     assert (group.records.distinct, group.records.duplicates) == (2, 1)
+
+
+def test_who_holds_what_can_be_told(group):
+    group.started("b", 0)
+    group.reported("a", Assigned(1, (0, 1)))
+    assert group.told() == "in Classic a holds 0-1, b holds nothing"

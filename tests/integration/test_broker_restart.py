@@ -4,13 +4,13 @@ All kinds live through the same restart, one for each entry, since a restart tak
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from support.broker import Kafka
-from support.clients import ALL
-from support.consumers import ConsumerProcess, Consumers
-from support.entry import Entries, NoProxyError
+from support.clients import ALL, ClientKind
+from support.consumers import Consumers
+from support.entry import Entries, Entry, NoProxyError
 from support.ownership import Partition, account, overlaps
 from support.story import Case
 
@@ -24,25 +24,45 @@ pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("case", CASES, ids=str,
 class Pair:
     """Two consumers of one kind in their group, with their topic."""
 
+    kind: ClientKind
     topic: str
-    members: list[ConsumerProcess]
-    produced: dict[tuple[Partition, int], str]
+    consumers: Consumers
+    produced: dict[tuple[Partition, int], str] = field(default_factory=dict)
+    error: AssertionError | None = None
 
-    @property
-    def complete(self) -> bool:
-        """Whether both own their half."""
-        owned = [member.owned() for member in self.members]
+    def start(self, entry: Entry) -> None:
+        """Both at once."""
+        group = entry.new_group()
+        for _ in range(2):
+            self.consumers.start(self.kind, entry.bootstrap, group, self.topic, self.kind.assignors[0])
+
+    def produce(self, kafka: Kafka) -> None:
+        """A few more records."""
+        records = kafka.produce(self.topic, 20)
+        self.produced.update({(Partition(r.topic, r.partition), r.offset): r.value for r in records})
+
+    def wait(self) -> None:
+        """Until they own their halves and have read everything; what went wrong is kept for this kind's test."""
+        try:
+            self.consumers.wait_until(
+                lambda: self._complete() and self._has_read_everything(),
+                "the pair owns and reads everything",
+                timeout_s=60,
+            )
+        except AssertionError as error:
+            self.error = self.error or error
+
+    def _complete(self) -> bool:
+        owned = [member.owned() for member in self.consumers.all]
         return {len(partitions) for partitions in owned} == {PARTITIONS // 2} and not owned[0] & owned[1]
 
-    @property
-    def has_read_everything(self) -> bool:
-        """Whether every record was delivered to one of them."""
-        return self.produced.keys() <= set().union(*(member.consumed() for member in self.members))
+    def _has_read_everything(self) -> bool:
+        return self.produced.keys() <= set().union(*(member.consumed() for member in self.consumers.all))
 
 
 @pytest.fixture(scope="module")
 def restart(own_kafka_of_module, empty_folder):
-    """`restart(entry)` is {client kind: what became of its pair}, or the error in which it ended."""
+    """`restart(entry)` is {client kind: what became of its pair}."""
     lived = {}
 
     def through(mode):
@@ -51,44 +71,35 @@ def restart(own_kafka_of_module, empty_folder):
             kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
             with contextlib.ExitStack() as stack:
                 entry = Entries(kafka, empty_folder(f"restart-proxy-{mode}"), stack)[mode]
-                consumers = Consumers(empty_folder(f"restart-{mode}"))
-                stack.callback(consumers.end)
-                try:
-                    lived[mode] = _live_through(cluster, kafka, entry, consumers)
-                except AssertionError as error:
-                    lived[mode] = error
-        if isinstance(lived[mode], AssertionError):
-            raise lived[mode]
+                pairs = [
+                    Pair(
+                        kind,
+                        kafka.new_topic(partitions=PARTITIONS),
+                        Consumers(empty_folder(f"restart-{mode}-{kind}")),
+                    )
+                    for kind in ALL
+                ]
+                for pair in pairs:
+                    stack.callback(pair.consumers.end)
+                _live_through(cluster, kafka, entry, pairs)
+                lived[mode] = {pair.kind: pair for pair in pairs}
         return lived[mode]
 
     return through
 
 
-def _live_through(cluster, kafka, entry, consumers):
-    pairs = {}
-    for kind in ALL:
-        group, topic = entry.new_group(), kafka.new_topic(partitions=PARTITIONS)
-        members = [
-            consumers.start(kind, entry.bootstrap, group, topic, kind.assignors[0], name=f"{kind}-{number}")
-            for number in (1, 2)
-        ]
-        pairs[kind] = Pair(topic, members, {})
-
-    def read_more():
-        for pair in pairs.values():
-            records = kafka.produce(pair.topic, 20)
-            pair.produced.update({(Partition(r.topic, r.partition), r.offset): r.value for r in records})
-        consumers.wait_until(
-            lambda: all(pair.has_read_everything and pair.complete for pair in pairs.values()),
-            "every pair owns and reads everything",
-            timeout_s=60,
-        )
-
-    read_more()
+def _live_through(cluster, kafka, entry, pairs):
+    for pair in pairs:
+        pair.start(entry)
+        pair.produce(kafka)
+    for pair in pairs:
+        pair.wait()
     cluster.stop_broker(1)
     cluster.start_broker(1)
-    read_more()
-    return pairs
+    for pair in pairs:
+        pair.produce(kafka)
+    for pair in pairs:
+        pair.wait()
 
 
 @pytest.mark.scenario("reads on when the broker was stopped and started again")
@@ -97,8 +108,9 @@ def test_a_group_reads_on_after_the_broker_was_stopped_and_started_again(case, r
         pair = restart(case.entry)[case.client]
     except NoProxyError as reason:
         pytest.skip(str(reason))
-    logs = [member.events for member in pair.members]
-    accounting = account(pair.produced, logs)
+    if pair.error is not None:
+        raise pair.error
+    accounting = account(pair.produced, pair.consumers.logs)
     record_property("read_twice", len(accounting.duplicates))
     assert not accounting.lost
-    assert [overlap for overlap in overlaps(logs) if not overlap.after_loss] == []
+    assert [overlap for overlap in overlaps(pair.consumers.logs) if not overlap.after_loss] == []

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from support.clients import AIOKAFKA
 from support.entry import NoProxyError, running_proxy
 from support.ownership import Partition
@@ -58,7 +58,7 @@ def test_a_client_that_sends_garbage_is_disconnected_alone(served, proxy, garbag
 @pytest.mark.parametrize("vanish", [RawConnection.vanish, RawConnection.close], ids=["reset", "close"])
 def test_a_client_may_vanish_in_the_middle_of_a_frame(served, proxy, vanish):
     stranger = RawConnection(proxy.bootstrap)
-    frame = stranger.frame(MetadataRequest(topics=None))
+    frame = stranger.frame(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
     stranger.send_bytes(struct.pack(">i", len(frame)) + frame[: len(frame) // 2])
     vanish(stranger)
 

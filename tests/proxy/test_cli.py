@@ -104,6 +104,17 @@ def answer_versions(server: socket.socket) -> None:
         connection.sendall(wire.response(18, 0, wire.correlation_id(request), response))
 
 
+def test_a_signal_during_the_start_is_exit_0(tmp_path):
+    file = config_file(tmp_path)
+    file.write_text(file.read_text().replace("0.5", "60"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "proxy", "run", "--config", file], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert "no broker reached yet" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_is_exit_0(tmp_path, number):
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -150,10 +150,11 @@ async def test_a_client_that_vanishes_in_mid_frame_ends_only_its_connection():
         assert await bench.at_broker.frame() == messages.plain(1)
         with structlog.testing.capture_logs() as logs:
             await bench.client.aclose()
+            while not bench.count("client_to_proxy_disconnects_total", cause="client_closed"):
+                await trio.lowlevel.checkpoint()  # the broker must not be the first to go
             await bench.broker.aclose()
             await bench.ended.wait()
         assert any("middle of a request" in entry.get("reason", "") for entry in logs)
-        assert bench.count("client_to_proxy_disconnects_total", cause="client_closed") == 1
 
 
 @pytest.mark.parametrize(

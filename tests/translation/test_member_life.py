@@ -156,10 +156,13 @@ def test_additions_for_an_eager_member_are_gathered() -> None:
     first = bench.heartbeat(connection, A, 1)
     bench.beat(2, orders=(0, 1, 2))
     assert bench.error(first) == ErrorCode.NONE
-    bench.advance(0.5)
+    bench.advance(0.4)
     while bench.calls:
         bench.beat(2)
-    bench.advance(0.8)
+    not_yet = bench.heartbeat(connection, A, 1)
+    bench.beat(2)
+    assert bench.error(not_yet) == ErrorCode.NONE
+    bench.advance(0.2)
     while bench.calls:
         bench.beat(2)
     told = bench.heartbeat(connection, A, 1)

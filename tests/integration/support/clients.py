@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import confluent_kafka
+
 from support import find_broker
 from tools.java_client import compiled
 
@@ -40,7 +42,7 @@ def _java(log: Path) -> list[str]:
 CONFLUENT = ClientKind(
     "confluent-kafka",
     ("range", "roundrobin", COOPERATIVE),
-    lambda: version("confluent-kafka"),
+    lambda: f"{version('confluent-kafka')} (librdkafka {confluent_kafka.libversion()[0]})",
     _python("confluent_driver.py"),
     new_protocol=True,
 )

@@ -83,7 +83,7 @@ class Proxy:
         """Start it and wait until it says that it is ready."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "proxy.cli", "run", "--config", str(self.folder / "epochgate.yaml")],
+                [sys.executable, "-m", "proxy", "run", "--config", str(self.folder / "epochgate.yaml")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

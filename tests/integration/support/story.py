@@ -6,13 +6,14 @@ Told once for a client, an assignor and an entry; the tests then ask different t
     join       C joins
     kill       kill -9 of C
     leave      B leaves cleanly
-    alone      A owns everything, and leaves too
+    end        A owns everything, and leaves too
 
 After each step the partitions of the members are complete, and every record produced then is read before the
 next step: so whatever is read twice or never was lost or doubled by a rebalance.
 
 Five partitions, so that in a balanced group of two and of three there is always a member that need
-not give up or be given anything.
+not give up or be given anything. Range assignors move partitions all the same; for them there is an
+onlooker in a translated group, who subscribes to another topic, and whom nothing of all this concerns.
 """
 
 import time
@@ -30,6 +31,7 @@ from support.waiting import eventually
 PARTITIONS = 5
 RECORDS_A_STEP = 50
 SESSION_TIMEOUT_MS = 4_000
+ONLOOKER = "onlooker"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Story:
     case: Case
     group: str
     topic: str
+    onlooker: str | None = None
+    """The onlooker's topic."""
     steps: dict[str, Step] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     logs: list[list[Event]] = field(default_factory=list)
@@ -75,8 +79,17 @@ class Story:
 
     @property
     def partitions(self) -> frozenset[Partition]:
-        """All partitions of the topic."""
+        """All partitions of the topic that is shared."""
         return frozenset(Partition(self.topic, number) for number in range(PARTITIONS))
+
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """The end offset of each partition."""
+        ends: dict[Partition, int] = {}
+        for record in self.records:
+            at = Partition(record.topic, record.partition)
+            ends[at] = max(ends.get(at, 0), record.offset + 1)
+        return ends
 
     @property
     def overlaps(self) -> list[Overlap]:
@@ -107,15 +120,21 @@ class _Narrator:
         self._kafka = kafka
         self._consumers = consumers
         self._members: list[ConsumerProcess] = []
-        self._story = Story(case, entry.new_group(), kafka.new_topic(partitions=PARTITIONS))
+        self._story = Story(
+            case,
+            entry.new_group(),
+            kafka.new_topic(partitions=PARTITIONS),
+            kafka.new_topic(partitions=1) if entry.translates and case.assignor == "range" else None,
+        )
 
     def tell(self) -> Story:
         try:
-            self._step("together", lambda: (self._join("A"), self._join("B")))
+            self._step("together", self._begin)
             self._step("join", lambda: self._join("C"))
             self._step("kill", lambda: self._kill("C"))
             self._step("leave", lambda: self._leave("B"))
-            self._leave("A")
+            for member in list(self._members):
+                self._leave(member.name)
         finally:
             self._consumers.end()
         self._story.logs = self._consumers.logs
@@ -141,13 +160,19 @@ class _Narrator:
             group,
         )
 
-    def _join(self, name: str) -> None:
+    def _begin(self) -> None:
+        if self._story.onlooker is not None:
+            self._join(ONLOOKER, self._story.onlooker)
+        self._join("A")
+        self._join("B")
+
+    def _join(self, name: str, topic: str | None = None) -> None:
         self._members.append(
             self._consumers.start(
                 self._case.client,
                 self._entry.bootstrap,
                 self._story.group,
-                self._story.topic,
+                topic or self._story.topic,
                 self._case.assignor,
                 name=name,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -169,13 +194,17 @@ class _Narrator:
         return member
 
     def _shared_evenly(self) -> bool:
-        owned = [member.owned() for member in self._members]
-        sizes = [len(partitions) for partitions in owned]
-        complete = frozenset().union(*owned) == self._story.partitions and sum(sizes) == PARTITIONS
+        owned = {member.name: member.owned() for member in self._members}
+        if self._story.onlooker is not None and owned.pop(ONLOOKER) != {Partition(self._story.onlooker, 0)}:
+            return False
+        sizes = [len(partitions) for partitions in owned.values()]
+        complete = frozenset().union(*owned.values()) == self._story.partitions and sum(sizes) == PARTITIONS
         return complete and max(sizes) - min(sizes) <= 1
 
     def _read_more(self) -> None:
         self._story.records += self._kafka.produce(self._story.topic, RECORDS_A_STEP)
+        if self._story.onlooker is not None:
+            self._story.records += self._kafka.produce(self._story.onlooker, 1)
         produced = {(Partition(r.topic, r.partition), r.offset) for r in self._story.records}
         self._consumers.wait_until(
             lambda: produced <= set().union(*(one.consumed() for one in self._consumers.all)),

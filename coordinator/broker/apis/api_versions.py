@@ -1,0 +1,39 @@
+"""ApiVersions (18), v0 to v4. A version that is not served is answered in v0, so that any client can read it."""
+
+from coordinator.broker.versions import FEATURES, OFFERED, SHOWN_FROM_0
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.codec import encode
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+
+def answer(version: int) -> bytes:
+    """The answer's body. The request's is not looked at."""
+    low, high = OFFERED[ApiKey.API_VERSIONS]
+    if not low <= version <= high:
+        own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)
+        return encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,)), 0)
+    return encode(_response(), version)
+
+
+def _response() -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        api_keys=tuple(
+            ApiVersion(api_key=key, min_version=0 if key is SHOWN_FROM_0 else low, max_version=high)
+            for key, (low, high) in sorted(OFFERED.items())
+        ),
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=1, max_version=level)
+            for name, level in FEATURES.items()
+        ),
+        finalized_features_epoch=0,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+        ),
+    )

@@ -1,0 +1,17 @@
+"""DescribeCluster (60), v0 to v2: the nodes."""
+
+from coordinator.broker.context import RequestContext
+from protocol_codecs.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+
+async def serve(context: RequestContext, _request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Serve the request."""
+    cluster = context.cluster
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=tuple(
+            DescribeClusterBroker(broker_id=a.node_id, host=a.host, port=a.port, rack=a.rack)
+            for a in cluster.addresses.values()
+        ),
+    )

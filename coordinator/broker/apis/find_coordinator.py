@@ -1,0 +1,37 @@
+"""FindCoordinator (10), v0 to v6: of groups. There are no transactions here, and no share groups."""
+
+from coordinator.broker.context import RequestContext
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP = 0
+FIRST_VERSION_WITH_SEVERAL_KEYS = 4
+_NOBODY = -1
+
+
+async def serve(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Serve the request."""
+    if context.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
+        found = tuple(_find(context, request.key_type, key) for key in request.coordinator_keys)
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type != GROUP:
+        return Coordinator(
+            key=key,
+            node_id=_NOBODY,
+            port=_NOBODY,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="the embedded broker coordinates groups only",
+        )
+    address = context.cluster.addresses[context.cluster.coordinator_of(key)]
+    return Coordinator(key=key, node_id=address.node_id, host=address.host, port=address.port)

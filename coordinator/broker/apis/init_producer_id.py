@@ -1,0 +1,13 @@
+"""InitProducerId (22), v0 to v5: ids for idempotent producers. Transactional ones are refused."""
+
+from coordinator.broker.context import RequestContext
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.messages import InitProducerIdRequest, InitProducerIdResponse
+
+
+async def serve(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Serve the request."""
+    if request.transactional_id is not None:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # final for every client
+        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=context.cluster.new_producer_id())

@@ -1,0 +1,248 @@
+"""The embedded cluster: its nodes, its topics, and which node coordinates which groups."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import trio
+
+from coordinator import java_order
+from coordinator.broker.clock import Clock
+from coordinator.broker.partition_log import PartitionLog
+from coordinator.broker.shard_host import ShardHost
+from coordinator.config import CoordinatorConfig, parse_group_config
+from coordinator.errors import CoordinatorError
+from coordinator.image import MetadataImage, TopicImage
+from coordinator.log import FileLog, MemoryLog, RecordLog
+from coordinator.uuids import RandomUuids, UuidSource
+from protocol_codecs.uuids import Uuid, uuid_to_text
+
+_INT_MAX = 0x7FFFFFFF
+
+
+class TopicExists(CoordinatorError):
+    """There is a topic of this name already."""
+
+
+class UnknownTopic(CoordinatorError):
+    """There is no such topic."""
+
+
+class NodeAddress(msgspec.Struct, frozen=True):
+    """Where clients reach a node."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Topic:
+    """One topic with its records and its settings."""
+
+    def __init__(self, image: TopicImage, logs: list[PartitionLog]) -> None:
+        self.image = image
+        self.logs = logs
+        self.settings: dict[str, str] = {}
+
+
+class EmbeddedCluster:
+    """A cluster of ``nodes`` nodes (ids from 0) on one host. ``serve`` brings it to life.
+
+    - ``ports``: of the nodes; by default free ones.
+    - ``shards``: among how many coordinators the groups are divided, as among the partitions of
+      ``__consumer_offsets``.
+    - ``log_directory``: keep the groups' logs there, one file a shard; by default they are in memory.
+    - ``racks``: of the nodes.
+    - ``auto_create_partitions``: how many partitions a topic gets that a client asks for and that is not there; 0 does
+      not create it.
+    - ``partition_max_bytes``: forget the oldest records of a partition above that.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 1,
+        host: str = "127.0.0.1",
+        ports: Sequence[int] = (),
+        shards: int = 4,
+        coordinator: CoordinatorConfig | None = None,
+        log_directory: Path | None = None,
+        racks: Sequence[str] = (),
+        auto_create_partitions: int = 1,
+        partition_max_bytes: int | None = None,
+        uuids: UuidSource | None = None,
+    ) -> None:
+        if ports and len(ports) != nodes:
+            raise ValueError(f"{nodes} nodes need {nodes} ports, not {list(ports)}")
+        if racks and len(racks) != nodes:
+            raise ValueError(f"{nodes} nodes need {nodes} racks, not {list(racks)}")
+        self.node_ids = range(nodes)
+        self.host = host
+        self.ports = tuple(ports) or (0,) * nodes
+        self.racks = tuple(racks)
+        self.auto_create_partitions = auto_create_partitions
+        self.config = coordinator or CoordinatorConfig()
+        self.uuids = uuids or RandomUuids()
+        self.cluster_id = uuid_to_text(self.uuids.next())
+        self.addresses: dict[int, NodeAddress] = {}
+        self.topics: dict[str, Topic] = {}
+        self.image = MetadataImage()
+        self.group_settings: dict[str, dict[str, str]] = {}
+        self.shards: list[ShardHost] = []
+        self._shard_count = shards
+        self._log_directory = log_directory
+        self._partition_max_bytes = partition_max_bytes
+        self._next_producer_id = 1000
+        self._arrivals = trio.lowlevel.ParkingLot()
+        self._logs: list[RecordLog] = []
+
+    # What is where
+
+    @property
+    def bootstrap(self) -> str:
+        """Every node's host:port, separated by commas."""
+        return ",".join(f"{address.host}:{address.port}" for address in self.addresses.values())
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told is the controller."""
+        return self.node_ids[0]
+
+    def leader_of(self, partition: int) -> int:
+        """The node that leads this partition, of every topic."""
+        return self.node_ids[partition % len(self.node_ids)]
+
+    def shard_of(self, group_id: str) -> ShardHost:
+        """The coordinator of a group, found as Kafka finds it: by the hash of its id."""
+        return self.shards[_absolute(java_order.text_hash(group_id)) % len(self.shards)]
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The node that coordinates a group."""
+        return self.shard_of(group_id).node_id
+
+    def topic_by_id(self, topic_id: Uuid) -> Topic | None:
+        """The topic of this id."""
+        image = self.image.by_id(topic_id)
+        return None if image is None else self.topics[image.name]
+
+    # Changing it
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, settings: Mapping[str, str] | None = None
+    ) -> Uuid:
+        """Create a topic; its id. Raises TopicExists."""
+        if name in self.topics:
+            raise TopicExists(name)
+        image = TopicImage(self.uuids.next(), name, partitions, self._racks_of(partitions))
+        topic = self.topics[name] = Topic(image, [self._new_log() for _ in range(partitions)])
+        topic.settings.update(settings or {})
+        self._set_image(self.image.with_topic(image))
+        return image.topic_id
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records. Raises UnknownTopic."""
+        if name not in self.topics:
+            raise UnknownTopic(name)
+        del self.topics[name]
+        self._set_image(self.image.without(name))
+        self.announce_records()
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """Let a topic have ``count`` partitions in all. Raises UnknownTopic, and ValueError for less than it has."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownTopic(name)
+        if count <= topic.image.partitions:
+            raise ValueError(f"topic {name} has {topic.image.partitions} partitions already")
+        topic.logs += [self._new_log() for _ in range(count - topic.image.partitions)]
+        topic.image = msgspec.structs.replace(topic.image, partitions=count, racks=self._racks_of(count))
+        self._set_image(self.image.with_topic(topic.image))
+
+    def move_coordinator(self, group_id: str, node_id: int) -> None:
+        """Let another node coordinate this group, and the others of its shard: it loads their log.
+
+        Requests that wait are answered NOT_COORDINATOR. What is not in the log is lost, as in Kafka: rebalances under
+        way.
+        """
+        if node_id not in self.node_ids:
+            raise ValueError(f"there is no node {node_id}")
+        self.shard_of(group_id).move_to(node_id)
+
+    def set_loading(self, group_id: str, *, loading: bool) -> None:
+        """Let the group's coordinator answer COORDINATOR_LOAD_IN_PROGRESS, or not any more."""
+        self.shard_of(group_id).is_loading = loading
+
+    def check_group_settings(self, settings: Mapping[str, str]) -> None:
+        """Raise RequestRefused with INVALID_CONFIG if a group may not have these settings."""
+        parse_group_config(dict(settings), self.config)
+
+    def set_group_settings(self, group_id: str, settings: Mapping[str, str]) -> None:
+        """Set all settings of a group. Raises RequestRefused with INVALID_CONFIG."""
+        config = parse_group_config(dict(settings), self.config)
+        self.group_settings[group_id] = dict(settings)
+        self.shard_of(group_id).set_group_config(group_id, config)
+
+    def new_producer_id(self) -> int:
+        """A producer id that nobody has."""
+        self._next_producer_id += 1
+        return self._next_producer_id
+
+    # Waiting for records
+
+    def announce_records(self) -> None:
+        """Wake up whoever waits for records."""
+        self._arrivals.unpark_all()
+
+    async def records_announced(self) -> None:
+        """Wait until records have come, somewhere."""
+        await self._arrivals.park()
+
+    # For the server
+
+    def start(self, clock: Clock, addresses: Sequence[NodeAddress]) -> None:
+        """Take up work at these addresses; the groups' logs are read."""
+        self.addresses = {address.node_id: address for address in addresses}
+        for number in range(self._shard_count):
+            log: RecordLog = MemoryLog()
+            if self._log_directory is not None:
+                log = FileLog(self._log_directory / f"__consumer_offsets-{number}.log")
+            self._logs.append(log)
+            self.shards.append(
+                ShardHost(
+                    number,
+                    self.node_ids[number % len(self.node_ids)],
+                    config=self.config,
+                    log=log,
+                    uuids=self.uuids,
+                    clock=clock,
+                    image=self.image,
+                )
+            )
+
+    def stop(self) -> None:
+        """Put down work."""
+        for shard in self.shards:
+            shard.unload()
+        for log in self._logs:
+            if isinstance(log, FileLog):
+                log.close()
+
+    def _set_image(self, image: MetadataImage) -> None:
+        self.image = image
+        for shard in self.shards:
+            shard.update_image(image)
+
+    def _new_log(self) -> PartitionLog:
+        return PartitionLog(self._partition_max_bytes)
+
+    def _racks_of(self, partitions: int) -> tuple[tuple[str, ...], ...]:
+        if not self.racks:
+            return ()
+        return tuple((self.racks[self.leader_of(number)],) for number in range(partitions))
+
+
+def _absolute(java_hash: int) -> int:
+    """``Utils.abs`` of Java's hash: of the smallest int it is 0."""
+    signed = java_hash - (1 << 32) if java_hash >> 31 else java_hash
+    return abs(signed) & _INT_MAX

@@ -1,0 +1,76 @@
+"""One client connection: requests are served one after the other, and answered in their order."""
+
+import trio
+
+from coordinator.broker import dispatch
+from coordinator.broker.cluster import EmbeddedCluster
+from coordinator.broker.context import RequestContext
+from coordinator.broker.frames import BadFrame, FrameReader, framed
+from protocol_codecs.codec import decode_prefix
+from protocol_codecs.errors import CodecError
+from protocol_codecs.messages import RequestHeader
+from protocol_codecs.registry import request_header_version
+
+_READ_AHEAD = 4
+"""So many requests are read before the first is answered; then the client feels it."""
+
+
+async def serve_connection(cluster: EmbeddedCluster, node_id: int, stream: trio.SocketStream) -> None:
+    """Serve a connection until its end. A client that breaks the protocol is disconnected."""
+    try:
+        async with stream:
+            await _Connection(cluster, node_id, stream).run()
+    except* (trio.BrokenResourceError, trio.ClosedResourceError, BadFrame, CodecError, dispatch.UnknownApi):
+        pass  # a client that goes, or does not speak the protocol, is no concern of anybody else
+
+
+class _Connection:
+    def __init__(self, cluster: EmbeddedCluster, node_id: int, stream: trio.SocketStream) -> None:
+        self._cluster = cluster
+        self._node_id = node_id
+        self._stream = stream
+        self._host = f"/{stream.socket.getpeername()[0]}"  # as Java prints it
+        self._client_has_gone = False
+        self._current = trio.CancelScope()
+
+    async def run(self) -> None:
+        requests, frames = trio.open_memory_channel[bytes](_READ_AHEAD)
+        async with trio.open_nursery() as nursery, frames:
+            nursery.start_soon(self._read, requests)
+            async for frame in frames:
+                await self._serve(frame)
+
+    async def _read(self, requests: trio.MemorySendChannel[bytes]) -> None:
+        """Pass frames on; when the client has gone, stop waiting for what it waits for."""
+        reader = FrameReader(self._stream)
+        async with requests:
+            try:
+                while (frame := await reader.read()) is not None:
+                    await requests.send(frame)
+            finally:
+                self._client_has_gone = True
+                self._current.cancel()
+
+    async def _serve(self, frame: bytes) -> None:
+        """Serve one request. What a client sent before it went still counts, such as records without acks."""
+        with trio.CancelScope() as self._current:
+            if self._client_has_gone:
+                self._current.cancel()
+            answer = await self._answer(frame)
+            if answer is not None:
+                await self._stream.send_all(framed(answer))
+
+    async def _answer(self, frame: bytes) -> bytes | None:
+        """The answer to one request; None if it has none. Raises CodecError and UnknownApi."""
+        api_key = int.from_bytes(frame[0:2], "big", signed=True)
+        version = int.from_bytes(frame[2:4], "big", signed=True)
+        try:
+            header_version = request_header_version(api_key, version)
+        except KeyError as error:
+            raise dispatch.UnknownApi(f"API {api_key}") from error
+        header, start = decode_prefix(RequestHeader, header_version, frame)
+        context = RequestContext(self._cluster, self._node_id, version, header.client_id or "", self._host)
+        body = await dispatch.answer(context, api_key, frame, start)
+        if body is None:
+            return None
+        return dispatch.response_header(api_key, version, header.correlation_id) + body

@@ -1,0 +1,85 @@
+"""From an API key and bytes to the function that serves it, and back to bytes."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from coordinator.broker.apis import (
+    api_versions,
+    configs,
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    group_requests,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    topics,
+)
+from coordinator.broker.context import RequestContext
+from coordinator.broker.versions import OFFERED
+from coordinator.errors import CoordinatorError
+from protocol_codecs.api_key import ApiKey
+from protocol_codecs.codec import decode, encode
+from protocol_codecs.message import Message
+from protocol_codecs.messages import ResponseHeader
+from protocol_codecs.registry import APIS, response_header_version
+
+Served = Callable[[RequestContext, Any], Awaitable[Message | None]]
+
+
+class UnknownApi(CoordinatorError):
+    """A request of an API, or in a version, that was not offered."""
+
+
+APIS_SERVED: dict[int, Served] = {
+    ApiKey.PRODUCE: produce.serve,
+    ApiKey.FETCH: fetch.serve,
+    ApiKey.LIST_OFFSETS: list_offsets.serve,
+    ApiKey.METADATA: metadata.serve,
+    ApiKey.FIND_COORDINATOR: find_coordinator.serve,
+    ApiKey.CREATE_TOPICS: topics.create,
+    ApiKey.DELETE_TOPICS: topics.delete,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id.serve,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.serve,
+    ApiKey.DESCRIBE_CONFIGS: configs.describe,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster.serve,
+    ApiKey.OFFSET_COMMIT: group_requests.serve,
+    ApiKey.OFFSET_FETCH: group_requests.serve,
+    ApiKey.JOIN_GROUP: group_requests.serve,
+    ApiKey.HEARTBEAT: group_requests.serve,
+    ApiKey.LEAVE_GROUP: group_requests.serve,
+    ApiKey.SYNC_GROUP: group_requests.serve,
+    ApiKey.DESCRIBE_GROUPS: group_requests.serve,
+    ApiKey.LIST_GROUPS: group_requests.serve,
+    ApiKey.TXN_OFFSET_COMMIT: group_requests.serve,
+    ApiKey.DELETE_GROUPS: group_requests.serve,
+    ApiKey.OFFSET_DELETE: group_requests.serve,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: group_requests.serve,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: group_requests.serve,
+}
+
+
+async def answer(context: RequestContext, api_key: int, frame: bytes, start: int) -> bytes | None:
+    """The body of the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
+    version = context.version
+    if api_key == ApiKey.API_VERSIONS:
+        return api_versions.answer(version)
+    served = APIS_SERVED.get(api_key)
+    low, high = OFFERED.get(ApiKey(api_key), (0, -1))
+    if served is None or not low <= version <= high:
+        raise UnknownApi(f"API {api_key} v{version}")
+    request = decode(APIS[api_key].request, version, frame, start)
+    response = await served(context, request)
+    return None if response is None else encode(response, version)
+
+
+def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """What stands before the answer."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    if api_key == ApiKey.API_VERSIONS:
+        return encode(header, 0)
+    return encode(header, response_header_version(api_key, version))

@@ -1,0 +1,135 @@
+"""The log of one partition: record batches as they came, in memory."""
+
+from bisect import bisect_right
+
+import msgspec
+
+from coordinator.errors import CoordinatorError
+from protocol_codecs.records import BatchHeader, placed, read_headers
+
+LEADER_EPOCH = 0
+"""Leaders never change here, so neither does their epoch."""
+_REMEMBERED_BATCHES = 5
+"""Of each idempotent producer: so many of its batches may be under way."""
+
+
+class OffsetOutOfRange(CoordinatorError):
+    """There is nothing at this offset, and there will not be."""
+
+
+class OutOfOrderSequence(CoordinatorError):
+    """A batch of an idempotent producer is missing before this one."""
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    base_offset: int
+    next_offset: int
+    max_timestamp: int
+    content: bytes
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """One batch of an idempotent producer."""
+
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class PartitionLog:
+    """One partition. The oldest batches go when it holds more than ``max_bytes``."""
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._batches: list[_Stored] = []
+        self._base_offsets: list[int] = []
+        self._producers: dict[int, list[_Written]] = {}
+        self._bytes = 0
+        self._max_bytes = max_bytes
+        self.next_offset = 0
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is still there."""
+        return self._batches[0].base_offset if self._batches else self.next_offset
+
+    def append(self, records: bytes) -> int:
+        """Store record batches; the offset of the first record.
+
+        A batch that an idempotent producer sends again is not stored again. Raises CorruptBatch and
+        OutOfOrderSequence.
+        """
+        headers = list(read_headers(records))
+        for _, header in headers:
+            duplicate = self._check_sequence(header)
+            if duplicate is not None:
+                return duplicate
+        base_offset = self.next_offset
+        for position, header in headers:
+            self._store(records[position : position + header.size], header)
+        return base_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one with this offset on: at least one if there is any. Raises OffsetOutOfRange."""
+        if not self.start_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in {self.start_offset}..{self.next_offset}")
+        found: list[bytes] = []
+        size = 0
+        for batch in self._batches[max(0, bisect_right(self._base_offsets, offset) - 1) :]:
+            if batch.next_offset <= offset:
+                continue
+            size += len(batch.content)
+            if found and size > max_bytes:
+                break
+            found.append(batch.content)
+        return b"".join(found)
+
+    def available(self, offset: int) -> int:
+        """How many bytes there are from this offset on."""
+        first = max(0, bisect_right(self._base_offsets, offset) - 1)
+        return sum(len(b.content) for b in self._batches[first:] if b.next_offset > offset)
+
+    def offset_of_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """The first batch with a record of this time or later: its offset and time. Records are not looked into."""
+        for batch in self._batches:
+            if batch.max_timestamp >= timestamp_ms:
+                return batch.base_offset, batch.max_timestamp
+        return None
+
+    def newest(self) -> tuple[int, int] | None:
+        """Where the largest timestamp is, and that timestamp."""
+        if not self._batches:
+            return None
+        newest = max(self._batches, key=lambda batch: batch.max_timestamp)
+        return newest.next_offset - 1, newest.max_timestamp
+
+    def _store(self, content: bytes, header: BatchHeader) -> None:
+        base = self.next_offset
+        self.next_offset = base + header.last_offset_delta + 1
+        stored = placed(content, base, LEADER_EPOCH)
+        self._batches.append(_Stored(base, self.next_offset, header.max_timestamp, stored))
+        self._base_offsets.append(base)
+        self._bytes += len(stored)
+        if header.producer_id >= 0:
+            last = header.base_sequence + header.last_offset_delta
+            written = _Written(header.producer_epoch, header.base_sequence, last, base)
+            batches = self._producers.setdefault(header.producer_id, [])
+            batches.append(written)
+            del batches[:-_REMEMBERED_BATCHES]
+        while self._max_bytes is not None and self._bytes > self._max_bytes and len(self._batches) > 1:
+            self._bytes -= len(self._batches[0].content)
+            del self._batches[0], self._base_offsets[0]
+
+    def _check_sequence(self, header: BatchHeader) -> int | None:
+        """The offset of the batch if it is here already. Raises OutOfOrderSequence."""
+        if header.producer_id < 0:
+            return None
+        batches = self._producers.get(header.producer_id, [])
+        for written in batches:
+            if (written.epoch, written.first_sequence) == (header.producer_epoch, header.base_sequence):
+                return written.base_offset
+        if batches and batches[-1].epoch == header.producer_epoch:
+            expected = batches[-1].last_sequence + 1 & 0x7FFFFFFF
+            if header.base_sequence != expected:
+                raise OutOfOrderSequence(f"sequence {header.base_sequence} instead of {expected}")
+        return None

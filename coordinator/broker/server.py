@@ -1,0 +1,39 @@
+"""Bringing an embedded cluster to life: listeners, coordinators, and an orderly end."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from coordinator.broker.clock import Clock
+from coordinator.broker.cluster import EmbeddedCluster, NodeAddress
+from coordinator.broker.connection import serve_connection
+
+
+@asynccontextmanager
+async def serve(cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
+    """Serve the cluster as long as the context lasts; then its connections are closed."""
+    async with trio.open_nursery() as nursery:
+        addresses = []
+        for node_id, port in zip(cluster.node_ids, cluster.ports, strict=True):
+            listeners = await trio.open_tcp_listeners(port, host=cluster.host)
+            nursery.start_soon(
+                partial(
+                    trio.serve_listeners,
+                    partial(serve_connection, cluster, node_id),
+                    listeners,
+                    handler_nursery=nursery,
+                )
+            )
+            actual_port = listeners[0].socket.getsockname()[1]
+            rack = cluster.racks[node_id] if cluster.racks else None
+            addresses.append(NodeAddress(node_id, cluster.host, actual_port, rack))
+        cluster.start(Clock(), addresses)
+        for shard in cluster.shards:
+            nursery.start_soon(shard.run)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,120 @@
+"""A coordinator with a clock: requests wait for their answers here, and timers fire."""
+
+import trio
+
+from coordinator.broker.clock import Clock
+from coordinator.config import CoordinatorConfig, GroupConfig
+from coordinator.errors import BrokenInvariant
+from coordinator.group_coordinator import GroupCoordinator
+from coordinator.handlers.refusal import refusal
+from coordinator.image import MetadataImage
+from coordinator.log.batches import RecordLog
+from coordinator.shard import Call, Reply
+from coordinator.uuids import UuidSource
+from protocol_codecs.error_code import ErrorCode
+from protocol_codecs.message import Message
+
+
+class _Waiting:
+    """A request that has not been answered yet."""
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.response: Message | None = None
+
+
+class ShardHost:
+    """One shard of the groups, on one node at a time."""
+
+    def __init__(
+        self,
+        number: int,
+        node_id: int,
+        *,
+        config: CoordinatorConfig,
+        log: RecordLog,
+        uuids: UuidSource,
+        clock: Clock,
+        image: MetadataImage,
+    ) -> None:
+        self.number = number
+        self.node_id = node_id
+        self.is_loading = False
+        self._config = config
+        self._log = log
+        self._uuids = uuids
+        self._clock = clock
+        self._waiting: dict[int, _Waiting] = {}
+        self._last_request_id = 0
+        self._changed = trio.Event()
+        self._group_configs: dict[str, GroupConfig] = {}
+        self.coordinator = self._loaded(image)
+
+    async def call(self, request: Message, version: int, client_id: str, client_host: str) -> Message:
+        """The answer to a request, when it is there."""
+        if self.is_loading:
+            return refusal(request, version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        waiting = self._waiting[request_id] = _Waiting()
+        call = Call(request_id, version, client_id, client_host)
+        try:
+            try:
+                self._deliver(self.coordinator.handle(request, call, self._clock.now_ms()))
+            except BrokenInvariant:
+                if not waiting.event.is_set():
+                    return refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            await waiting.event.wait()
+        finally:
+            del self._waiting[request_id]
+            self.coordinator.forget(request_id)
+        if waiting.response is None:
+            return refusal(request, version, ErrorCode.NOT_COORDINATOR)
+        return waiting.response
+
+    async def run(self) -> None:
+        """Fire the coordinator's timers, for ever."""
+        while True:
+            changed = self._changed = trio.Event()
+            deadline_ms = self.coordinator.next_deadline_ms()
+            deadline = float("inf") if deadline_ms is None else self._clock.trio_time(deadline_ms)
+            with trio.move_on_at(deadline):
+                await changed.wait()
+            self._deliver(self.coordinator.advance(self._clock.now_ms()))
+
+    def update_image(self, image: MetadataImage) -> None:
+        """The cluster's topics have changed."""
+        self._deliver(self.coordinator.update_image(image, self._clock.now_ms()))
+
+    def set_group_config(self, group_id: str, config: GroupConfig) -> None:
+        """A group's settings have changed."""
+        self._group_configs[group_id] = config
+        self.coordinator.set_group_config(group_id, config)
+
+    def move_to(self, node_id: int) -> None:
+        """Go to another node: stop here, answer who waits, and load the log there."""
+        self.unload()
+        self.node_id = node_id
+        self.coordinator = self._loaded(self.coordinator.shard.image)
+        self._changed.set()
+
+    def unload(self) -> None:
+        """Stop: whoever waits is told to look for the coordinator elsewhere."""
+        self._deliver(self.coordinator.unload())
+        for waiting in self._waiting.values():
+            waiting.event.set()
+
+    def _loaded(self, image: MetadataImage) -> GroupCoordinator:
+        coordinator = GroupCoordinator(self._config, uuids=self._uuids, log=self._log, image=image)
+        for group_id, config in self._group_configs.items():
+            coordinator.set_group_config(group_id, config)
+        coordinator.load(self._clock.now_ms())
+        return coordinator
+
+    def _deliver(self, replies: list[Reply]) -> None:
+        for reply in replies:
+            waiting = self._waiting.get(reply.request_id)
+            if waiting is not None:  # else its client has gone
+                waiting.response = reply.response
+                waiting.event.set()
+        self._changed.set()

@@ -1,0 +1,17 @@
+"""`epochgate demo --plain` from beginning to end, without Kafka; tests/integration/test_demo.py does it with Kafka."""
+
+import re
+import subprocess
+import sys
+
+SHORT = ("--plain", "--pause", "0", "--work", "0.1", "--rate", "50", "--partitions", "6")
+TIMEOUT_S = 150
+
+
+def test_the_demo_passes():
+    command = [sys.executable, "-m", "proxy", "demo", "--embedded", *SHORT]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert re.search(r"PASSED: both groups read all [1-9]\d* records", demo.stdout), demo.stdout
+    assert re.search(r"Epochgate\s+│ consumer\s+│\s+2 │", demo.stdout), demo.stdout
+    assert demo.stderr == ""
