@@ -42,6 +42,9 @@ class Verdict(Enum):
     CLASSIC_GROUP = auto()
     """No consumer group at all."""
 
+    LOADING = auto()
+    """The broker can't say yet."""
+
     NOT_SAID = auto()
     """The broker can't say; its own answer to the call tells the client why."""
 
@@ -77,7 +80,7 @@ def adopting(
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
             return
         if verdict is not Verdict.MEMBER or found is None:
-            if request.api_key == ApiKey.HEARTBEAT and verdict is not Verdict.NOT_SAID:
+            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.NOT_SAID, Verdict.LOADING):
                 mixed = verdict is Verdict.CLASSIC_MEMBER
                 if (yield from move_classic(context, member, connection, request, rule, mixed=mixed)):
                     refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -126,6 +129,8 @@ def look_for(
             return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return Verdict.CLASSIC_GROUP, None
+        case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Verdict.LOADING, None
         case _:
             return Verdict.NOT_SAID, None
     for found in described.members:

@@ -44,6 +44,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         return
     member.touch(context.now)
     generation = message.generation_id_or_member_epoch
+    member.learn_generation(generation)
     if context.was_elsewhere(member, generation) and not (
         yield from adopt_again(context, member, connection, request)
     ):

@@ -28,6 +28,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
         return
     member.touch(context.now)
+    member.learn_generation(message.generation_id)
     if context.was_elsewhere(member, message.generation_id):
         code: int = context.no_member(member, message)
         if (yield from adopt_again(context, member, connection, request)):

@@ -165,6 +165,11 @@ class Member:
         if self.parked_join is None:
             self.session_deadline = now + self.session_timeout_ms / 1000
 
+    def learn_generation(self, generation: int) -> None:
+        """A call of an adopted member's client says which generation it has; a late call has an older one."""
+        if self.adopted and self.generation < generation <= self.epoch:
+            self.generation = generation
+
     def on_time(self, now: float) -> None:
         """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""
         self._context.on_member_time(self, now)

@@ -46,6 +46,12 @@ def find_out(
     group = member.group
     if not group.is_consumer_group or claims or not context.is_issued(member.id):
         verdict, found = yield from look_for(context, member, connection)
+        while verdict is Verdict.LOADING and context.now < deadline:
+            yield from park(member, request, context.now + context.settings.load_retry_s)
+            verdict, found = yield from look_for(context, member, connection)
+        if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+            # It may be a member still, and an epoch 0 heartbeat would free what it holds.
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True

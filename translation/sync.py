@@ -26,6 +26,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     what the client gets.
     """
     context.reach(member, connection)
+    member.learn_generation(request.message.generation_id)
     if context.was_elsewhere(member, request.message.generation_id):
         yield from adopt_again(context, member, connection, request)
     code = _why_not(context, member, request.message)

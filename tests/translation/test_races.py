@@ -148,6 +148,31 @@ def test_a_lost_answer_of_a_member_from_elsewhere_releases_nothing() -> None:
     assert owned(bench.heartbeat_call().message) is None  # what its client holds is not known here
 
 
+def test_a_client_that_claims_partitions_waits_until_the_broker_can_say_who_it_is() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    bench.advance(0.2)
+    bench.reply(described(error=ErrorCode.NOT_COORDINATOR))
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+
+
+def test_the_generation_of_a_member_from_elsewhere_is_the_newest_that_its_client_says() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.commit(connection, A, 4)
+    bench.reply(described(member(A, epoch=5)))
+    bench.calls.clear()
+    other = bench.connect()
+    bench.translator.upstream_lost(bench.now, connection.id)
+    told = bench.heartbeat(other, A, 5)
+    bench.beat(5)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.error(bench.heartbeat(other, A, 4)) == ErrorCode.ILLEGAL_GENERATION
+
+
 # -- more than one process -----------------------------------------------------------------------------------------
 
 
