@@ -276,7 +276,13 @@ def metadata(image: MetadataImage, message: Any) -> MetadataResponse:
 
 
 def refusal(ask: Ask, code: ErrorCode) -> Any:
-    """What a broker answers that is not the group's coordinator."""
+    """What a broker answers that is not the group's coordinator, or is it not yet."""
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Old clients end on it there, so brokers do not send it (GroupCoordinatorService).
+        code = {
+            ApiKey.HEARTBEAT: ErrorCode.NONE,
+            ApiKey.SYNC_GROUP: ErrorCode.REBALANCE_IN_PROGRESS,
+        }.get(ApiKey(ask.api_key), code)
     match ask.api_key:
         case ApiKey.CONSUMER_GROUP_HEARTBEAT:
             return ConsumerGroupHeartbeatResponse(error_code=code)

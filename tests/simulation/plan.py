@@ -102,7 +102,7 @@ def make_plan(seed: int) -> Plan:
         broker_heartbeat_ms=broker_heartbeat_ms,
         assignment_interval_ms=chance.choice((1_000, 1_000, 0)),
         processes=chance.choice((1, 1, 2)),
-        slow_network=chance.random() < 0.2,
+        slow_network=broker_session_ms > 6_000 and chance.random() < 0.3,
         clients=tuple(make_client(chance, f"c{n}", topics, calm_from_ms) for n in range(chance.randint(2, 5))),
         faults=faults,
         calm_from_ms=calm_from_ms,

@@ -72,7 +72,7 @@ class World:
     def _delay_ms(self) -> int:
         delay_ms = self.kernel.between(1, 8)
         if self.plan.slow_network and self.kernel.chance(0.03):
-            delay_ms += self.kernel.between(50, 2_500)
+            delay_ms += self.kernel.between(50, 1_500)
         return delay_ms
 
     def learn_topics(self) -> None:
