@@ -155,7 +155,9 @@ class Context:
         The client has joined again on a connection that it opened later, and that is still open. What the older
         one claims is not true any more. A static member has another member id then, if it sends none.
         """
-        holder = member.group.members.get(member.group.static.get(request.message.group_instance_id or "", ""))
+        holder = member.group.members.get(
+            member.group.static.get(request.message.group_instance_id or "", "")
+        )
         if holder is not None and (holder.client_id, holder.client_host) == (
             request.client_id,
             connection.client_host,

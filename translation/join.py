@@ -25,7 +25,16 @@ from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent
 from translation.origin import find_out
-from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, overtake, park, refused, resume_session
+from translation.outcomes import (
+    Failed,
+    Outcome,
+    PassesThrough,
+    StaysClassic,
+    overtake,
+    park,
+    refused,
+    resume_session,
+)
 from translation.partitions import NONE, Partitions
 from translation.switching import join_classic, moves_together
 from translation.upstream import (
@@ -61,7 +70,9 @@ def join(
     """
     message: JoinGroupRequest = request.message
     if message.member_id and context.fenced(message.group_id, member.id, message.group_instance_id):
-        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))  # replaced while this call waited
+        context.answer(
+            request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
+        )  # replaced while this call waited
         return
     if context.is_late(member, connection, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
@@ -81,9 +92,7 @@ def join(
     deadline = context.now + _patience(context, member)
     claimed = _claimed(subscription)
     try:
-        yield from find_out(
-            context, member, connection, request, left_behind, deadline, claims=bool(claimed)
-        )
+        yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
         claims = yield from _claims(context, member, claimed)
         while True:
             claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
@@ -186,6 +195,9 @@ def _take_part(
         if (loading or others_leave) and context.now < deadline:
             yield from park(member, request, context.now + context.settings.load_retry_s)
             continue
+        if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+            # Leaving, or replacing another process, could end a membership that its client has begun since.
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
@@ -213,9 +225,7 @@ def _take_part(
             raise Failed(errors.for_join(code), said)
 
 
-def _catch_up(
-    context: Context, member: Member, connection: Connection
-) -> Generator[Ask | Park, Any, bool]:
+def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:
     """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
 
     Leaving instead would free at once what the client claims.

@@ -51,7 +51,9 @@ def find_out(
             verdict, found = yield from look_for(context, member, connection)
         if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
             # It may be a member still, and an epoch 0 heartbeat would free what it holds.
-            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+            raise Failed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member"
+            )
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True

@@ -94,6 +94,15 @@ def test_an_older_process_that_still_joins_does_not_replace_the_newer_one() -> N
     assert not any(getattr(call.message, "member_epoch", 0) < 0 for call in bench.calls)
 
 
+def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.join(connection, "", instance_id="i-1")
+    bench.client_gone(connection)
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert bench.calls == []
+
+
 def test_a_heartbeat_that_waited_while_its_process_was_replaced_is_fenced() -> None:
     bench = Bench()
     old, new = bench.connect(), bench.connect()
@@ -229,7 +238,9 @@ def test_a_commit_with_a_newer_generation_goes_out_with_the_described_epoch() ->
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
 
 
-def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> None:
+def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (
+    None
+):
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
     bench.commit(connection, A, 1)
