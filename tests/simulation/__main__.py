@@ -16,8 +16,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.simulation", description=__doc__)
     parser.add_argument("--seeds", default="1-200", help="one seed, or the first and the last: 1-2000")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--story", action="store_true", help="print the story of each seed, also if all went well")
-    parser.add_argument("--keep-going", action="store_true", help="name failing seeds, and print one story at the end")
+    parser.add_argument(
+        "--story", action="store_true", help="print the story of each seed, also if all went well"
+    )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="name failing seeds, and print one story at the end"
+    )
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
@@ -42,7 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     if failed:
         shortest = min(failed, key=lambda result: len(result.story))
         print(f"\nThe story of seed {shortest.seed}:\n\n{shortest.story}\n")
-    print(f"{done} seeds, {len(failed)} failed; {', '.join(f'{n} {what}' for what, n in sorted(counts.items()))}")
+    print(
+        f"{done} seeds, {len(failed)} failed; {', '.join(f'{n} {what}' for what, n in sorted(counts.items()))}"
+    )
     return 1 if failed else 0
 
 

@@ -315,5 +315,3 @@ def refusal(ask: Ask, code: ErrorCode) -> Any:
                 )
             )
     raise AssertionError(ask)
-
-

@@ -90,7 +90,9 @@ def _resubscribe(world: "World") -> None:
 
 def _zombie_commit(world: "World") -> None:
     """A thread of the application that still has an older generation commits."""
-    client = _pick(world, [c for c in _classic(world) if c.phase is Phase.STABLE and c.previous_generation >= 0])
+    client = _pick(
+        world, [c for c in _classic(world) if c.phase is Phase.STABLE and c.previous_generation >= 0]
+    )
     if client is not None:
         generation = client.previous_generation
         world.watch.note(client, f"has a late thread that commits with generation {generation}")

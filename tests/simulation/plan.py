@@ -103,7 +103,9 @@ def make_plan(seed: int) -> Plan:
         assignment_interval_ms=chance.choice((1_000, 1_000, 0)),
         processes=chance.choice((1, 1, 2)),
         slow_network=broker_session_ms > 6_000 and chance.random() < 0.3,
-        clients=tuple(make_client(chance, f"c{n}", topics, calm_from_ms) for n in range(chance.randint(2, 5))),
+        clients=tuple(
+            make_client(chance, f"c{n}", topics, calm_from_ms) for n in range(chance.randint(2, 5))
+        ),
         faults=faults,
         calm_from_ms=calm_from_ms,
     )
@@ -126,7 +128,9 @@ def make_client(chance: random.Random, name: str, topics: dict[str, int], until_
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=habits.ignores_rebalance_ms + chance.choice((8_000, 10_000, 15_000)),
             heartbeat_ms=heartbeat_ms,
-            poll_ms=chance.randint(2_000, session_timeout_ms - 2_500) if slow else chance.choice((200, 500, 1_000)),
+            poll_ms=chance.randint(2_000, session_timeout_ms - 2_500)
+            if slow
+            else chance.choice((200, 500, 1_000)),
             commit_ms=chance.choice((1_000, 2_500, 5_000)),
             revoke_ms=chance.choice((10, 50, 500, 2_000)),
         ),

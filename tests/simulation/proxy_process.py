@@ -225,9 +225,7 @@ class ProxyProcess:
                 self._send_upstream(shell, ask)
                 continue
             self._last_id += 1
-            request = Request(
-                RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message
-            )
+            request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
             shell.awaiting = request.id
             shell.known = True
             self._requests[request.id] = shell
@@ -360,5 +358,3 @@ class ProxyProcess:
             self._do("handle_time")
         else:
             self._book()
-
-

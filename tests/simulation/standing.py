@@ -98,7 +98,10 @@ class Standing:
         now_ms = self._kernel.now_ms
         if not self.joins_waiting and now_ms - self.heard_ms >= self.session_timeout_ms:
             return "its session timeout passed"
-        if self.asked_to_rejoin_ms is not None and now_ms - self.asked_to_rejoin_ms >= self.rebalance_timeout_ms:
+        if (
+            self.asked_to_rejoin_ms is not None
+            and now_ms - self.asked_to_rejoin_ms >= self.rebalance_timeout_ms
+        ):
             return "its rebalance timeout passed before it joined again"
         if self.joined_ms is not None and now_ms - self.joined_ms >= self.rebalance_timeout_ms:
             return "its rebalance timeout passed before SyncGroup"

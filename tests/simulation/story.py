@@ -87,7 +87,9 @@ class Story:
             case HeartbeatRequest():
                 return f"Heartbeat generation {message.generation_id}"
             case OffsetCommitRequest():
-                return f"OffsetCommit generation {message.generation_id_or_member_epoch} {_committed(message)}"
+                return (
+                    f"OffsetCommit generation {message.generation_id_or_member_epoch} {_committed(message)}"
+                )
             case LeaveGroupRequest():
                 return f"LeaveGroup {_short(message.member_id or message.members[0].member_id)}"
             case ConsumerGroupHeartbeatRequest():
@@ -127,7 +129,12 @@ def _code(message: Any) -> str:
 def _codes(message: Any) -> set[int]:
     if hasattr(message, "error_code"):
         return {message.error_code}
-    return {p.error_code for t in getattr(message, "topics", ()) for p in getattr(t, "partitions", ()) if hasattr(p, "error_code")}
+    return {
+        p.error_code
+        for t in getattr(message, "topics", ())
+        for p in getattr(t, "partitions", ())
+        if hasattr(p, "error_code")
+    }
 
 
 def _indexes(indexes: Iterable[int]) -> str:

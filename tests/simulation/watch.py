@@ -234,9 +234,7 @@ class Watch:
         for code in codes & _OVER if arrives else ():
             self._told_it_is_over(standing, ask, ErrorCode(code))
 
-    def _join_answered(
-        self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any
-    ) -> None:
+    def _join_answered(self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any) -> None:
         standing.joins_waiting.discard(ask.number)
         standing.heard_ms = self.kernel.now_ms
         if message.error_code != ErrorCode.NONE:
@@ -254,7 +252,9 @@ class Watch:
         _, subscription = decode_subscription(ask.message.protocols[0].metadata)
         names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
         standing.claims = frozenset(
-            (names.get(owned.topic), index) for owned in subscription.owned_partitions for index in owned.partitions
+            (names.get(owned.topic), index)
+            for owned in subscription.owned_partitions
+            for index in owned.partitions
         )
 
     def _sync_answered(self, process: "ProxyProcess", standing: Standing) -> None:
@@ -336,7 +336,9 @@ class Watch:
             standing = self.client_of.get(call.message.member_id)
             if standing is not None:
                 standing.given.add(
-                    frozenset((t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions)
+                    frozenset(
+                        (t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions
+                    )
                 )
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
@@ -387,7 +389,9 @@ class Watch:
                     continue  # of this topic, or of one that had its name
                 for other in holders:
                     if self._within(other):
-                        text = f"{standing.client} commits {self.story.partitions([pid])}, which {other} holds"
+                        text = (
+                            f"{standing.client} commits {self.story.partitions([pid])}, which {other} holds"
+                        )
                         raise Violation(3, text)
 
     def expired(self, broker: "Broker", member_id: str) -> None:

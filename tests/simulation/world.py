@@ -109,7 +109,9 @@ class World:
 
     def process_of(self, client: Caller) -> ProxyProcess:
         """Where the client's address is served."""
-        return self.processes[self.homes.setdefault(client.host, self.kernel.between(0, len(self.processes) - 1))]
+        return self.processes[
+            self.homes.setdefault(client.host, self.kernel.between(0, len(self.processes) - 1))
+        ]
 
     def alive(self) -> list[Caller]:
         return [client for client in self.clients if client.alive]

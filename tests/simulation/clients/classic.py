@@ -451,7 +451,11 @@ class ClassicClient(Caller):
         self.hold(())
         self.watch.leaving(self)
         request = leave_request(self.habits, member_id=self.member_id, instance_id=self.instance_id)
-        line = "leave" if self.habits.connections is Connections.NEW_EACH_GENERATION else self._line(ApiKey.LEAVE_GROUP)
+        line = (
+            "leave"
+            if self.habits.connections is Connections.NEW_EACH_GENERATION
+            else self._line(ApiKey.LEAVE_GROUP)
+        )
         self.ask(
             line,
             ApiKey.LEAVE_GROUP,

@@ -87,9 +87,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
 
 JAVA_EAGER = Habits(kind="java-eager")
 
-JAVA_COOPERATIVE = Habits(
-    kind="java-cooperative", protocols=("cooperative-sticky",), cooperative=True
-)
+JAVA_COOPERATIVE = Habits(kind="java-cooperative", protocols=("cooperative-sticky",), cooperative=True)
 
 JAVA_BOTH = Habits(kind="java-both", protocols=("range", "cooperative-sticky"))
 """The default of Java 3: as long as one assignor is eager, so is the client."""

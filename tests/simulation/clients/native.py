@@ -41,7 +41,9 @@ class NativeMember(Caller):
 
     def _tick(self) -> None:
         now_ms = self.kernel.now_ms
-        if not self._out and (now_ms >= self._next_ms or (self._told is not None and self._told != self.held)):
+        if not self._out and (
+            now_ms >= self._next_ms or (self._told is not None and self._told != self.held)
+        ):
             self._heartbeat()
         self.later(_RETRY_MS, self._tick)
 
@@ -97,7 +99,11 @@ class NativeMember(Caller):
                     for index in topic.partitions
                 )
                 self.later(_REVOKE_MS, self._reconcile, self.epoch)
-        elif code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}:
+        elif code in {
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        }:
             self.epoch = 0
             self.assigned = frozenset()
             self.hold(())

@@ -78,9 +78,7 @@ def read_assignment(assignment: bytes) -> frozenset[Named]:
 
 def write_assignment(partitions: Iterable[Named]) -> bytes:
     """A member's share, as the leader of a classic group sends it."""
-    return encode_assignment(
-        ConsumerProtocolAssignment(assigned_partitions=_topic_partitions(partitions)), 1
-    )
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_topic_partitions(partitions)), 1)
 
 
 def commit_request(
