@@ -19,7 +19,7 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 from translation import errors
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import adopt_again
+from translation.adopt import Verdict, adopt_again, look_for
 from translation.context import Context, replaced
 from translation.exchange import Ask, Steps
 from translation.member import Member
@@ -39,15 +39,16 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if not transactional:  # a transactional one comes from the producer's connection
         context.reach(member, connection)
     message = request.message
-    if member.generation < 0:
-        context.answer(request, refused(request, context.no_member(member, message)))
-        return
-    member.touch(context.now)
+    if member.generation >= 0:
+        member.touch(context.now)
     generation = message.generation_id_or_member_epoch
     member.learn_generation(generation)
     if context.was_elsewhere(member, generation) and not (
         yield from adopt_again(context, member, connection, request)
     ):
+        context.answer(request, refused(request, context.no_member(member, message)))
+        return
+    if member.generation < 0:
         context.answer(request, refused(request, context.no_member(member, message)))
         return
     if not _generation_counts(member, generation):
@@ -70,6 +71,11 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
             known = yield from adopt_again(context, member, connection, request)
         if known:
             response = yield from _send(member, request.api_key, version, message)
+    instance_id = message.group_instance_id
+    if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and instance_id and not context.settings.sole_process:
+        verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
+        if verdict is Verdict.REPLACED:  # brokers never say so to a commit; the old process must not come back
+            response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, _translated(response))
 
 

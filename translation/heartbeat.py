@@ -24,10 +24,8 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
     context.reach(member, connection)
-    if member.generation < 0:
-        context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
-        return
-    member.touch(context.now)
+    if member.generation >= 0:
+        member.touch(context.now)
     member.learn_generation(message.generation_id)
     if context.was_elsewhere(member, message.generation_id):
         code: int = context.no_member(member, message)
@@ -35,6 +33,9 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             _told_to_rejoin(context, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
         context.answer(request, HeartbeatResponse(error_code=code))
+        return
+    if member.generation < 0:
+        context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
         return
     if message.generation_id != member.generation:
         context.emit(

@@ -294,13 +294,21 @@ def _has_waited(
     while not context.visible(member, member.assignment) and context.now < deadline:
         yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
+            _gone_while_waiting(context)
             return False
         code = yield from beat(context, member)
         if code in errors.MEMBERSHIP_LOST:
+            _gone_while_waiting(context)
             return False
         if code != ErrorCode.NONE:
             raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
+
+
+def _gone_while_waiting(context: Context) -> None:
+    """Raise if joining anew could end what the client has begun with another process meanwhile."""
+    if not context.settings.sole_process:
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:

@@ -44,11 +44,14 @@ def find_out(
     if member.joined:
         return
     group = member.group
-    if not group.is_consumer_group or claims or not context.is_issued(member.id):
-        verdict, found = yield from look_for(context, member, connection)
+    instance_id = request.message.group_instance_id if request.message.member_id else None
+    if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
+        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
         while verdict is Verdict.LOADING and context.now < deadline:
             yield from park(member, request, context.now + context.settings.load_retry_s)
-            verdict, found = yield from look_for(context, member, connection)
+            verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+        if verdict is Verdict.REPLACED:
+            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
         if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
             # It may be a member still, and an epoch 0 heartbeat would free what it holds.
             raise Failed(

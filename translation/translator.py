@@ -361,6 +361,8 @@ class Translator:
         refuse: Callable[[ErrorCode], None],
     ) -> None:
         if member.joined:
+            if member.session_deadline < math.inf:
+                member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
             self._start(member, connection, request, proceed())
         else:
             rule = self._rule(member.group.id)

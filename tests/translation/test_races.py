@@ -238,6 +238,47 @@ def test_a_commit_with_a_newer_generation_goes_out_with_the_described_epoch() ->
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
 
 
+def test_a_call_counts_as_life_when_it_comes_and_not_when_it_is_its_turn() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), session_timeout_ms=10_000)
+    bench.commit(connection, A, 1)
+    bench.advance(8.0)
+    bench.heartbeat(bench.connect(), A, 1)  # waits behind the commit, which is not answered yet
+    bench.advance(5.0)
+    assert EventKind.SESSION_EXPIRED not in bench.kinds()
+
+
+def test_a_join_group_whose_membership_was_lost_while_it_waited_does_not_join_behind_the_clients_back() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    join = bench.join(bench.connect(), A)
+    bench.beat(1)
+    bench.advance(0.25)
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_client_that_comes_back_to_where_its_join_group_was_never_answered_is_adopted() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.beat(1)
+    told = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(described(member(A, epoch=4)))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_of_a_replaced_process_is_fenced_although_another_process_saw_the_newer_one() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="old", instance_id="i-1")
+    commit = bench.commit(connection, "old", 1, instance_id="i-1")
+    bench.reply(commit_answer(ErrorCode.UNKNOWN_MEMBER_ID))
+    bench.reply(described(member("new", epoch=5, instance_id="i-1")))
+    (topic,) = bench.answers[commit].topics
+    assert topic.partitions[0].error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
 def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (
     None
 ):
@@ -279,4 +320,5 @@ def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the
     bench.beat(5)
     assert bench.error(here) == ErrorCode.REBALANCE_IN_PROGRESS
     gone = bench.heartbeat(bench.connect(), "old", 1, instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.FENCED_INSTANCE_ID), bench.calls[-1])
     assert bench.error(gone) == ErrorCode.FENCED_INSTANCE_ID
