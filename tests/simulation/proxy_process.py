@@ -124,6 +124,8 @@ class ProxyProcess:
         self._wake_ms = math.inf
         for shell in self.connections.values():
             shell.client.close(self)
+            if shell.upstream.to_far.slow_until_ms > self._kernel.now_ms:
+                shell.upstream.to_far.break_off()  # what a stalled connection had not sent yet dies with it
             shell.upstream.close(self)
         self.connections.clear()
         self._by_link.clear()

@@ -82,7 +82,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_static_capable(self) -> bool:
         """Whether it can have an instance id."""
-        return self.join_version >= 5
+        return self.join_version >= 5 and self.heartbeat_version >= 3 and self.commit_version >= 7
 
 
 JAVA_EAGER = Habits(kind="java-eager")
