@@ -100,7 +100,7 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
     hand them out. The last is said only if ``client_is_here``: this heartbeat follows from a call of the client,
     so that no other process serves it and has handed out something else.
     """
-    if _needs_full_request(member, client_is_here=client_is_here):
+    if _needs_full_request(context, member, client_is_here=client_is_here):
         response = yield from _ask(
             member, _full_request(context, member, member.subscription, member.may_hold)
         )
@@ -119,11 +119,13 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
     return response
 
 
-def _needs_full_request(member: Member, *, client_is_here: bool) -> bool:
+def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
     if member.adopted:
         return False  # what its client holds is not known before it has joined here
     never_had = not member.unacknowledged <= member.may_hold
-    return member.lost_answer or member.epoch == 0 or (never_had and client_is_here)
+    # The answer that brought a change may have gone to another process that served the client before.
+    missed = not context.settings.sole_process
+    return member.lost_answer or member.epoch == 0 or (client_is_here and (never_had or missed))
 
 
 def leave(member: Member, epoch: int = LEAVE_EPOCH) -> Asking:

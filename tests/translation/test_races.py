@@ -279,6 +279,15 @@ def test_a_commit_of_a_replaced_process_is_fenced_although_another_process_saw_t
     assert topic.partitions[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_heartbeat_asks_for_what_another_process_may_have_been_answered() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    told = bench.heartbeat(connection, A, 1)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+    bench.beat(1, orders=(0, 1, 2))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (
     None
 ):
