@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.config import CoordinatorConfig, parse_group_config
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import MemoryLog
 from coordinator.shard import Call, Reply
 from coordinator.uuids import SeededUuids
-from msgspec.structs import replace
 from protocol_codecs import Uuid, decode, encode
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS

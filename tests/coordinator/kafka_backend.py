@@ -55,7 +55,7 @@ class Connection:
         return self.receive(type(request), version)
 
     def has_input(self) -> bool:
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except BlockingIOError:
@@ -114,7 +114,7 @@ class KafkaBackend:
     """One broker; a script's requests go to it on one connection each client, and more while requests wait."""
 
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.split(",")[0].rpartition(":")
+        host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
         self._address = host, int(port)
         self._admin = Connection(*self._address, "script-admin")
         self.free: dict[str, list[Connection]] = {}
@@ -213,10 +213,12 @@ class KafkaBackend:
 
 def offered_versions(bootstrap: str) -> dict[ApiKey, tuple[int, int]]:
     """What a broker offers."""
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
     connection = Connection(host, int(port), "versions")
     try:
-        answer = connection.call(m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+        answer = connection.call(
+            m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3
+        )
         return {ApiKey(a.api_key): (a.min_version, a.max_version) for a in answer.api_keys}
     finally:
         connection.close()

@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable
 
 from protocol_codecs import messages as m
-from tests.coordinator.script import Classic, Member, Pending, Script
+from tests.coordinator.script import Classic, Member, Script
+from tests.coordinator.script.backend import Pending
 
 TOPICS = {"foo": 5, "bar": 3, "baz": 4}
 STEPS = 70
@@ -15,7 +16,7 @@ class RandomGroup:
 
     def __init__(self, script: Script, seed: int) -> None:
         self.s = script
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311  the same steps in every run
         self.members: list[Member] = []
         self.classics: list[Classic] = []
         self.joining: dict[str, tuple[Classic, Pending]] = {}
@@ -48,7 +49,9 @@ class RandomGroup:
             self.classics.append(Classic(self.s, name, topics, instance_id, protocols))
             return
         assignor = self.random.choice([None, "uniform", "range"])
-        member = Member(self.s, name, f"{self.s.prefix}-{name}", topics, instance_id=instance_id, assignor=assignor)
+        member = Member(
+            self.s, name, f"{self.s.prefix}-{name}", topics, instance_id=instance_id, assignor=assignor
+        )
         self.members.append(member)
         member.join()
 
@@ -66,7 +69,7 @@ class RandomGroup:
             (4, lambda: member.heartbeat("beats at another epoch", self.near(member.epoch))),
             (5, lambda: member.subscribe(*self.some_topics())),
             (5, member.join),
-            (4, lambda: member.heartbeat("wants", member.epoch, server_assignor=self.random.choice(["uniform", "range"]))),
+            (4, lambda: self.wants(member, self.random.choice(["uniform", "range"]))),
             (5, lambda: self.leaves(member, -1)),
             (5, lambda: self.leaves(member, -2)),
             (8, lambda: member.commit(self.some_offsets(), epoch=self.near(member.epoch))),
@@ -83,9 +86,14 @@ class RandomGroup:
         )[0]
         step(classic)
 
+    def wants(self, member: Member, assignor: str) -> None:
+        member.heartbeat("wants", member.epoch, server_assignor=assignor)
+
     def joins(self, classic: Classic) -> None:
         if classic.member_id and self.group_is_empty():
-            classic.member_id = ""  # else Kafka would half forget the group: see docs/coordinator.md, "Differences"
+            classic.member_id = (
+                ""  # else Kafka would half forget the group: see docs/coordinator.md, "Differences"
+            )
         owned = self.random.choice([None, {}])
         self.joining[classic.name] = classic, classic.send_join(owned)
 
@@ -107,11 +115,11 @@ class RandomGroup:
         self.random.choice(
             [
                 lambda: self.s.commit("nobody", self.some_offsets()),
-                lambda: self.s.list(),
-                lambda: self.s.delete_group(),
+                self.s.list,
+                self.s.delete_group,
                 lambda: self.s.delete_offsets({"foo": [0], "bar": [0]}),
-                lambda: self.s.offsets(),
-                lambda: self.s.describe_classic(),
+                self.s.offsets,
+                self.s.describe_classic,
             ]
         )()
 

@@ -9,15 +9,13 @@ import uuid
 
 import pytest
 
-from tests.coordinator import classic_scenarios
 from tests.coordinator.core_backend import CoreBackend
 from tests.coordinator.kafka_backend import KafkaBackend
-from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.random_scenarios import RandomGroup
+from tests.coordinator.scenarios import SCENARIOS
 from tests.coordinator.script import Script
 from tests.coordinator.trace import Recording, Trace
 
-assert classic_scenarios
 RECORD = "EPOCHGATE_RECORD"
 
 
@@ -28,7 +26,9 @@ def played_by_kafka(name: str, bootstrap: str) -> Recording:
         SCENARIOS[name](script)
     finally:
         backend.close()
-    return Recording(os.environ.get("KAFKA_VERSION", "4.3.1"), script.prefix, backend.trace, script.transcript)
+    return Recording(
+        os.environ.get("KAFKA_VERSION", "4.3.1"), script.prefix, backend.trace, script.transcript
+    )
 
 
 def played_by_us(name: str, prefix: str, trace: Trace) -> list[object]:
