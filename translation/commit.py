@@ -74,7 +74,9 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     instance_id = message.group_instance_id
     if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and instance_id and not context.settings.sole_process:
         verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
-        if verdict is Verdict.REPLACED:  # brokers never say so to a commit; the old process must not come back
+        if (
+            verdict is Verdict.REPLACED
+        ):  # brokers never say so to a commit; the old process must not come back
             response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, _translated(response))
 

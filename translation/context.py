@@ -28,7 +28,6 @@ from translation.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.timers import Timers
 
-
 _WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
 

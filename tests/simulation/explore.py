@@ -9,8 +9,8 @@ their calls and answers cross in every way. From there on, at every state, any o
 * at most once in a history, a *fault*: a connection is cut on either side of the proxy, a client crashes, the proxy
   crashes and is back at once, or time passes although messages are in flight.
 
-States are the same if their fingerprints are (:mod:`tests.simulation.fingerprint`); each is looked at once. Conversations
-are generators, which cannot be copied, so a state is reached again by taking the same choices from the beginning.
+States are the same if their fingerprints are (:mod:`tests.simulation.fingerprint`); each is looked at once.
+Conversations are generators, which cannot be copied, so a state is reached again by taking the same choices from the beginning.
 The invariants are checked at every step, and from each state at the horizon the run must settle.
 """
 
@@ -131,7 +131,13 @@ class _SmallWorld(World):
     def state(self) -> bytes:
         pipes = [(link.name, link.to_far.in_flight, link.to_near.in_flight) for link in self.hands.links]
         return fingerprint(
-            self.faults_left, self.kernel, self.clients, self.processes, self.broker, pipes, self.watch.standings
+            self.faults_left,
+            self.kernel,
+            self.clients,
+            self.processes,
+            self.broker,
+            pipes,
+            self.watch.standings,
         )
 
     # -- choices -------------------------------------------------------------------------------------------------
@@ -225,8 +231,7 @@ def explore(
             for choice in prefix:
                 world.choices()
                 world.take(choice)
-            for longer in _to_the_end(world, prefix, seen, found):
-                prefixes.append(longer)
+            prefixes.extend(_to_the_end(world, prefix, seen, found))
         except (Violation, AssertionError) as violation:
             found.failure = str(violation)
         except Exception as error:  # noqa: BLE001  a bug in what is explored is a finding like any other
@@ -269,7 +274,9 @@ def _to_the_end(
 def main() -> int:
     """``python -m tests.simulation.explore``: explore all scopes to their ends."""
     for scope in SCOPES:
-        result = explore(scope, progress=lambda so_far: print(f"{so_far.scope}: {so_far.states} states", flush=True))
+        result = explore(
+            scope, progress=lambda so_far: print(f"{so_far.scope}: {so_far.states} states", flush=True)
+        )
         ending = result.failure or ("complete" if result.complete else "not complete")
         print(f"{scope.name}: {result.states} states, {result.settled} at the horizon, {ending}", flush=True)
         if result.failure is not None:

@@ -99,8 +99,8 @@ class _Walker:
     def _put(self, *words: Any) -> None:
         self.words.append(words)
 
-    def walk(self, thing: Any) -> None:  # noqa: C901, PLR0911, PLR0912  one case for each kind of thing
-        if isinstance(thing, _PLAIN) or isinstance(thing, Enum):
+    def walk(self, thing: Any) -> None:
+        if isinstance(thing, (_PLAIN, Enum)):
             self._put(thing)
             return
         if isinstance(thing, (tuple, list, deque)):
@@ -122,7 +122,7 @@ class _Walker:
         self._kept.append(thing)  # so that its id is not given to another
         self._walk_new(thing)
 
-    def _walk_new(self, thing: Any) -> None:  # noqa: C901, PLR0912
+    def _walk_new(self, thing: Any) -> None:  # noqa: C901
         match thing:
             case dict():
                 self._put("dict", len(thing))

@@ -62,7 +62,7 @@ class Story:
                 return f" {thing}"
         return f" {self.message(thing)}"
 
-    def message(self, message: Any) -> str:
+    def message(self, message: Any) -> str:  # noqa: C901 - a line for each message, and nothing between them
         """A request or response in a few words."""
         match message:
             case JoinGroupRequest():

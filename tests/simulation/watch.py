@@ -189,10 +189,10 @@ class Watch:
     def _replaces(self, client: "Caller", join: Any) -> None:
         """The classic contract: a process that joins without a member id takes the instance id over."""
         for other in self.standings.values():
-            if other.instance_id == join.group_instance_id and other.client is not client:
-                if not join.member_id or other.client.born < client.born:
-                    other.end("another process has its instance id")
-                    other.replaced = True
+            same_instance = other.instance_id == join.group_instance_id and other.client is not client
+            if same_instance and (not join.member_id or other.client.born < client.born):
+                other.end("another process has its instance id")
+                other.replaced = True
 
     def _may_commit(self, standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
         """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
@@ -214,9 +214,9 @@ class Watch:
         standing = self.standings[client]
         codes = _codes(message)
         for code in codes if arrives else ():
-            if code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP:
-                if standing.excuse() is not None:
-                    continue  # it left on another connection while its JoinGroup waited
+            ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
+            if ended and standing.excuse() is not None:
+                continue  # it left on another connection while its JoinGroup waited
             if code not in CODES[ask.api_key]:
                 name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
                 raise Violation(6, f"{client} is answered {name}, which old clients do not survive")

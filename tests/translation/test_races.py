@@ -249,7 +249,9 @@ def test_a_call_counts_as_life_when_it_comes_and_not_when_it_is_its_turn() -> No
     assert EventKind.SESSION_EXPIRED not in bench.kinds()
 
 
-def test_a_join_group_whose_membership_was_lost_while_it_waited_does_not_join_behind_the_clients_back() -> None:
+def test_a_join_group_whose_membership_was_lost_while_it_waited_does_not_join_behind_the_clients_back() -> (
+    None
+):
     bench = Bench(settings=ONE_OF_MANY)
     join = bench.join(bench.connect(), A)
     bench.beat(1)

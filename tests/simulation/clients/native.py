@@ -8,8 +8,8 @@ from typing import Any
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
 )
 from tests.simulation.clients.caller import Caller, Surroundings
 from tests.simulation.standing import Pid
