@@ -74,7 +74,8 @@ class CoreBackend:
     def send(self, request: Message, version: int, client_id: str) -> CorePending:
         self._requests += 1
         if self._sent is not None:
-            sent = next(self._sent)
+            sent = next(self._sent, None)
+            assert sent is not None, "the other run had fewer requests"
             self._advance_to(self._start_ms + sent.at_ms)
             self.uuids.offer(sent.uuid)
         request_type = type(request)
