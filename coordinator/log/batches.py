@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.errors import CorruptLog
+from protocol_codecs.errors import CodecError
 from protocol_codecs.records import (
     CoordinatorRecord,
     CorruptBatch,
@@ -117,15 +118,18 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
 
 def read_batches(content: bytes, name: str) -> Iterator[tuple[int, LoggedBatch]]:
     """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one."""
-    position = 0
+    position = offset = 0
     while position < len(content):
         try:
             header = read_header(content, position)
-            batch = decode_batch(content, position)
+            logged = _logged(decode_batch(content, position))
         except CorruptBatch as error:
-            raise CorruptLog(name, position, error.reason) from error
-        yield position, _logged(batch)
+            raise CorruptLog(name, position, offset, error.reason) from error
+        except CodecError as error:
+            raise CorruptLog(name, position, offset, str(error)) from error
+        yield position, logged
         position += header.size
+        offset = header.next_offset
 
 
 def _logged(batch: RecordBatch) -> LoggedBatch:
