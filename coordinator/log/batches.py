@@ -116,13 +116,19 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
     )
 
 
-def read_batches(content: bytes, name: str) -> Iterator[tuple[int, LoggedBatch]]:
-    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one."""
+def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[tuple[int, LoggedBatch]]:
+    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one.
+
+    A base offset is not covered by the checksum. Here it must follow the batch before it; with ``gaps``, as compaction
+    leaves them, it may be any.
+    """
     position = offset = 0
     while position < len(content):
         try:
             header = read_header(content, position)
             logged = _logged(decode_batch(content, position))
+            if logged.base_offset != offset and not gaps:
+                raise CorruptBatch(position, f"begins with offset {logged.base_offset}")
         except CorruptBatch as error:
             raise CorruptLog(name, position, offset, error.reason) from error
         except CodecError as error:
