@@ -177,6 +177,7 @@ def rows() -> list[Row]:
         Row("Heartbeat response", HeartbeatResponse(), 4),
         *offset_commit(1, 1),
         *offset_commit(1, 10),
+        *offset_commit(2, 5),
         *offset_commit(10, 10),
         *consumer_group_heartbeat(),
         Row("Metadata response, 1000 partitions", metadata(3, 10, 100), 12, decode_target=False),
@@ -310,7 +311,7 @@ def verdict(met: bool | None) -> str:
 
 
 def print_table(results: list[dict[str, Any]], rewrite: dict[str, Any]) -> None:
-    columns = "{:<42}{:>7}  {:>8}{:>8}{:>8}{:>8}  {:<5} {:>8}{:>8}{:>8}{:>8}{:>8}  {}"
+    columns = "{:<40}{:>6} {:>8}{:>9}{:>9}{:>7} {:<5}{:>8}{:>10}{:>8}{:>9}{:>6} {}"
     print(f"times in microseconds; encode: at least {ENCODE_TARGET:g} times kio's speed; ", end="")
     print(f"decode: at most {DECODE_TARGET:g} times kio's time")
     heads = ("encode", "kio", "k-py", "ratio", "", "decode", "decode()", "kio", "k-py", "ratio", "")

@@ -11,7 +11,6 @@ place that is meant lies behind it, so that many reads share one addition.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -305,9 +304,6 @@ class DecoderBuilder:
     def _array(self, element: Kind, variable: str, *, compact: bool, nullable: bool) -> str:
         count = self._length(f"{variable}_count", "i", compact=compact)
         self._settle()
-        if compact and not isinstance(element, kinds.Number):
-            with self.source.block(f"if {count} >= {runtime.SHORT}:"):
-                self.source.add(f"{count}, at = {self._helper(runtime.read_varint)}(buffer, at - 1)")
         if not nullable:
             return self._elements(element, variable, count, compact=compact)
         with self.source.block(f"if not {count}:" if compact else f"if {count} == -1:"):
@@ -324,21 +320,21 @@ class DecoderBuilder:
             self._numbers(element, variable, count, compact=compact)
             return variable
         number = f"{count} - 1" if compact else count
-        one_by_one = partial(self._loop, element, variable, count, number, compact=compact)
-        if not isinstance(element, kinds.Nested):
-            one_by_one()
-            return variable
-        row = rows.layout(element.message_type, self._version, flexible=self._flexible)
-        if row is None and self._in_array:
-            one_by_one()
+        row = None
+        if isinstance(element, kinds.Nested):
+            row = rows.layout(element.message_type, self._version, flexible=self._flexible)
+        if not isinstance(element, kinds.Nested) or (row is None and self._in_array):
+            self._long_count(count, compact=compact)
+            self._loop(element, variable, count, number, compact=compact)
             return variable
         # One element is the most common number of all, and then a loop costs more than what is in it.
         self._in_array += 1
         with self.source.block(f"if {count} == {1 + compact}:"):
             self.source.add(f"{variable} = ({self._element(element, variable, compact=compact)},)")
         with self.source.block("else:"):
+            self._long_count(count, compact=compact)
             if row is None:
-                one_by_one()
+                self._loop(element, variable, count, number, compact=compact)
             else:
                 self._rows_or_loop(row, element, variable, count, number, compact=compact)
         self._in_array -= 1
@@ -367,6 +363,12 @@ class DecoderBuilder:
         with self.source.block(f"for _ in range({number}):"):
             self.source.add(f"{variable}.append({self._element(element, variable, compact=compact)})")
         self.source.add(f"{variable} = tuple({variable})")
+
+    def _long_count(self, count: str, *, compact: bool) -> None:
+        """Read the rest of a count that has more than one byte."""
+        if compact:
+            with self.source.block(f"if {count} >= {runtime.SHORT}:"):
+                self.source.add(f"{count}, at = {self._helper(runtime.read_varint)}(buffer, at - 1)")
 
     def _element(self, element: Kind, variable: str, *, compact: bool) -> str:
         """Read one element completely; returns the expression that makes it."""
