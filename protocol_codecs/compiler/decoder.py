@@ -11,6 +11,7 @@ place that is meant lies behind it, so that many reads share one addition.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -51,6 +52,7 @@ class DecoderBuilder:
         self._version = version
         self._whole = whole
         self._flexible = version in message_type.__schema__.flexible
+        self._in_array = 0
         self._skew = 0
         self._run: list[tuple[str, str]] = []
         self._content: _Content | None = None
@@ -322,13 +324,25 @@ class DecoderBuilder:
             self._numbers(element, variable, count, compact=compact)
             return variable
         number = f"{count} - 1" if compact else count
-        if isinstance(element, kinds.Nested):
-            row = rows.layout(element.message_type, self._version, flexible=self._flexible)
-            if row is not None:
+        one_by_one = partial(self._loop, element, variable, count, number, compact=compact)
+        if not isinstance(element, kinds.Nested):
+            one_by_one()
+            return variable
+        row = rows.layout(element.message_type, self._version, flexible=self._flexible)
+        if row is None and self._in_array:
+            one_by_one()
+            return variable
+        # One element is the most common number of all, and then a loop costs more than what is in it.
+        self._in_array += 1
+        with self.source.block(f"if {count} == {1 + compact}:"):
+            self.source.add(f"{variable} = ({self._element(element, variable, compact=compact)},)")
+        with self.source.block("else:"):
+            if row is None:
+                one_by_one()
+            else:
                 self._rows_or_loop(row, element, variable, count, number, compact=compact)
-                return variable
-        self._loop(element, variable, count, number, compact=compact)
-        return f"tuple({variable})"
+        self._in_array -= 1
+        return variable
 
     def _numbers(self, element: kinds.Number, variable: str, count: str, *, compact: bool) -> None:
         form = "compact" if compact else "legacy"
@@ -347,16 +361,22 @@ class DecoderBuilder:
         self.source.add(f"at += {element.size} * len({variable})")
 
     def _loop(self, element: Kind, variable: str, count: str, number: str, *, compact: bool) -> None:
+        """Read elements one by one."""
         self._give_up_if(f"not {count}" if compact else f"{count} < 0")
         self.source.add(f"{variable} = []")
         with self.source.block(f"for _ in range({number}):"):
-            if isinstance(element, kinds.Nested):
-                value = self._struct(element.message_type, self.source.prefix(variable))
-            else:
-                item = self.source.prefix(variable).removesuffix("_")
-                value = self._value(element, item, compact=compact, nullable=False)
-            self._settle()
-            self.source.add(f"{variable}.append({value})")
+            self.source.add(f"{variable}.append({self._element(element, variable, compact=compact)})")
+        self.source.add(f"{variable} = tuple({variable})")
+
+    def _element(self, element: Kind, variable: str, *, compact: bool) -> str:
+        """Read one element completely; returns the expression that makes it."""
+        if isinstance(element, kinds.Nested):
+            value = self._struct(element.message_type, self.source.prefix(variable))
+        else:
+            item = self.source.prefix(variable).removesuffix("_")
+            value = self._value(element, item, compact=compact, nullable=False)
+        self._settle()
+        return value
 
     def _rows_or_loop(
         self, row: rows.Row, element: kinds.Nested, variable: str, count: str, number: str, *, compact: bool
@@ -379,7 +399,6 @@ class DecoderBuilder:
             head = f"if {variable} is None:"
         with source.block(head):
             self._loop(element, variable, count, number, compact=compact)
-            source.add(f"{variable} = tuple({variable})")
 
     def _rows_with_text(
         self, row: rows.Row, element: kinds.Nested, variable: str, count: str, *, compact: bool

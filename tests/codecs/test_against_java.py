@@ -64,7 +64,7 @@ def kafka_3_9() -> Iterator[Oracle]:
 
 
 @pytest.mark.parametrize(("message_type", "version"), CASES_OF_4_3, ids=map(case_id, CASES_OF_4_3))
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_kafka_4_3_reads_the_same(
     kafka_4_3: Oracle, message_type: type[Message], version: int, data: st.DataObject

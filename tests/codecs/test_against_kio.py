@@ -39,7 +39,7 @@ def test_kio_knows_everything_else():
 
 
 @pytest.mark.parametrize(("message_type", "version"), KNOWN_TO_KIO, ids=map(case_id, KNOWN_TO_KIO))
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_same_bytes_and_same_values(message_type: type[Message], version: int, data: st.DataObject):
     kio_type = counterpart(message_type, version)

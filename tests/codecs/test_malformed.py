@@ -22,15 +22,17 @@ from protocol_codecs.messages import (
 
 every_case = pytest.mark.parametrize(("message_type", "version"), CASES, ids=map(case_id, CASES))
 
-HOSTILE_LENGTHS = [
+HOSTILE_LEGACY_LENGTHS = [
     b"\x7f\xff\xff\xff",  # int32: 2147483647
     b"\xff\xff\xff\x00",  # int32: -256
     b"\x00\xff\xff\xff",  # int32: 16777215
     b"\x7f\xff",  # int16: 32767
     b"\x80\x00",  # int16: -32768
-    b"\xff\xff\xff\xff\x07",  # varint: 2147483647
-    b"\xff\xff\xff\xff\xff\x01",  # varint: too long
-    b"\x80\x00",  # varint: 0, in more bytes than needed
+]
+HOSTILE_COMPACT_LENGTHS = [
+    b"\xff\xff\xff\xff\x07",  # 2147483647
+    b"\xff\xff\xff\xff\xff\x01",  # more bytes than a varint has
+    b"\x80\x00",  # 0, in more bytes than needed
 ]
 
 
@@ -104,11 +106,12 @@ def test_random_bytes_are_read_as_the_reference_reads_them(
     ("message_type", "version"), REPRESENTATIVE_CASES, ids=map(case_id, REPRESENTATIVE_CASES)
 )
 def test_a_hostile_length_takes_no_memory(message_type: type[Message], version: int):
-    encoded = encode(full(message_type, version), version)
+    encoded = encode(full(message_type, version, Shape(1, 1)), version)
+    flexible = version in message_type.__schema__.flexible
     hostile = [
         encoded[:position] + length + encoded[position + len(length) :]
         for position in range(len(encoded))
-        for length in HOSTILE_LENGTHS
+        for length in (HOSTILE_COMPACT_LENGTHS if flexible else HOSTILE_LEGACY_LENGTHS)
     ]
     decode(message_type, version, encoded)  # compiling takes memory, once
     tracemalloc.start()
