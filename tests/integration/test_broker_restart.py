@@ -109,5 +109,6 @@ def test_a_group_reads_on_after_the_broker_was_stopped_and_started_again(case, r
         raise pair.error
     accounting = account(pair.produced, pair.consumers.logs)
     record_property("read_twice", len(accounting.duplicates))
+    record_property("errors", sum(len(one.seen("error")) for one in pair.consumers.all))
     assert not accounting.lost
     assert [overlap for overlap in overlaps(pair.consumers.logs) if not overlap.after_loss] == []
