@@ -21,7 +21,10 @@ class BrokenInvariant(CoordinatorError):
 
 
 class CorruptLog(CoordinatorError):
-    """A log cannot be read beyond ``position``, the place in bytes of the first bad batch; ``offset`` is its first record's."""
+    """A log cannot be read beyond ``position``, the place in bytes of the first bad batch.
+
+    ``offset`` is the one of the first record in it.
+    """
 
     def __init__(self, name: str, position: int, offset: int, reason: str) -> None:
         super().__init__(f"{name}: corrupt from offset {offset} on (byte {position}): {reason}")
