@@ -6,6 +6,7 @@ PYTHON ?= python3
 KAFKA_VERSION ?= 4.3.1
 BROKERS ?= 1
 PORT ?= 9092
+SEEDS ?= 1-2000
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
@@ -42,6 +43,9 @@ test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for
 
 test-unit: setup ## the tests that need no Kafka (a minute or two)
 	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)
+
+simulate: setup ## histories in virtual time on the real translation (SEEDS=1-2000)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
 
 kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)

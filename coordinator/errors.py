@@ -21,10 +21,14 @@ class BrokenInvariant(CoordinatorError):
 
 
 class CorruptLog(CoordinatorError):
-    """A log cannot be read beyond ``position``, the offset in bytes of the first bad batch."""
+    """A log cannot be read beyond ``position``, the place in bytes of the first bad batch.
 
-    def __init__(self, name: str, position: int, reason: str) -> None:
-        super().__init__(f"{name}: corrupt from byte {position} on: {reason}")
+    ``offset`` is the one of the first record in it.
+    """
+
+    def __init__(self, name: str, position: int, offset: int, reason: str) -> None:
+        super().__init__(f"{name}: corrupt from offset {offset} on (byte {position}): {reason}")
         self.name = name
         self.position = position
+        self.offset = offset
         self.reason = reason

@@ -3,7 +3,8 @@
 Kafka's assignors walk through hash maps of members and topics, so which member gets the odd partition follows from
 Java's hash codes. The embedded coordinator hands out the same partitions as Kafka because it walks in the same order.
 Two kinds of table matter: ``java.util.HashMap`` and Kafka's own ``TimelineHashMap``. In both, elements that share a
-slot keep the order in which they came (the timeline's iterator returns them backwards).
+slot keep the order in which they came (the timeline's iterator returns them backwards), except that a HashMap puts what
+comes by ``compute`` or ``computeIfAbsent`` at the head of its slot.
 
 Not followed: a HashMap slot of eight and more elements becomes a tree, which may change the order inside that slot.
 """
@@ -60,6 +61,11 @@ def grown_capacity(count: int) -> int:
 def copied_capacity(count: int) -> int:
     """The size of a HashSet that was made from a collection of ``count`` elements."""
     return _power_of_two(max(int(count / _LOAD_FACTOR) + 1, _DEFAULT_CAPACITY))
+
+
+def map_copy_capacity(count: int) -> int:
+    """The size of a HashMap that was made from a map of ``count`` elements."""
+    return _power_of_two(int(count / _LOAD_FACTOR + 1)) if count else _DEFAULT_CAPACITY
 
 
 def hash_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int | None = None) -> list[T]:

@@ -114,26 +114,19 @@ class Shard:
 
     # Acting
 
-    def apply(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Make a change: replay its records, and log them."""
+    def apply(self, records: Sequence[CoordinatorRecord], producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make a change: replay its records, and log them. With a producer id it counts when a transaction ends."""
         for record in records:
-            replay(self, record)
-        self.append(records)
+            replay(self, record, producer_id)
+            self.next_record_offset += 1
+        if records and self.log is not None:
+            self.log.append(records, self.now_ms, producer_id)
 
     def append(self, records: Sequence[CoordinatorRecord]) -> None:
         """Log a change that was already made."""
         if records:
             if self.log is not None:
                 self.log.append(records, self.now_ms)
-            self.next_record_offset += len(records)
-
-    def apply_transactional(self, records: Sequence[CoordinatorRecord], producer_id: int) -> None:
-        """Make a change that counts only when the producer's transaction is committed."""
-        for record in records:
-            replay(self, record, producer_id)
-        if records:
-            if self.log is not None:
-                self.log.append(records, self.now_ms, producer_id)
             self.next_record_offset += len(records)
 
     def reply(self, request_id: int, response: Message) -> None:
@@ -147,7 +140,3 @@ class Shard:
     def schedule_if_absent(self, timer: Timer, delay_ms: int) -> None:
         """The same, unless its slot is taken."""
         self.timers.schedule_if_absent(timer, self.now_ms + delay_ms)
-
-
-PLAIN = NO_PRODUCER_ID
-"""Of records that belong to no transaction."""

@@ -23,6 +23,7 @@ COLUMNS = {
     "commits through the entry are read back directly, and the reverse": "commits read back on the other side",
     "shares a group with a new-protocol consumer straight at the broker": "mixed group",
     "reads on when the broker was stopped and started again": "broker restart",
+    "moved to the new protocol and back while it works": "live switch and back",
 }
 LIFE = "a third joins, one is killed, one leaves: partitions complete, one owner each"
 UNTOUCHED = "members whose partitions stay see no callback"

@@ -42,8 +42,14 @@ class Verdict(Enum):
     CLASSIC_GROUP = auto()
     """No consumer group at all."""
 
+    LOADING = auto()
+    """The broker can't say yet."""
+
     NOT_SAID = auto()
     """The broker can't say; its own answer to the call tells the client why."""
+
+    REPLACED = auto()
+    """Another member has its instance id."""
 
     UNKNOWN = auto()
     """A consumer group without this member."""
@@ -66,12 +72,15 @@ def adopting(
     A classic member is refused too when it is its turn to be moved to the new protocol.
     """
     if not member.joined:
-        verdict, found = yield from look_for(context, member, connection)
-        if verdict is Verdict.UNKNOWN:
-            refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        verdict, found = yield from look_for(
+            context, member, connection, instance_id=request.message.group_instance_id
+        )
+        if verdict in (Verdict.UNKNOWN, Verdict.REPLACED):
+            replaced = verdict is Verdict.REPLACED
+            refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
             return
         if verdict is not Verdict.MEMBER or found is None:
-            if request.api_key == ApiKey.HEARTBEAT and verdict is not Verdict.NOT_SAID:
+            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.NOT_SAID, Verdict.LOADING):
                 mixed = verdict is Verdict.CLASSIC_MEMBER
                 if (yield from move_classic(context, member, connection, request, rule, mixed=mixed)):
                     refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -82,8 +91,28 @@ def adopting(
     yield from proceed()
 
 
-def look_for(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, Found]:
-    """Ask the broker who this is."""
+def adopt_again(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Generator[Ask | Park, Any, bool]:
+    """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
+
+    What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
+    not known at all. False if the broker does not know it either.
+    """
+    if member.joined:
+        reason = ErrorCode.FENCED_MEMBER_EPOCH.name
+        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+    _, found = yield from look_for(context, member, connection)
+    if found is None:
+        return False
+    _adopt(context, member, connection, request, found)
+    return True
+
+
+def look_for(
+    context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
+) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is; with its instance id, also whether somebody else has that."""
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Verdict.CLASSIC_GROUP, None
@@ -100,6 +129,8 @@ def look_for(context: Context, member: Member, connection: Connection) -> Genera
             return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return Verdict.CLASSIC_GROUP, None
+        case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Verdict.LOADING, None
         case _:
             return Verdict.NOT_SAID, None
     for found in described.members:
@@ -107,6 +138,8 @@ def look_for(context: Context, member: Member, connection: Connection) -> Genera
             if found.member_type == _CLASSIC_MEMBER:
                 return Verdict.CLASSIC_MEMBER, None
             return Verdict.MEMBER, found
+    if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
+        return Verdict.REPLACED, None
     return Verdict.UNKNOWN, None
 
 

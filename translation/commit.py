@@ -19,6 +19,7 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 from translation import errors
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import Verdict, adopt_again, look_for
 from translation.context import Context, replaced
 from translation.exchange import Ask, Steps
 from translation.member import Member
@@ -38,12 +39,20 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if not transactional:  # a transactional one comes from the producer's connection
         context.reach(member, connection)
     message = request.message
-    if member.generation < 0:
-        context.answer(request, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
+    if member.generation >= 0:
+        member.touch(context.now)
+    generation = message.generation_id_or_member_epoch
+    member.learn_generation(generation)
+    if context.was_elsewhere(member, generation) and not (
+        yield from adopt_again(context, member, connection, request)
+    ):
+        context.answer(request, refused(request, context.no_member(member, message)))
         return
-    member.touch(context.now)
-    if not _generation_counts(member, message.generation_id_or_member_epoch):
-        reason = f"commit with generation {message.generation_id_or_member_epoch}"
+    if member.generation < 0:
+        context.answer(request, refused(request, context.no_member(member, message)))
+        return
+    if not _generation_counts(member, generation):
+        reason = f"commit with generation {generation}"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
         context.answer(request, refused(request, ErrorCode.ILLEGAL_GENERATION))
         return
@@ -56,8 +65,19 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if any(code in _STALE for code in _codes(response)):
         # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
         heartbeat = yield from plain_heartbeat(context, member)
-        if heartbeat.error_code == ErrorCode.NONE:
+        known = heartbeat.error_code == ErrorCode.NONE
+        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.is_waiting(request):
+            # Only a client that is still here may commit at an epoch that another process has moved.
+            known = yield from adopt_again(context, member, connection, request)
+        if known:
             response = yield from _send(member, request.api_key, version, message)
+    instance_id = message.group_instance_id
+    if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and instance_id and not context.settings.sole_process:
+        verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
+        if (
+            verdict is Verdict.REPLACED
+        ):  # brokers never say so to a commit; the old process must not come back
+            response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, _translated(response))
 
 

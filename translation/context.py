@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from protocol_codecs import ApiKey, Uuid
+from protocol_codecs import ApiKey, ErrorCode, Uuid
 from translation.actions import (
     Action,
     Answer,
@@ -27,6 +27,9 @@ from translation.partitions import NONE, Partitions, by_name
 from translation.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.timers import Timers
+
+_WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
+"""What a JoinGroup that waits is told when its membership ends."""
 
 
 class _Client:
@@ -136,6 +139,32 @@ class Context:
             member.connection_id = None
             member.keep_alive_at = math.inf
 
+    def client_is_connected(self, connection_id: ConnectionId | None) -> bool:
+        """Whether the client's side of this connection is open, as far as is known."""
+        client = None if connection_id is None else self._clients.get(connection_id)
+        return client is not None and client.alive
+
+    def was_elsewhere(self, member: Member, generation: int) -> bool:
+        """Whether this generation of a client is newer than what is known here: another process has given it."""
+        return not self.settings.sole_process and generation > member.generation
+
+    def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
+        """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
+
+        The client has joined again on a connection that it opened later, and that is still open. What the older
+        one claims is not true any more. A static member has another member id then, if it sends none.
+        """
+        holder = member.group.members.get(
+            member.group.static.get(request.message.group_instance_id or "", "")
+        )
+        if holder is not None and (holder.client_id, holder.client_host) == (
+            request.client_id,
+            connection.client_host,
+        ):
+            member = holder
+        newer = member.joined_on
+        return newer is not None and connection.id < newer and self.client_is_connected(newer)
+
     def maybe_release(self, connection_id: ConnectionId) -> None:
         """Let the upstream side go when its client is gone and nothing needs it any more."""
         client = self._clients.get(connection_id)
@@ -184,6 +213,20 @@ class Context:
         if member is None:
             member = group.members[member_id] = Member(self, group, member_id)
         return member
+
+    def fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
+        if instance_id is None or not self.settings.sole_process:
+            return False  # another process may have seen a later one: the broker is asked (:mod:`translation.adopt`)
+        group = self.groups.get(group_id)
+        holder_id = None if group is None else group.static.get(instance_id)
+        return holder_id is not None and holder_id != member_id
+
+    def no_member(self, member: Member, message: Any) -> ErrorCode:
+        """What a client is answered whose membership has ended, maybe while its call waited."""
+        if self.fenced(member.group.id, member.id, message.group_instance_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def drop_if_idle(self, member: Member) -> None:
         """Forget the record of a member that is in no group and in no conversation."""
@@ -248,8 +291,7 @@ class Context:
         member.assignment = member.handed = member.may_hold = member.unacknowledged = NONE
         member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
         if member.parked_join is not None:
-            fenced = event is MemberEvent.FENCED
-            self.runner.wake(member.parked_join, Woken.MEMBERSHIP_LOST if fenced else Woken.ABANDONED)
+            self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
         if was_joined:
             group = member.group
             group.is_consumer_group = any(other.joined for other in group.members.values())

@@ -37,8 +37,13 @@ def group_time(context: Context, group: Group, now: float) -> None:
 
 
 def heartbeat(context: Context, member: Member) -> None:
-    """Heartbeat for a member of the proxy's own accord, if it can be reached and nothing else is under way."""
-    if member.joined and member.turns.idle and member.parked_join is None:
+    """Heartbeat for a member of the proxy's own accord, if it can be reached and nothing else is under way.
+
+    Where other processes may serve its client, that is done only while the client is connected here: it may be
+    with another process already, whose epoch would be moved behind its back.
+    """
+    served_here = context.settings.sole_process or context.client_is_connected(member.connection_id)
+    if member.joined and served_here and member.turns.idle and member.parked_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:
         keep_alive(context, member)

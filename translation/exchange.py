@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from translation.actions import Call, CallId, ConnectionId
+from translation.actions import Call, CallId, ConnectionId, Request
 
 if TYPE_CHECKING:
     from translation.context import Context
@@ -43,6 +43,7 @@ class Woken(Enum):
     TIME = "its time has come"
     SUPERSEDED = "a newer call of the same kind takes over"
     MEMBERSHIP_LOST = "the broker has no such membership any more"
+    REPLACED = "another process has its instance id"
     ABANDONED = "nobody waits for the outcome any more"
 
 
@@ -77,6 +78,7 @@ class Exchange:
         "_runner",
         "client_id",
         "connection_id",
+        "request",
         "started",
         "steps",
         "timer_at",
@@ -101,6 +103,8 @@ class Exchange:
         self.timer_at = math.inf
         self.until = math.inf
         self.woken: Woken | None = None
+        self.request: Request | None = None
+        """The JoinGroup that this conversation is to answer, as long as it waits for partitions."""
         self.started = False
 
     def on_time(self, now: float) -> None:

@@ -12,6 +12,7 @@ from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import adopt_again
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps
 from translation.member import Member
@@ -23,23 +24,41 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
     context.reach(member, connection)
-    if member.generation < 0:
-        context.answer(request, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    if member.generation >= 0:
+        member.touch(context.now)
+    member.learn_generation(message.generation_id)
+    if context.was_elsewhere(member, message.generation_id):
+        code: int = context.no_member(member, message)
+        if (yield from adopt_again(context, member, connection, request)):
+            _told_to_rejoin(context, member)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+        context.answer(request, HeartbeatResponse(error_code=code))
         return
-    member.touch(context.now)
+    if member.generation < 0:
+        context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
+        return
     if message.generation_id != member.generation:
         context.emit(
             EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
-    code = yield from beat(context, member)
+    code = yield from beat(context, member, client_is_here=True)
+    if code == ErrorCode.FENCED_MEMBER_EPOCH:
+        again = yield from adopt_again(context, member, connection, request)
+        code = ErrorCode.NONE if again else ErrorCode.UNKNOWN_MEMBER_ID
     if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
-        if member.rebalance_deadline == math.inf and member.parked_join is None:
-            member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
-            context.book(member)
+        _told_to_rejoin(context, member)
         code = ErrorCode.REBALANCE_IN_PROGRESS
+    elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+        code = context.no_member(member, message)
     context.answer(request, HeartbeatResponse(error_code=code))
+
+
+def _told_to_rejoin(context: Context, member: Member) -> None:
+    if member.rebalance_deadline == math.inf and member.parked_join is None:
+        member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+        context.book(member)
 
 
 def beat_for(context: Context, member: Member) -> Steps:
@@ -48,15 +67,22 @@ def beat_for(context: Context, member: Member) -> Steps:
         yield from beat(context, member)
 
 
-def beat(context: Context, member: Member) -> Generator[Ask | Park, Any, int]:
-    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands."""
+def beat(
+    context: Context, member: Member, *, client_is_here: bool = False
+) -> Generator[Ask | Park, Any, int]:
+    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
+
+    FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
+    """
     epoch = member.epoch
-    response = yield from plain_heartbeat(context, member)
+    response = yield from plain_heartbeat(context, member, client_is_here=client_is_here)
     code = errors.for_heartbeat(response.error_code)
     if code in errors.ENDS_MEMBERSHIP:
         if member.joined:
             reason = ErrorCode(response.error_code).name
             context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+        if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
+            return response.error_code
     elif response.error_code != ErrorCode.NONE:
         keep_alive(context, member)  # not now, but again after the usual time
     else:

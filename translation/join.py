@@ -17,6 +17,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import look_for
 from translation.assignors import is_cooperative, server_assignor
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost
@@ -24,7 +25,16 @@ from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent
 from translation.origin import find_out
-from translation.outcomes import Failed, Outcome, PassesThrough, StaysClassic, park, refused, resume_session
+from translation.outcomes import (
+    Failed,
+    Outcome,
+    PassesThrough,
+    StaysClassic,
+    overtake,
+    park,
+    refused,
+    resume_session,
+)
 from translation.partitions import NONE, Partitions
 from translation.switching import join_classic, moves_together
 from translation.upstream import (
@@ -59,26 +69,35 @@ def join(
     ``left_behind`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
+    if message.member_id and context.fenced(message.group_id, member.id, message.group_instance_id):
+        context.answer(
+            request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
+        )  # replaced while this call waited
+        return
+    if context.is_late(member, connection, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        return
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, str(error))
         context.forward(request)
         return
+    overtake(context, member)
     _describe_client(context, member, connection, request, subscription)
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + _patience(context, member)
-    claimed = _claimed(member, subscription)
+    claimed = _claimed(subscription)
     try:
-        yield from find_out(context, member, connection, left_behind, deadline, claims=bool(claimed))
+        yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
         claims = yield from _claims(context, member, claimed)
         while True:
-            yield from _take_part(context, member, claims, deadline)
+            claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
             yield from learn_names(context, member.assignment)
-            if (yield from _has_waited(context, member, claims, deadline)):
+            if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
     except StaysClassic:
         yield from join_classic(context, request)
@@ -104,6 +123,7 @@ def _describe_client(
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
     context.reach(member, connection)
+    member.joined_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
     if member.instance_id is not None:
@@ -121,14 +141,13 @@ def _describe_client(
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
-def _claimed(member: Member, subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
-    """What the client says that it still holds, cut to its subscription (franz-go keeps what it unsubscribed)."""
-    return {
-        (owned.topic, index)
-        for owned in subscription.owned_partitions
-        if owned.topic in member.subscription
-        for index in owned.partitions
-    }
+def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    """What the client says that it still holds.
+
+    That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
+    that they are gone, so the broker must not give them away before.
+    """
+    return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
 
 
 def _claims(
@@ -136,20 +155,30 @@ def _claims(
 ) -> Generator[Ask | Park, Any, Partitions]:
     """The claim by topic id, cut to what the client can hold at all.
 
-    A member that this process knows can hold only what it claimed and was handed before. One that it does not
-    know comes from elsewhere with partitions in hand, so its claim is taken as it stands.
+    A member that this process knows can hold only what it claimed and was handed before. One that comes from
+    elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
     """
     if not claimed:
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
-        return frozenset(pair for pair in member.may_hold if (names.get(pair[0]), pair[1]) in claimed)
+        known = {(names.get(pair[0]), pair[1]): pair for pair in member.may_hold}
+        if context.settings.sole_process or claimed <= known.keys():
+            return frozenset(pair for name, pair in known.items() if name in claimed)
     ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
     return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
 
 
-def _take_part(context: Context, member: Member, claims: Partitions, deadline: float) -> Asking:
-    """Heartbeat until the broker has this membership."""
+def _take_part(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    claimed: set[tuple[str, int]],
+    claims: Partitions,
+    deadline: float,
+) -> Generator[Ask | Park, Any, Partitions]:
+    """Heartbeat until the broker has this membership; gives what the client holds in it."""
     topics = member.subscription
     attempts = 0
     while True:
@@ -160,12 +189,15 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             member.group.is_consumer_group = True
             if joining:
                 context.nudge(member.group)
-            return
+            return claims
         loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
         if (loading or others_leave) and context.now < deadline:
-            yield from park(member, context.now + context.settings.load_retry_s)
+            yield from park(member, request, context.now + context.settings.load_retry_s)
             continue
+        if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+            # Leaving, or replacing another process, could end a membership that its client has begun since.
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
@@ -174,6 +206,12 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from look_up(context, topics)
             topics -= forbidden
+        elif (
+            code == ErrorCode.FENCED_MEMBER_EPOCH
+            and not joining
+            and (yield from _catch_up(context, member, connection))
+        ):
+            claims = yield from _claims(context, member, claimed)
         elif code in errors.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
             # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
@@ -185,6 +223,19 @@ def _take_part(context: Context, member: Member, claims: Partitions, deadline: f
             raise PassesThrough(said)
         else:
             raise Failed(errors.for_join(code), said)
+
+
+def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:
+    """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
+
+    Leaving instead would free at once what the client claims.
+    """
+    _, found = yield from look_for(context, member, connection)
+    if found is None or found.member_epoch == member.epoch:
+        return False
+    member.epoch = found.member_epoch
+    member.adopted = True
+    return True
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -200,13 +251,15 @@ def _release_instance(context: Context, member: Member) -> Asking:
     """The broker has another member with this instance id: the new process replaces it at once.
 
     The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
-    which old clients rely on, has the newer one win.
+    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up.
     """
+    _stand_back(member)
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
     response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
         for described in group.members:
             if described.instance_id == member.instance_id:
+                _stand_back(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
                 replaced = context.find(member.group.id, described.member_id)
                 if replaced is not None and replaced is not member:
@@ -216,6 +269,12 @@ def _release_instance(context: Context, member: Member) -> Asking:
                     context.drop_if_idle(replaced)
 
 
+def _stand_back(member: Member) -> None:
+    """Raise if a newer JoinGroup has taken this one's instance id over."""
+    if member.group.static.get(member.instance_id or "", member.id) != member.id:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
+
+
 def _patience(context: Context, member: Member) -> float:
     """How long this client may be kept waiting in JoinGroup (seconds)."""
     settings = context.settings
@@ -223,7 +282,7 @@ def _patience(context: Context, member: Member) -> float:
 
 
 def _has_waited(
-    context: Context, member: Member, claims: Partitions, deadline: float
+    context: Context, member: Member, request: Request, claims: Partitions, deadline: float
 ) -> Generator[Ask | Park, Any, bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
@@ -233,15 +292,23 @@ def _has_waited(
     if claims or not member.subscription:
         return True
     while not context.visible(member, member.assignment) and context.now < deadline:
-        yield from park(member, min(deadline, context.now + context.settings.join_poll_s))
+        yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
+            _gone_while_waiting(context)
             return False
         code = yield from beat(context, member)
-        if code in errors.ENDS_MEMBERSHIP and code != ErrorCode.FENCED_INSTANCE_ID:
+        if code in errors.MEMBERSHIP_LOST:
+            _gone_while_waiting(context)
             return False
         if code != ErrorCode.NONE:
             raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
     return True
+
+
+def _gone_while_waiting(context: Context) -> None:
+    """Raise if joining anew could end what the client has begun with another process meanwhile."""
+    if not context.settings.sole_process:
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:

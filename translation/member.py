@@ -60,6 +60,7 @@ class Member:
         "heard_at",
         "id",
         "instance_id",
+        "joined_on",
         "keep_alive_at",
         "keep_alive_s",
         "lost_answer",
@@ -96,6 +97,8 @@ class Member:
         self.client_id: str | None = None
         self.client_host = ""
         self.connection_id: ConnectionId | None = None
+        self.joined_on: ConnectionId | None = None
+        """The connection of its last JoinGroup."""
         self.session_timeout_ms = 0
         self.rebalance_timeout_ms = 0
         self.subscription: frozenset[str] = frozenset()
@@ -161,6 +164,11 @@ class Member:
         """The client gave a sign of life; its session starts anew. While it waits in JoinGroup, it does not run."""
         if self.parked_join is None:
             self.session_deadline = now + self.session_timeout_ms / 1000
+
+    def learn_generation(self, generation: int) -> None:
+        """A call of an adopted member's client says which generation it has; a late call has an older one."""
+        if self.adopted and self.generation < generation <= self.epoch:
+            self.generation = generation
 
     def on_time(self, now: float) -> None:
         """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ErrorCode
-from translation.actions import Connection, EventKind
+from translation.actions import Connection, EventKind, Request
 from translation.adopt import Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
@@ -30,6 +30,7 @@ def find_out(
     context: Context,
     member: Member,
     connection: Connection,
+    request: Request,
     left_behind: Move | None,
     deadline: float,
     *,
@@ -43,8 +44,19 @@ def find_out(
     if member.joined:
         return
     group = member.group
-    if not group.is_consumer_group or claims or not context.is_issued(member.id):
-        verdict, found = yield from look_for(context, member, connection)
+    instance_id = request.message.group_instance_id if request.message.member_id else None
+    if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
+        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+        while verdict is Verdict.LOADING and context.now < deadline:
+            yield from park(member, request, context.now + context.settings.load_retry_s)
+            verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+        if verdict is Verdict.REPLACED:
+            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
+        if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+            # It may be a member still, and an epoch 0 heartbeat would free what it holds.
+            raise Failed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member"
+            )
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
@@ -57,12 +69,12 @@ def find_out(
         elif verdict is Verdict.CLASSIC_GROUP:
             if left_behind is None and not context.is_issued(member.id):
                 raise StaysClassic  # if it is none of the group's members, the broker says so
-            yield from _until_convertible(context, member, deadline)
+            yield from _until_convertible(context, member, request, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
 
 
-def _until_convertible(context: Context, member: Member, deadline: float) -> Asking:
+def _until_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
     group = member.group
     while True:
         obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
@@ -77,4 +89,4 @@ def _until_convertible(context: Context, member: Member, deadline: float) -> Ask
             case Obstacle.PASSING:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
-                yield from park(member, context.now + context.settings.join_poll_s)
+                yield from park(member, request, context.now + context.settings.join_poll_s)

@@ -52,11 +52,10 @@ class PassesThrough(Outcome):
 
 
 class Overtaken(Outcome):
-    """A newer JoinGroup of the same member goes on in this one's place, and answers for both."""
+    """A newer JoinGroup of the same member goes on in this one's place, and answers for both (:func:`overtake`)."""
 
-    def settle(self, _context: Context, member: Member, request: Request) -> None:
+    def settle(self, _context: Context, _member: Member, _request: Request) -> None:
         """Leave the answer to the newer one."""
-        member.overtaken.append(request)
 
 
 class Failed(Outcome):
@@ -79,12 +78,28 @@ class StaysClassic(Exception):
     """A classic member joins again: it stays one until it is moved at a Heartbeat, after which it holds nothing."""
 
 
-def park(member: Member, until: float) -> Generator[Ask | Park, Any, None]:
+def overtake(context: Context, member: Member) -> None:
+    """It is a newer JoinGroup's turn: take the answer over from the one that waits."""
+    older, member.parked_join = member.parked_join, None
+    if older is not None:
+        if older.request is not None:
+            member.overtaken.append(older.request)
+        context.runner.wake(older, Woken.SUPERSEDED)
+
+
+def park(member: Member, request: Request, until: float) -> Generator[Ask | Park, Any, None]:
     """Let others in for a while; raises if there is nothing to go on for."""
-    member.parked_join = member.turns.running
+    exchange = member.turns.running
+    if exchange is None:
+        raise LookupError("only the conversation whose turn it is can wait")
+    exchange.request = request
+    member.parked_join = exchange
     woken: Woken = yield Park(until)
-    member.parked_join = None
+    if member.parked_join is exchange:
+        member.parked_join = None
     if woken is Woken.SUPERSEDED:
         raise Overtaken("a newer JoinGroup came")
+    if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(woken.value))
     if woken is Woken.ABANDONED:
         raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

@@ -10,6 +10,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Connection, EventKind, Request
+from translation.adopt import adopt_again
 from translation.context import Context
 from translation.exchange import Steps
 from translation.member import Member
@@ -25,7 +26,10 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     what the client gets.
     """
     context.reach(member, connection)
-    code = _why_not(member, request.message)
+    member.learn_generation(request.message.generation_id)
+    if context.was_elsewhere(member, request.message.generation_id):
+        yield from adopt_again(context, member, connection, request)
+    code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
             member.touch(context.now)
@@ -37,7 +41,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     context.book(member)
     before = member.handed
     member.handed = context.visible(member, member.assignment)
-    withheld = (member.may_hold - member.handed) | member.unacknowledged
+    withheld = member.may_hold - member.handed
     member.may_hold |= member.handed
     if member.handed - before:
         context.emit(EventKind.ASSIGNED, member, partitions=member.handed - before)
@@ -60,17 +64,17 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     )
 
 
-def _why_not(member: Member, message: SyncGroupRequest) -> int:
+def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
-        return ErrorCode.UNKNOWN_MEMBER_ID
+        return context.no_member(member, message)
+    if message.generation_id != member.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if member.state is MemberState.PREPARE_REBALANCE:  # if it was adopted, its protocol is not known yet
+        return ErrorCode.REBALANCE_IN_PROGRESS
     if message.protocol_type not in (None, member.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if message.protocol_name not in (None, member.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if message.generation_id != member.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if member.state is MemberState.PREPARE_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 

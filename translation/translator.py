@@ -244,14 +244,12 @@ class Translator:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
-        elif self._fenced(message.group_id, member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.passes_through = None
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
-        if member.parked_join is not None:
-            context.runner.wake(member.parked_join, Woken.SUPERSEDED)
         move = taken_up(group, connection, request) if group.moves else None
         steps = join.join(context, member, connection, request, rule.assignor, move)
         self._start(member, connection, request, steps)
@@ -265,7 +263,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif self._moves_back(connection, request):
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -300,7 +298,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
@@ -318,7 +316,7 @@ class Translator:
         # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
         if not message.member_id or self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif self._fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
@@ -363,6 +361,8 @@ class Translator:
         refuse: Callable[[ErrorCode], None],
     ) -> None:
         if member.joined:
+            if member.session_deadline < math.inf:
+                member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
             self._start(member, connection, request, proceed())
         else:
             rule = self._rule(member.group.id)
@@ -371,11 +371,3 @@ class Translator:
 
     def _start(self, member: Member, connection: Connection, request: Request, steps: Steps) -> None:
         self._context.runner.start(steps, member.turns, connection.id, request.client_id)
-
-    def _fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
-        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
-        if instance_id is None:
-            return False
-        group = self._context.groups.get(group_id)
-        holder = None if group is None else group.static.get(instance_id)
-        return holder is not None and holder != member_id

@@ -91,13 +91,16 @@ def full_heartbeat(context: Context, member: Member, topics: frozenset[str], own
     return response
 
 
-def plain_heartbeat(context: Context, member: Member) -> Asking:
+def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = False) -> Asking:
     """Heartbeat to stay in the group; never acknowledges a revocation.
 
     After a lost answer it is a full request that owns everything that the client may hold, because a plain
-    one would never bring the lost assignment again. So it is while the epoch is still 0, which means "join".
+    one would never bring the lost assignment again. So it is while the epoch is still 0, which means "join", and when
+    the broker waits for partitions that the client never had, because they were withdrawn before SyncGroup could
+    hand them out. The last is said only if ``client_is_here``: this heartbeat follows from a call of the client,
+    so that no other process serves it and has handed out something else.
     """
-    if member.lost_answer or member.epoch == 0:
+    if _needs_full_request(context, member, client_is_here=client_is_here):
         response = yield from _ask(
             member, _full_request(context, member, member.subscription, member.may_hold)
         )
@@ -114,6 +117,15 @@ def plain_heartbeat(context: Context, member: Member) -> Asking:
     if response.error_code == ErrorCode.NONE:
         _absorb(context, member, response, owned)
     return response
+
+
+def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
+    if member.adopted:
+        return False  # what its client holds is not known before it has joined here
+    never_had = not member.unacknowledged <= member.may_hold
+    # The answer that brought a change may have gone to another process that served the client before.
+    missed = not context.settings.sole_process
+    return member.lost_answer or member.epoch == 0 or (client_is_here and (never_had or missed))
 
 
 def leave(member: Member, epoch: int = LEAVE_EPOCH) -> Asking:
@@ -209,12 +221,12 @@ def reconsider(context: Context, member: Member) -> None:
     if member.state is not MemberState.STABLE:
         return
     visible = context.visible(member, member.assignment)
-    if member.unacknowledged or not member.handed <= visible:
+    if member.unacknowledged & member.may_hold or not member.handed <= visible:
         context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
         context.emit(
             EventKind.REVOKE_REQUESTED,
             member,
-            partitions=(member.handed - visible) | member.unacknowledged,
+            partitions=(member.handed - visible) | (member.unacknowledged & member.may_hold),
         )
     elif visible == member.handed:
         member.gather_until = member.gather_limit = math.inf

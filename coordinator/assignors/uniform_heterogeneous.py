@@ -30,6 +30,8 @@ class _Assignment:
             for topic_id in member.topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(index)
         self._sizes = [0] * len(self._member_ids)
+        self._topics_of: list[dict[Uuid, int]] = [{} for _ in self._member_ids]
+        """Of each member, how many partitions it has of which topic, in the order of Java's table."""
         self._owners = {
             topic_id: [_NOBODY] * group.partition_counts[topic_id] for topic_id in self._subscribers
         }
@@ -56,6 +58,7 @@ class _Assignment:
             for topic_id, numbers in member.assigned.items():
                 if topic_id in member.topic_ids:
                     self._sizes[index] += len(numbers)
+                    self._topics_of[index][topic_id] = len(numbers)
                     for number in numbers:
                         self._owners[topic_id][number] = index
 
@@ -104,16 +107,22 @@ class _Assignment:
         owner = self._owners[topic_id][number]
         if owner != _NOBODY:
             self._sizes[owner] -= 1
+            self._topics_of[owner][topic_id] -= 1
+            if not self._topics_of[owner][topic_id]:
+                del self._topics_of[owner][topic_id]
         self._owners[topic_id][number] = member
         self._sizes[member] += 1
+        if topic_id not in self._topics_of[member]:  # it goes to the head of its slot
+            self._topics_of[member] = {topic_id: 0, **self._topics_of[member]}
+        self._topics_of[member][topic_id] += 1
 
     def _result(self) -> GroupAssignment:
-        lists: list[dict[Uuid, list[int]]] = [{} for _ in self._member_ids]
+        numbers: list[dict[Uuid, list[int]]] = [{t: [] for t in topics} for topics in self._topics_of]
         for topic_id, owners in self._owners.items():
             for number, owner in enumerate(owners):
                 if owner != _NOBODY:
-                    lists[owner].setdefault(topic_id, []).append(number)
+                    numbers[owner][topic_id].append(number)
         return {
-            member_id: {topic_id: tuple(numbers) for topic_id, numbers in lists[index].items()}
+            member_id: {topic_id: tuple(listed) for topic_id, listed in numbers[index].items()}
             for index, member_id in enumerate(self._member_ids)
         }

@@ -78,7 +78,10 @@ class _Assignment:
 
 
 def _with_added(partitions: Partitions, added: list[tuple[Uuid, int]]) -> Partitions:
+    """The partitions and these. In Java's table a new topic goes to the head of its slot."""
     result = {topic_id: list(numbers) for topic_id, numbers in partitions.items()}
     for topic_id, number in added:
-        result.setdefault(topic_id, []).append(number)
+        if topic_id not in result:
+            result = {topic_id: [], **result}
+        result[topic_id].append(number)
     return {topic_id: tuple(numbers) for topic_id, numbers in result.items()}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import structlog
 import trio
 
 from coordinator import java_order
@@ -11,12 +12,13 @@ from coordinator.broker.clock import Clock
 from coordinator.broker.partition_log import PartitionLog
 from coordinator.broker.shard_host import ShardHost
 from coordinator.config import CoordinatorConfig, parse_group_config
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, CorruptLog
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import FileLog, MemoryLog, RecordLog
 from coordinator.uuids import RandomUuids, UuidSource
 from protocol_codecs.uuids import Uuid, uuid_to_text
 
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("coordinator.broker")
 _INT_MAX = 0x7FFFFFFF
 
 
@@ -96,6 +98,8 @@ class EmbeddedCluster:
         self._next_producer_id = 1000
         self._arrivals = trio.lowlevel.ParkingLot()
         self._logs: list[RecordLog] = []
+        self.log_damage: list[CorruptLog] = []
+        """What was found damaged at the end of the logs when they were opened, and cut off."""
 
     # What is where
 
@@ -206,7 +210,7 @@ class EmbeddedCluster:
         for number in range(self._shard_count):
             log: RecordLog = MemoryLog()
             if self._log_directory is not None:
-                log = FileLog(self._log_directory / f"__consumer_offsets-{number}.log")
+                log = self._opened(self._log_directory / f"__consumer_offsets-{number}.log")
             self._logs.append(log)
             self.shards.append(
                 ShardHost(
@@ -227,6 +231,19 @@ class EmbeddedCluster:
         for log in self._logs:
             if isinstance(log, FileLog):
                 log.close()
+
+    def _opened(self, path: Path) -> FileLog:
+        log = FileLog(path)
+        if log.damage is not None:
+            self.log_damage.append(log.damage)
+            _log.warning(
+                "the end of a log was damaged and is cut off",
+                log=path.name,
+                offset=log.damage.offset,
+                position=log.damage.position,
+                reason=log.damage.reason,
+            )
+        return log
 
     def _set_image(self, image: MetadataImage) -> None:
         self.image = image

@@ -35,7 +35,6 @@ def join(
     if isinstance(existing, ClassicGroup):
         return _join(shard, existing, request, call)
     if request.member_id:
-        shard.apply(before)
         raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such group")
     group = shard.groups[request.group_id] = ClassicGroup(request.group_id, now_ms=shard.now_ms)
     shard.append([*before, records.new_classic_group(group)])

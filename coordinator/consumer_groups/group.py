@@ -17,6 +17,8 @@ from protocol_codecs.uuids import Uuid
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 _MINUS_INFINITY = -(1 << 63)
+_ASSIGNOR_TABLE_SIZE = 4
+"""The size of Kafka's table of assignors, of which it has two."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -48,13 +50,13 @@ SubscriptionCounts = dict[str, SubscriptionCount]
 
 
 class ConsumerGroup:
-    """One consumer group. ``group_epoch`` starts at 1 in Kafka, so that the first member makes it 2."""
+    """One consumer group. Both epochs start at 1, so that the first member with a subscription makes them 2."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.group_epoch = 1
         self.metadata_hash = 0
-        self.assignment_epoch = 0
+        self.assignment_epoch = 1
         self.assignment_timestamp_ms = 0
         """When the target assignment was computed; 0 if that is not known."""
         self.members: dict[str, ConsumerGroupMember] = {}
@@ -167,18 +169,32 @@ class ConsumerGroup:
     # Assignors
 
     def preferred_assignor(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> str | None:
-        """What most members want, after ``new`` took the place of ``old``; None if nobody wants any."""
-        counts = _assignor_counts(self.members.values())
+        """What most members want, after ``new`` took the place of ``old``; None if nobody wants any.
+
+        Of assignors that equally many want, it is the one that comes first in a copy of Kafka's table of them, in which
+        a new one takes the head of its slot.
+        """
+        counts = self._assignor_counts()
+        capacity = java_order.map_copy_capacity(len(counts))
         _count(counts, old.server_assignor, -1)
-        _count(counts, new.server_assignor, +1)
-        names = java_order.hash_order(counts, java_order.text_hash)
+        if new.server_assignor is not None and new.server_assignor not in counts:
+            counts = {new.server_assignor: 1, **counts}
+        else:
+            _count(counts, new.server_assignor, +1)
+        names = java_order.hash_order(counts, java_order.text_hash, capacity)
         return java_order.first_of_most((name, counts[name]) for name in names)
 
     def described_assignor(self) -> str | None:
         """What most members want now."""
-        counts = _assignor_counts(self.members.values())
-        names = java_order.timeline_order(counts, java_order.text_hash, 4)
-        return java_order.first_of_most((name, counts[name]) for name in names)
+        return java_order.first_of_most(self._assignor_counts().items())
+
+    def _assignor_counts(self) -> dict[str, int]:
+        """How many members want which assignor, in the order of Kafka's table."""
+        counts: dict[str, int] = {}
+        for member in self.members.values():
+            _count(counts, member.server_assignor, +1)
+        names = java_order.timeline_order(counts, java_order.text_hash, _ASSIGNOR_TABLE_SIZE)
+        return {name: counts[name] for name in names}
 
     # Metadata refresh
 
@@ -326,13 +342,6 @@ def _step(counts: SubscriptionCounts, topic: str, by_name: int, by_regex: int) -
         counts[topic] = count
     else:
         counts.pop(topic, None)
-
-
-def _assignor_counts(members: Iterable[ConsumerGroupMember]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for member in members:
-        _count(counts, member.server_assignor, +1)
-    return counts
 
 
 def _count(counts: dict[str, int], key: str | None, step: int) -> None:

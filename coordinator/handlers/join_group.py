@@ -35,9 +35,13 @@ def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupRespo
         except RequestRefused as refused:
             return JoinGroupResponse(error_code=refused.code)
     try:
-        # An empty consumer group becomes a classic one.
-        before = deletion(group) if isinstance(group, ConsumerGroup) else []
-        return join_classic_group(shard, request, call, before)
+        if not isinstance(group, ConsumerGroup):
+            return join_classic_group(shard, request, call, [])
+        if request.member_id:
+            # Kafka forgets the empty group here too, if only in memory: its epochs begin anew.
+            shard.apply(deletion(group))
+            raise RequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody is in group {request.group_id!r}")
+        return join_classic_group(shard, request, call, deletion(group))  # an empty one becomes classic
     except RequestRefused as refused:
         return JoinGroupResponse(member_id=request.member_id, error_code=refused.code)
 

@@ -50,7 +50,7 @@ def _commit(shard: Shard, request: TxnOffsetCommitRequest, call: Call) -> list[T
     for topic in request.topics:
         change += _topic_records(shard, request, topic, older)
         results.append(_answered(topic, ErrorCode.NONE, shard.config.offset_metadata_max_size))
-    shard.apply_transactional(change, request.producer_id)
+    shard.apply(change, request.producer_id)
     return results
 
 

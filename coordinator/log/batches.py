@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.errors import CorruptLog
+from protocol_codecs.errors import CodecError
 from protocol_codecs.records import (
     CoordinatorRecord,
     CorruptBatch,
@@ -115,17 +116,26 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
     )
 
 
-def read_batches(content: bytes, name: str) -> Iterator[tuple[int, LoggedBatch]]:
-    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one."""
-    position = 0
+def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[tuple[int, LoggedBatch]]:
+    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one.
+
+    A base offset is not covered by the checksum. Here it must follow the batch before it; with ``gaps``, as compaction
+    leaves them, it may be any.
+    """
+    position = offset = 0
     while position < len(content):
         try:
             header = read_header(content, position)
-            batch = decode_batch(content, position)
+            logged = _logged(decode_batch(content, position))
+            if logged.base_offset != offset and not gaps:
+                raise CorruptBatch(position, f"begins with offset {logged.base_offset}")
         except CorruptBatch as error:
-            raise CorruptLog(name, position, error.reason) from error
-        yield position, _logged(batch)
+            raise CorruptLog(name, position, offset, error.reason) from error
+        except CodecError as error:
+            raise CorruptLog(name, position, offset, str(error)) from error
+        yield position, logged
         position += header.size
+        offset = header.next_offset
 
 
 def _logged(batch: RecordBatch) -> LoggedBatch:

@@ -1,1 +1,1 @@
-"""Tests of the embedded coordinator: by itself, against recordings of Kafka, against a live Kafka, with real clients."""
+"""Tests of the embedded coordinator: by itself, against Kafka recorded and live, with real clients."""

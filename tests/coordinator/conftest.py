@@ -18,7 +18,9 @@ def kafka_bootstrap() -> Iterator[str]:
     if given:
         yield given
         return
-    cluster = Cluster(RUN / f"coordinator-{os.getpid()}", version=os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION))
+    cluster = Cluster(
+        RUN / f"coordinator-{os.getpid()}", version=os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
+    )
     try:
         cluster.save(owner_pid=os.getpid())
         cluster.start()

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.config import CoordinatorConfig, parse_group_config
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log import MemoryLog
 from coordinator.shard import Call, Reply
 from coordinator.uuids import SeededUuids
-from msgspec.structs import replace
 from protocol_codecs import Uuid, decode, encode
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS
@@ -31,6 +32,9 @@ class CorePending:
     def __init__(self, backend: "CoreBackend", request_id: int) -> None:
         self._backend = backend
         self._request_id = request_id
+
+    def arrive(self) -> None:
+        """It is there at once."""
 
     def is_answered(self) -> bool:
         return self._request_id in self._backend.answers
@@ -70,7 +74,8 @@ class CoreBackend:
     def send(self, request: Message, version: int, client_id: str) -> CorePending:
         self._requests += 1
         if self._sent is not None:
-            sent = next(self._sent)
+            sent = next(self._sent, None)
+            assert sent is not None, "the other run had fewer requests"
             self._advance_to(self._start_ms + sent.at_ms)
             self.uuids.offer(sent.uuid)
         request_type = type(request)

@@ -10,11 +10,15 @@ from protocol_codecs import ApiKey, ErrorCode, Uuid, decode, decode_prefix, enco
 from protocol_codecs import messages as m
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from tests.coordinator.propagation import Propagation, alter_group
 from tests.coordinator.trace import HYPHENATED, Sent, Trace
 
-PROPAGATION_S = 0.25
-"""How long Kafka takes at most to tell its coordinator of new topics, and to resolve regular expressions."""
-_METADATA_VERSION = 12
+ARRIVAL_S = 0.3
+"""How long Kafka takes at most to answer a request that need not wait."""
+ANSWER_S = 0.06
+"""How long it takes at most to answer one that waits, when its time has come."""
+DISTURBANCE_S = 0.08
+"""The scenarios leave more than this between a step and a timer."""
 
 
 class Connection:
@@ -51,7 +55,7 @@ class Connection:
         return self.receive(type(request), version)
 
     def has_input(self) -> bool:
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except BlockingIOError:
@@ -84,11 +88,26 @@ class KafkaPending:
         self._request = request
         self._version = version
 
+    def arrive(self) -> None:
+        """Wait until it has been served, or waits: other connections' requests are to come after it."""
+        self._is_answered_within(ARRIVAL_S)
+
     def is_answered(self) -> bool:
-        return self._connection.has_input()
+        return self._is_answered_within(ANSWER_S)
+
+    def _is_answered_within(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not self._connection.has_input():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def result(self) -> Any:
+        began = time.monotonic()
         response = self._connection.receive(type(self._request), self._version)
+        if not isinstance(self._request, m.JoinGroupRequest | m.SyncGroupRequest):
+            self._backend.pause_s = max(self._backend.pause_s, time.monotonic() - began)
         self._backend.free.setdefault(self._connection.client_id, []).append(self._connection)
         self._backend.note(self._number, self._request, response)
         return response
@@ -97,14 +116,16 @@ class KafkaPending:
 class KafkaBackend:
     """One broker; a script's requests go to it on one connection each client, and more while requests wait."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.split(",")[0].rpartition(":")
+    def __init__(self, bootstrap: str, group_id: str) -> None:
+        host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
         self._address = host, int(port)
         self._admin = Connection(*self._address, "script-admin")
         self.free: dict[str, list[Connection]] = {}
         self._opened: list[Connection] = [self._admin]
         self._began = time.monotonic()
         self.trace = Trace()
+        self.pause_s = 0.0
+        self._propagation = Propagation(self._admin.call, group_id)
         self._ids: dict[str, Uuid] = {}
         self._names: dict[Uuid, str] = {}
 
@@ -133,20 +154,20 @@ class KafkaBackend:
         self._ids[name] = result.topic_id
         self._names[result.topic_id] = name
         self.trace.topics.append(TopicImage(result.topic_id, name, partitions))
-        self._wait_for(name, partitions)
+        self._propagation.wait_for_topic(name, result.topic_id, partitions)
 
     def delete_topic(self, name: str) -> None:
         topic = m.DeleteTopicsRequestTopic(name=name)
         result = self._admin.call(m.DeleteTopicsRequest(topics=(topic,), timeout_ms=10_000), 6).responses[0]
         assert result.error_code == 0, ErrorCode(result.error_code)
-        self._wait_for(name, 0)
+        self._propagation.wait_for_topic(name, self._ids[name], 0)
 
     def create_partitions(self, name: str, count: int) -> None:
         topic = m.CreatePartitionsRequestTopic(name=name, count=count, assignments=None)
         request = m.CreatePartitionsRequest(topics=(topic,), timeout_ms=10_000)
         result = self._admin.call(request, 3).results[0]
         assert result.error_code == 0, ErrorCode(result.error_code)
-        self._wait_for(name, count)
+        self._propagation.wait_for_topic(name, self._ids[name], count)
 
     def topic_id(self, name: str) -> Uuid:
         return self._ids[name]
@@ -155,20 +176,19 @@ class KafkaBackend:
         return self._names[topic_id]
 
     def configure_group(self, group_id: str, settings: dict[str, str]) -> None:
-        resource = m.IncrementalAlterConfigsRequestResource(
-            resource_type=32,
-            resource_name=group_id,
-            configs=tuple(
-                m.IncrementalAlterConfigsRequestConfig(name=name, config_operation=0, value=value)
-                for name, value in settings.items()
-            ),
-        )
-        answer = self._admin.call(m.IncrementalAlterConfigsRequest(resources=(resource,)), 1).responses[0]
+        answer = self._admin.call(alter_group(group_id, settings), 1).responses[0]
         assert answer.error_code == 0, answer.error_message
-        time.sleep(PROPAGATION_S)
+        self._propagation.wait_for_configs()
 
     def pass_time(self, ms: int) -> None:
+        began = time.monotonic()
         time.sleep(ms / 1000)
+        self.pause_s = max(self.pause_s, time.monotonic() - began - ms / 1000)
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether the machine paused for so long that timers may have fired where a scenario does not want it."""
+        return self.pause_s > DISTURBANCE_S
 
     def close(self) -> None:
         for connection in self._opened:
@@ -179,28 +199,15 @@ class KafkaBackend:
         self._opened.append(connection)
         return connection
 
-    def _wait_for(self, name: str, partitions: int) -> None:
-        """Wait until the broker knows of so many partitions, and its coordinator too."""
-        request = m.MetadataRequest(
-            topics=(m.MetadataRequestTopic(name=name),), allow_auto_topic_creation=False
-        )
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            topic = self._admin.call(request, _METADATA_VERSION).topics[0]
-            led = [p for p in topic.partitions if p.leader_id >= 0 and p.error_code == 0]
-            if len(led) == partitions:
-                time.sleep(PROPAGATION_S)
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{name} does not get {partitions} partitions")
-
 
 def offered_versions(bootstrap: str) -> dict[ApiKey, tuple[int, int]]:
     """What a broker offers."""
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
     connection = Connection(host, int(port), "versions")
     try:
-        answer = connection.call(m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+        answer = connection.call(
+            m.ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3
+        )
         return {ApiKey(a.api_key): (a.min_version, a.max_version) for a in answer.api_keys}
     finally:
         connection.close()

@@ -1,7 +1,7 @@
 """Commits through the entry: a consumer on the other side goes on from them, and old ones are refused."""
 
 import pytest
-from support.clients import ALL
+from support.clients import ALL, EVERY_ASSIGNOR
 from support.ownership import Partition
 from support.raw_member import ILLEGAL_GENERATION, NONE, REBALANCE_IN_PROGRESS, RawMember
 from support.story import Case
@@ -9,7 +9,10 @@ from support.waiting import eventually
 
 PARTITIONS = 2
 ENTRIES = ("direct", "translate")
-CASES = [Case(entry, kind, kind.assignors[-1]) for entry in ENTRIES for kind in ALL]
+CASES = [
+    *(Case("direct", kind, kind.assignors[-1]) for kind in ALL),
+    *(Case("translate", *how) for how in EVERY_ASSIGNOR),
+]
 
 pytestmark = pytest.mark.kafka
 

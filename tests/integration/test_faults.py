@@ -5,7 +5,7 @@ import struct
 import pytest
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from support.clients import AIOKAFKA
-from support.entry import NoProxyError, running_proxy
+from support.entry import running_proxy
 from support.ownership import Partition
 from support.raw import RawConnection
 from support.raw_member import RawMember
@@ -27,11 +27,8 @@ GARBAGE = {
 @pytest.fixture(scope="module")
 def proxy(kafka, empty_folder):
     """Of these tests alone."""
-    try:
-        with running_proxy(kafka, empty_folder("faults-proxy")) as running:
-            yield running
-    except NoProxyError as reason:
-        pytest.skip(str(reason))
+    with running_proxy(kafka, empty_folder("faults-proxy")) as running:
+        yield running
 
 
 @pytest.fixture

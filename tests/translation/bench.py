@@ -285,10 +285,17 @@ class Bench:
         return self.send(connection, ApiKey.LEAVE_GROUP, 5, request)
 
     def commit(
-        self, connection: Connection, member_id: str, generation: int, *, version: int = 8
+        self,
+        connection: Connection,
+        member_id: str,
+        generation: int,
+        *,
+        version: int = 8,
+        instance_id: str | None = None,
     ) -> RequestId:
         request = OffsetCommitRequest(
             group_id=GROUP,
+            group_instance_id=instance_id,
             generation_id_or_member_epoch=generation,
             member_id=member_id,
             topics=(

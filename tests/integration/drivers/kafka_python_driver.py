@@ -11,7 +11,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from line_protocol import Events, Spec, asked_offsets, command_queue, grouped, next_command
 
@@ -86,11 +86,23 @@ class Application:
                 break
             if command is not None:
                 self._obey(consumer, command)
-            for records in consumer.poll(timeout_ms=50).values():
-                self._events.records((at.topic, at.partition, at.offset, at.value.decode()) for at in records)
+            self._poll(consumer)
         self._events.write("closing")
         consumer.close()
         self._events.write("closed")
+
+    def _poll(self, consumer: KafkaConsumer) -> None:
+        """Poll again after a lost connection, which kafka-python 3.0 raises now and then.
+
+        Seen with one of a hundred consumers at a broker's restart, straight at the broker too.
+        """
+        try:
+            polled = consumer.poll(timeout_ms=50)
+        except KafkaConnectionError as lost:
+            self._events.write("error", error=repr(lost), fatal=False)
+            return
+        for records in polled.values():
+            self._events.records((at.topic, at.partition, at.offset, at.value.decode()) for at in records)
 
     def _subscribe(self, consumer: KafkaConsumer, topics: list[str]) -> None:
         """Subscribe, and know the partitions before joining: kafka-python 3.0 can get stuck otherwise.

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.util
 import signal
 import subprocess
 import sys
@@ -47,16 +46,10 @@ class Entry:
         return f"{self.mode}-{uuid.uuid4().hex[:8]}"
 
 
-class NoProxyError(Exception):
-    """There is no proxy in this tree (yet)."""
-
-
 class Proxy:
     """A proxy in front of `kafka`: `epochgate run`, as an operator starts it."""
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
-        if importlib.util.find_spec("proxy.cli") is None:
-            raise NoProxyError("proxy.cli does not exist yet")
         self.folder = folder
         self._bootstrap_port, self._admin_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
@@ -149,7 +142,7 @@ policy: {{file: {self.folder / "policy.yaml"}}}
 
 @contextlib.contextmanager
 def running_proxy(kafka: Kafka, folder: Path) -> Iterator[Proxy]:
-    """A proxy that is stopped at the end. Raises NoProxyError."""
+    """A proxy that is stopped at the end."""
     proxy = Proxy(kafka, folder)
     proxy.start()
     try:
@@ -172,7 +165,7 @@ class Entries:
 
     @functools.cached_property
     def proxy(self) -> Proxy:
-        """Shared by all scenarios. Raises NoProxyError."""
+        """Shared by all scenarios."""
         return self._stack.enter_context(running_proxy(self._kafka, self._folder))
 
 

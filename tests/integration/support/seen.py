@@ -1,7 +1,8 @@
 """Writes down what was seen of each client, version and scenario, for the README's table.
 
-A test that is marked `scenario("...")` and parametrised by a `case` makes a line; what it measured goes along
-with pytest's own `record_property`. tools/scenario_table.py prints the table.
+A test that is marked `scenario("...")` and parametrised by a `case`, or by a `client` and an `assignor` that go
+through the proxy, makes a line; what it measured goes along with pytest's own `record_property`.
+tools/scenario_table.py prints the table.
 """
 
 import json
@@ -30,8 +31,8 @@ class Seen:
         """Note the outcome of the test itself, and of a set-up that did not come so far."""
         report = yield
         marker = item.get_closest_marker("scenario")
-        case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
-        if marker is not None and isinstance(case, Case) and (report.when == "call" or not report.passed):
+        case = _case(item)
+        if marker is not None and case is not None and (report.when == "call" or not report.passed):
             self._note(case, marker.args[0], report.outcome, dict(report.user_properties))
         return report
 
@@ -61,6 +62,13 @@ class Seen:
         known = self._lines.setdefault(_key(line), line)
         known["outcome"] = max(known["outcome"], outcome, key=WORSE.index)
         known["measured"] = {**known["measured"], **measured}
+
+
+def _case(item: pytest.Item) -> Case | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if {"client", "assignor"} <= params.keys():
+        return Case("translate", params["client"], params["assignor"])
+    return params.get("case")
 
 
 def _key(line: dict[str, object]) -> tuple[str, ...]:

@@ -1,0 +1,163 @@
+"""Scenarios made of random steps, the same ones for the same seed."""
+
+import random
+from collections.abc import Callable
+
+from protocol_codecs import messages as m
+from tests.coordinator.script import Classic, Member, Script
+from tests.coordinator.script.backend import Pending
+
+TOPICS = {"foo": 5, "bar": 3, "baz": 4}
+STEPS = 70
+
+
+class RandomGroup:
+    """Members of both protocols, static and dynamic, that do and claim what they like."""
+
+    def __init__(self, script: Script, seed: int) -> None:
+        self.s = script
+        self.random = random.Random(seed)  # noqa: S311  the same steps in every run
+        self.members: list[Member] = []
+        self.classics: list[Classic] = []
+        self.joining: dict[str, tuple[Classic, Pending]] = {}
+        self.syncing: dict[str, tuple[Classic, Pending]] = {}
+        self.made = 0
+
+    def play(self) -> None:
+        self.s.configure(interval=0)
+        for name, partitions in TOPICS.items():
+            self.s.topic(name, partitions)
+        for _ in range(STEPS):
+            self.random.choices(
+                [self.new_step, self.classic_step, self.someone_comes, self.outsider, self.topic_grows],
+                weights=[60, 25 if self.classics else 0, 14, 5, 1],
+            )[0]()
+            self.collect()
+            if self.random.random() < 0.1:
+                self.s.describe()
+        self.s.describe()
+        self.s.describe_classic()
+        self.s.offsets()
+
+    def someone_comes(self) -> None:
+        self.made += 1
+        name = f"m{self.made}"
+        instance_id = self.random.choice([None, None, "i1", "i2"])
+        topics = self.some_topics()
+        if self.random.random() < 0.3:
+            protocols = self.random.choice([("range",), ("cooperative-sticky",), ("range", "roundrobin")])
+            self.classics.append(Classic(self.s, name, topics, instance_id, protocols))
+            return
+        assignor = self.random.choice([None, "uniform", "range"])
+        member = Member(
+            self.s, name, f"{self.s.prefix}-{name}", topics, instance_id=instance_id, assignor=assignor
+        )
+        self.members.append(member)
+        member.join()
+
+    def new_step(self) -> None:
+        if not self.members:
+            self.someone_comes()
+            return
+        member = self.random.choice(self.members)
+        steps: list[tuple[int, Callable[[], object]]] = [
+            (25, member.beat),
+            (30, member.ack),
+            (8, lambda: member.ack(self.part_of(member))),
+            (6, member.full),
+            (4, lambda: member.full(self.part_of(member), epoch=self.near(member.epoch))),
+            (4, lambda: member.heartbeat("beats at another epoch", self.near(member.epoch))),
+            (5, lambda: member.subscribe(*self.some_topics())),
+            (5, member.join),
+            (4, lambda: self.wants(member, self.random.choice(["uniform", "range"]))),
+            (5, lambda: self.leaves(member, -1)),
+            (5, lambda: self.leaves(member, -2)),
+            (8, lambda: member.commit(self.some_offsets(), epoch=self.near(member.epoch))),
+            (3, lambda: self.s.offsets({"foo": [0, 1]}, member=(member.member_id, self.near(member.epoch)))),
+        ]  # fmt: skip
+        self.random.choices([step for _, step in steps], weights=[weight for weight, _ in steps])[0]()
+
+    def classic_step(self) -> None:
+        classic = self.random.choice(self.classics)
+        if classic.name in self.joining or classic.name in self.syncing:
+            return
+        step = self.random.choices(
+            [self.joins, self.syncs, self.beats, self.goes, self.commits], weights=[35, 30, 20, 6, 9]
+        )[0]
+        step(classic)
+
+    def wants(self, member: Member, assignor: str) -> None:
+        member.heartbeat("wants", member.epoch, server_assignor=assignor)
+
+    def joins(self, classic: Classic) -> None:
+        if classic.member_id and self.group_is_empty():
+            classic.member_id = (
+                ""  # else Kafka would half forget the group: see docs/coordinator.md, "Differences"
+            )
+        owned = self.random.choice([None, {}])
+        self.joining[classic.name] = classic, classic.send_join(owned)
+
+    def syncs(self, classic: Classic) -> None:
+        assignments = {member_id: {"foo": [n]} for n, member_id in enumerate(classic.others)}
+        self.syncing[classic.name] = classic, classic.send_sync(assignments if classic.is_leader else None)
+
+    def beats(self, classic: Classic) -> None:
+        classic.beat()
+
+    def goes(self, classic: Classic) -> None:
+        classic.leave(by_instance=classic.instance_id is not None and self.random.random() < 0.3)
+        self.classics.remove(classic)
+
+    def commits(self, classic: Classic) -> None:
+        classic.commit(self.some_offsets(), epoch=self.near(classic.generation))
+
+    def outsider(self) -> None:
+        self.random.choice(
+            [
+                lambda: self.s.commit("nobody", self.some_offsets()),
+                self.s.list,
+                self.s.delete_group,
+                lambda: self.s.delete_offsets({"foo": [0], "bar": [0]}),
+                self.s.offsets,
+                self.s.describe_classic,
+            ]
+        )()
+
+    def topic_grows(self) -> None:
+        name = self.random.choice(list(TOPICS))
+        self.made += 1
+        self.s.add_partitions(name, TOPICS[name] + self.made)
+
+    def leaves(self, member: Member, epoch: int) -> None:
+        member.leave(epoch)
+        if self.random.random() < 0.5 and member in self.members:
+            self.members.remove(member)
+
+    def group_is_empty(self) -> bool:
+        request = m.ConsumerGroupDescribeRequest(group_ids=(self.s.group_id,))
+        return self.s.call(request).groups[0].group_state == "Empty"
+
+    def collect(self) -> None:
+        """Take the answers that have come."""
+        for waiting, take in ((self.joining, "joined"), (self.syncing, "synced")):
+            for name, (classic, pending) in list(waiting.items()):
+                if pending.is_answered():
+                    del waiting[name]
+                    getattr(classic, take)(pending)
+
+    def near(self, epoch: int) -> int:
+        return max(0, epoch + self.random.choice([0, 0, 0, -1, 1, -2]))
+
+    def part_of(self, member: Member) -> dict[str, list[int]]:
+        return {
+            topic: kept
+            for topic, numbers in member.assigned.items()
+            if (kept := [number for number in numbers if self.random.random() < 0.7])
+        }
+
+    def some_topics(self) -> tuple[str, ...]:
+        return tuple(topic for topic in TOPICS if self.random.random() < 0.7) or ("foo",)
+
+    def some_offsets(self) -> dict[str, dict[int, int]]:
+        topic = self.random.choice(list(TOPICS))
+        return {topic: {self.random.randrange(TOPICS[topic]): self.random.randrange(100)}}

@@ -1,0 +1,27 @@
+"""The scenarios that Kafka and the embedded coordinator must play in the same way, step by step."""
+
+from tests.coordinator.scenarios import (
+    assignments,
+    classic,
+    downgrades,
+    lives,
+    mixed,
+    offsets,
+    requests,
+    static_members,
+    subscriptions,
+)
+from tests.coordinator.scenarios.registry import SCENARIOS
+
+__all__ = [
+    "SCENARIOS",
+    "assignments",
+    "classic",
+    "downgrades",
+    "lives",
+    "mixed",
+    "offsets",
+    "requests",
+    "static_members",
+    "subscriptions",
+]

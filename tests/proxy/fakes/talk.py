@@ -1,0 +1,62 @@
+"""A conversation of the proxy, with the test in the place of the client, the broker and the shell."""
+
+from fakes import messages, wire
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from proxy.api_versions import OfferBook
+from proxy.config import Address, Limits
+from proxy.conversation import Conversation, Terms
+from proxy.meter import Meter
+from proxy.metrics import Metrics
+from translation.actions import ConnectionId
+
+
+def told(node_id: int, _host: str, _port: int) -> Address | None:
+    return Address("proxy", 9100 + node_id) if node_id < 10 else None
+
+
+def conversation(
+    limits: Limits | None = None, *, allow_unknown_apis: bool = False, opened: bool = True
+) -> Conversation:
+    offers = OfferBook(allow_unknown_apis=allow_unknown_apis)
+    terms = Terms(told, offers, limits or Limits(), Meter(Metrics()), lambda: 0.0)
+    talk = Conversation(ConnectionId(1), "client-host", terms)
+    if opened:
+        talk.opened()
+    return talk
+
+
+def taken(pieces: list[bytes]) -> bytes:
+    """What the shell would write now."""
+    data = b"".join(pieces)
+    pieces.clear()
+    return data
+
+
+def client_sends(talk: Conversation, *data: bytes) -> bytes:
+    """The client sends; what goes upstream."""
+    talk.receive_from_client(b"".join(data))
+    talk.process()
+    return taken(talk.to_upstream)
+
+
+def broker_sends(talk: Conversation, *data: bytes) -> bytes:
+    """The broker sends; what goes to the client."""
+    talk.receive_from_upstream(b"".join(data))
+    talk.process()
+    return taken(talk.to_client)
+
+
+def plain_response(correlation_id: int, size: int = 4) -> bytes:
+    return wire.response(ApiKey.DELETE_RECORDS, 0, correlation_id, bytes(size))
+
+
+def heartbeat_response(correlation_id: int, version: int = 3, error: int = 0) -> bytes:
+    return wire.response(ApiKey.HEARTBEAT, version, correlation_id, HeartbeatResponse(error_code=error))
+
+
+def negotiated(talk: Conversation, versions=messages.BROKER_VERSIONS) -> Conversation:
+    """The client has asked for the broker's versions."""
+    client_sends(talk, messages.ask_versions(0))
+    broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 3, 0, messages.api_versions_response(versions)))
+    return talk

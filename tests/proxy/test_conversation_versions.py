@@ -1,0 +1,85 @@
+"""What a connection offers and refuses (docs/protocol-contracts.md)."""
+
+import pytest
+from fakes import messages, wire
+from fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
+
+from protocol_codecs import ApiKey, ErrorCode
+from proxy.conversation import ClientError
+
+# -- versions --------------------------------------------------------------------------------------------------
+
+
+def test_the_offer_is_cut_to_what_was_reviewed():
+    talk = conversation()
+    client_sends(talk, messages.ask_versions(1))
+    broker = {
+        **messages.BROKER_VERSIONS,
+        ApiKey.METADATA: (0, 99),
+        ApiKey.SHARE_FETCH: (0, 2),
+        ApiKey.VOTE: (0, 1),
+    }
+    answer = broker_sends(
+        talk, wire.response(ApiKey.API_VERSIONS, 3, 1, messages.api_versions_response(broker))
+    )
+    offered = {key.api_key: key.max_version for key in wire.body_of(answer, ApiKey.API_VERSIONS, 3).api_keys}
+    assert offered[ApiKey.METADATA] == 13
+    assert not offered.keys() & {ApiKey.SHARE_FETCH, ApiKey.VOTE}
+
+
+def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
+    talk = conversation(opened=False)
+    assert client_sends(talk, messages.ask_versions(9, version=5)) == b""
+    answer = wire.body_of(taken(talk.to_client), ApiKey.API_VERSIONS, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [(18, 0, 4)]
+    assert not talk.wants_upstream
+
+
+def test_an_api_versions_request_of_the_far_future_is_answered_whatever_its_body():
+    talk = conversation()
+    frame = wire.framed(b"\0\x12\x7f\xff\0\0\0\x09\xff\xffgarbage")
+    client_sends(talk, messages.plain(1), frame)
+    answers = broker_sends(talk, plain_response(1))
+    first, second = wire.frames(answers)
+    assert first == plain_response(1), "the answer waits for its turn"
+    assert wire.answered_id(second) == 9
+
+
+def test_an_error_from_the_broker_in_v0_form_is_passed_on():
+    talk = conversation()
+    client_sends(talk, messages.ask_versions(1, version=4))
+    error = messages.api_versions_response({ApiKey.API_VERSIONS: (0, 3)})
+    body = type(error)(error_code=35, api_keys=error.api_keys)
+    answer = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, body))
+    assert answer == wire.response(ApiKey.API_VERSIONS, 0, 1, body)
+    assert client_sends(talk, messages.ask_versions(2)) == messages.ask_versions(2)
+
+
+@pytest.mark.parametrize(
+    "request_frame",
+    [
+        wire.request(ApiKey.METADATA, 14, 1, b""),
+        wire.request(ApiKey.SHARE_FETCH, 1, 1, b""),
+        wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff"),
+        wire.framed(b"\0\x03\xff\xff\0\0\0\x01\xff\xff"),
+    ],
+)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_request_outside_the_offer_is_refused(request_frame, asked):
+    talk = negotiated(conversation()) if asked else conversation()
+    with pytest.raises(ClientError) as caught:
+        client_sends(talk, request_frame)
+    assert caught.value.kind == "not_offered"
+
+
+def test_a_version_that_the_broker_lacks_is_refused_once_that_is_known():
+    versions = {**messages.BROKER_VERSIONS, ApiKey.METADATA: (5, 8)}
+    with pytest.raises(ClientError, match="METADATA v9, which is offered in versions 5 to 8"):
+        client_sends(negotiated(conversation(), versions), messages.metadata(1, version=9))
+
+
+def test_unknown_apis_pass_where_the_configuration_allows_it():
+    talk = conversation(allow_unknown_apis=True)
+    frame = wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff")
+    assert client_sends(talk, frame) == frame

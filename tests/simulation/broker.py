@@ -1,0 +1,317 @@
+"""The broker: connections, topics, and the embedded coordinator, which may fail over.
+
+As a real broker it works on one request of a connection at a time, so a call waits behind a long poll or a
+JoinGroup that waits. A failover keeps what the log has (every answered change), starts all timers anew, and for
+a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from coordinator.config import CoordinatorConfig
+from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.group_coordinator import GroupCoordinator
+from coordinator.image import MetadataImage, TopicImage
+from coordinator.log.batches import LoggedBatch
+from coordinator.shard import Call as CoordinatorCall
+from coordinator.uuids import SeededUuids
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Link
+from tests.simulation.standing import Pid
+from tests.simulation.watch import Watch
+from tests.simulation.wire import GROUP, Ask, Reply
+
+_LONG_POLL_MS = 500
+
+
+class Log:
+    """The coordinator's log, which outlives it: changes as they are, without bytes."""
+
+    def __init__(self) -> None:
+        self.changes: list[LoggedBatch] = []
+        self._next_offset = 0
+
+    def append(self, records: Sequence[Any], now_ms: int, producer_id: int = -1) -> None:
+        self.changes.append(LoggedBatch(self._next_offset, tuple(records), producer_id))
+        self._next_offset += len(records)
+
+    def append_marker(self, producer_id: int, marker: int, now_ms: int) -> None:
+        self.changes.append(LoggedBatch(self._next_offset, (), producer_id, marker))
+        self._next_offset += 1
+
+    def read(self) -> Iterator[LoggedBatch]:
+        yield from self.changes
+
+
+class _Served:
+    """A connection as the broker has it."""
+
+    __slots__ = ("busy_with", "link", "queue")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.queue: deque[Ask] = deque()
+        self.busy_with: int | None = None
+
+
+class Broker:
+    """See the module."""
+
+    def __init__(self, kernel: Kernel, watch: Watch, config: CoordinatorConfig) -> None:
+        self.kernel = kernel
+        self.watch = watch
+        self.config = config
+        self.trouble: ErrorCode | None = None
+        """What it answers instead of serving, while it is not the coordinator or not yet."""
+        self._log = Log()
+        self._uuids = SeededUuids(kernel.random.getrandbits(32))
+        self._connections: dict[Link, _Served] = {}
+        self._waiting: dict[int, tuple[_Served, Ask]] = {}
+        self._last_request = 0
+        self._booked_ms: int | None = None
+        self.coordinator = GroupCoordinator(config, uuids=self._uuids, log=self._log)
+
+    def __repr__(self) -> str:
+        return "broker"
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def received(self, link: Link, ask: Ask) -> None:
+        served = self._connections.get(link)
+        if served is None:
+            served = self._connections[link] = _Served(link)
+        served.queue.append(ask)
+        self._serve(served)
+
+    def disconnected(self, link: Link) -> None:
+        served = self._connections.pop(link, None)
+        if served is not None and served.busy_with is not None:
+            self._waiting.pop(served.busy_with, None)
+            self.coordinator.forget(served.busy_with)
+
+    def cut_all(self) -> None:
+        """Close every connection, as a broker that goes down."""
+        for link in list(self._connections):
+            link.close(self)
+            self.disconnected(link)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _serve(self, served: _Served) -> None:
+        while served.queue and served.busy_with is None:
+            ask = served.queue.popleft()
+            self._last_request += 1
+            request_id = self._last_request
+            served.busy_with = request_id
+            self._waiting[request_id] = served, ask
+            if ask.api_key == ApiKey.FETCH:
+                self.kernel.after(_LONG_POLL_MS, self._answer, request_id, "records")
+            elif ask.api_key == ApiKey.METADATA:
+                self._answer(request_id, metadata(self.coordinator.shard.image, ask.message))
+            elif self.trouble is not None:
+                self._answer(request_id, refusal(ask, self.trouble))
+            else:
+                self._advance()
+                self.watch.heard(self, served.link, ask)
+                call = CoordinatorCall(request_id, ask.version, ask.client_id, "/proxy")
+                self._carry_out(self.coordinator.handle(ask.message, call, self.kernel.now_ms))
+
+    def _carry_out(self, replies: list[Any]) -> None:
+        for reply in replies:
+            self._answer(reply.request_id, reply.response)
+        self._book()
+
+    def _answer(self, request_id: int, response: Any) -> None:
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is None:
+            return
+        served, ask = waiting
+        served.busy_with = None
+        self.watch.said(self, served.link, ask, response)
+        served.link.send(self, Reply(ask.number, response))
+        self._serve(served)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def _book(self) -> None:
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None and (self._booked_ms is None or deadline_ms < self._booked_ms):
+            self._booked_ms = deadline_ms
+            self.kernel.at(deadline_ms, self._wake, deadline_ms)
+
+    def _wake(self, booked_ms: int) -> None:
+        if self._booked_ms != booked_ms:
+            return
+        self._booked_ms = None
+        if self.trouble is None:
+            self._advance()
+            self._book()
+
+    def _advance(self) -> None:
+        """Let the coordinator's timers fire that are due, and see whom they removed."""
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is None or due_ms > self.kernel.now_ms:
+            return
+        before = self.members()
+        self._carry_out(self.coordinator.advance(self.kernel.now_ms))
+        for member_id in sorted(before - self.members()):
+            self.watch.expired(self, member_id)
+
+    # -- failover ------------------------------------------------------------------------------------------------
+
+    def fail_over(self, *, away_ms: int, loading_ms: int, cuts: bool) -> None:
+        """Another broker becomes the coordinator: first nobody knows it, then it loads."""
+        for reply in self.coordinator.unload():
+            self._answer(reply.request_id, reply.response)
+        self.trouble = ErrorCode.NOT_COORDINATOR
+        if cuts:
+            self.cut_all()
+        self.kernel.after(away_ms, self._load, loading_ms)
+
+    def _load(self, loading_ms: int) -> None:
+        self.trouble = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self.kernel.after(loading_ms, self._loaded)
+
+    def _loaded(self) -> None:
+        image = self.coordinator.shard.image
+        # Requests that waited are not answered any more: their connections or their clients have given up.
+        self.coordinator = GroupCoordinator(self.config, uuids=self._uuids, log=self._log, image=image)
+        self.coordinator.load(self.kernel.now_ms)
+        self.trouble = None
+        self._booked_ms = None
+        self._book()
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.coordinator.shard.image
+
+    def set_topic(self, name: str, partitions: int, *, new_id: bool = False) -> None:
+        """Create a topic, add partitions to it, or (``new_id``) delete it and create it again."""
+        topic = self.image.by_name(name)
+        if topic is None or new_id:
+            topic = TopicImage(self._uuids.next(), name, partitions)
+        else:
+            topic = msgspec.structs.replace(topic, partitions=partitions)
+        self._take(self.image.with_topic(topic))
+
+    def delete_topic(self, name: str) -> None:
+        self._take(self.image.without(name))
+
+    def _take(self, image: MetadataImage) -> None:
+        if self.trouble is None:
+            self._carry_out(self.coordinator.update_image(image, self.kernel.now_ms))
+        else:
+            self.coordinator.shard.image = image
+
+    # -- what the invariants look at -----------------------------------------------------------------------------
+
+    @property
+    def group(self) -> ConsumerGroup | None:
+        group = self.coordinator.shard.groups.get(GROUP)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def members(self) -> frozenset[str]:
+        """The ids of the group's members, of either protocol."""
+        group = self.coordinator.shard.groups.get(GROUP)
+        return frozenset() if group is None else frozenset(group.members)
+
+    def owned(self, member_id: str) -> frozenset[Pid]:
+        """What the coordinator takes this member to own, what it is to give up included."""
+        member = None if self.group is None else self.group.members.get(member_id)
+        if member is None:
+            return frozenset()
+        return flat(member.assigned) | flat(member.pending_revocation)
+
+    def target(self, member_id: str) -> frozenset[Pid]:
+        """What this member is to own when all is done."""
+        return frozenset() if self.group is None else flat(self.group.target_assignment.get(member_id, {}))
+
+
+def flat(partitions: Any) -> frozenset[Pid]:
+    """Partitions by topic id as a set of pairs."""
+    return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
+
+
+def metadata(image: MetadataImage, message: Any) -> MetadataResponse:
+    """The topics that were asked for, by name or by id."""
+    topics = []
+    for asked in message.topics:
+        topic = image.by_id(asked.topic_id) if asked.name is None else image.by_name(asked.name)
+        if topic is None:
+            unknown = (
+                ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            topics.append(MetadataResponseTopic(error_code=unknown, name=asked.name, topic_id=asked.topic_id))
+        else:
+            partitions = tuple(MetadataResponsePartition(partition_index=n) for n in range(topic.partitions))
+            topics.append(
+                MetadataResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+    return MetadataResponse(topics=tuple(topics))
+
+
+def refusal(ask: Ask, code: ErrorCode) -> Any:
+    """What a broker answers that is not the group's coordinator, or is it not yet."""
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # Old clients end on it there, so brokers do not send it (GroupCoordinatorService).
+        code = {
+            ApiKey.HEARTBEAT: ErrorCode.NONE,
+            ApiKey.SYNC_GROUP: ErrorCode.REBALANCE_IN_PROGRESS,
+        }.get(ApiKey(ask.api_key), code)
+    match ask.api_key:
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            return ConsumerGroupHeartbeatResponse(error_code=code)
+        case ApiKey.CONSUMER_GROUP_DESCRIBE:
+            groups = tuple(
+                ConsumerGroupDescribeResponseDescribedGroup(error_code=code, group_id=group_id)
+                for group_id in ask.message.group_ids
+            )
+            return ConsumerGroupDescribeResponse(groups=groups)
+        case ApiKey.JOIN_GROUP:
+            return JoinGroupResponse(error_code=code, member_id=ask.message.member_id)
+        case ApiKey.SYNC_GROUP:
+            return SyncGroupResponse(error_code=code)
+        case ApiKey.HEARTBEAT:
+            return HeartbeatResponse(error_code=code)
+        case ApiKey.LEAVE_GROUP:
+            return LeaveGroupResponse(error_code=code)
+        case ApiKey.OFFSET_COMMIT:
+            return OffsetCommitResponse(
+                topics=tuple(
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=tuple(
+                            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                            for p in topic.partitions
+                        ),
+                    )
+                    for topic in ask.message.topics
+                )
+            )
+    raise AssertionError(ask)

@@ -1,0 +1,169 @@
+"""What every client has: connections, outstanding requests, and partitions that it works on."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from protocol_codecs import ApiKey
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Link
+from tests.simulation.standing import Pid
+from tests.simulation.watch import Watch
+from tests.simulation.wire import Ask, Reply
+
+RECONNECT_MS = 100
+
+
+class Surroundings(Protocol):
+    """What a client needs of the world."""
+
+    kernel: Kernel
+    watch: Watch
+
+    def next_birth(self) -> int:
+        """Numbers the processes in the order in which they start."""
+        ...
+
+    def dial(self, client: "Caller", line: str) -> Link | None:
+        """Connect to where this client's coordinator seems to be; None if nobody listens."""
+        ...
+
+
+class Outstanding:
+    """A request without an answer yet."""
+
+    __slots__ = ("ask", "asked_ms", "on_lost", "on_reply")
+
+    def __init__(
+        self, ask: Ask, asked_ms: int, on_reply: Callable[[Any], None], on_lost: Callable[[], None]
+    ) -> None:
+        self.ask = ask
+        self.asked_ms = asked_ms
+        self.on_reply = on_reply
+        self.on_lost = on_lost
+
+
+class Caller:
+    """One process of a consumer. ``held`` is what its application works on, by topic id and index."""
+
+    def __init__(self, name: str, world: Surroundings) -> None:
+        self.name = name
+        self.host = f"/{name}"
+        self.world = world
+        self.kernel = world.kernel
+        self.watch = world.watch
+        self.alive = True
+        self.born = world.next_birth()
+        self.held: frozenset[Pid] = frozenset()
+        self.lines: dict[str, Link] = {}
+        self._outstanding: dict[Link, deque[Outstanding]] = {}
+        self._last_number = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Do something after a while, if this process still lives then."""
+        self.kernel.after(delay_ms, self._if_alive, action, arguments)
+
+    def _if_alive(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self.alive:
+            action(*arguments)
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    def hold(self, partitions: Iterable[Pid]) -> None:
+        """Work on exactly these partitions from now on."""
+        held = frozenset(partitions)
+        if held != self.held:
+            before, self.held = self.held, held
+            self.watch.holds(self, before, held)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def stop(self, why: str, *, silently: bool = False) -> None:
+        """The process ends. ``silently``: its host is gone too, so nobody hears of the closed connections."""
+        if not self.alive:
+            return
+        self.watch.stopped(self, why)
+        self.hold(())
+        self.alive = False
+        for link in list(self._outstanding):
+            if silently:
+                link.abandon(self)
+            else:
+                link.close(self)
+        self._outstanding.clear()
+        self.lines.clear()
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        line: str,
+        api_key: ApiKey,
+        version: int,
+        message: Any,
+        on_reply: Callable[[Any], None],
+        on_lost: Callable[[], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Ask on a line, dialled anew if there is none; ``on_lost`` if the line breaks before the answer."""
+        link = self.lines.get(line)
+        if link is None:
+            link = self.world.dial(self, line)
+            if link is None:
+                self.later(RECONNECT_MS, on_lost)
+                return
+            self.lines[line] = link
+            self._outstanding[link] = deque()
+        self._last_number += 1
+        ask = Ask(self._last_number, api_key, version, self.name, message)
+        outstanding = Outstanding(ask, self.kernel.now_ms, on_reply, on_lost)
+        self._outstanding[link].append(outstanding)
+        self.watch.asked(self, link, ask)
+        link.send(self, ask)
+        self.later(timeout_ms, self._timed_out, link, outstanding)
+
+    def _timed_out(self, link: Link, outstanding: Outstanding) -> None:
+        if outstanding in self._outstanding.get(link, ()):
+            self.watch.timed_out(self, link, outstanding.ask, outstanding.asked_ms)
+            self.hang_up(link)
+
+    def hang_up(self, link: Link) -> None:
+        """Close a connection, as after an answer that did not come."""
+        link.close(self)
+        self.disconnected(link)
+
+    def hang_up_all(self) -> None:
+        """Close every connection: the coordinator is to be looked for again."""
+        for link in list(self._outstanding):
+            self.hang_up(link)
+
+    def put_aside(self, line: str) -> None:
+        """Use another connection from now on; this one closes when what was asked on it is on its way."""
+        link = self.lines.pop(line, None)
+        if link is not None:
+            for one in self._outstanding.pop(link, ()):
+                self.later(RECONNECT_MS, one.on_lost)
+            link.close(self)
+
+    def received(self, link: Link, reply: Reply) -> None:
+        outstanding = self._outstanding.get(link)
+        if outstanding is None:
+            return
+        self.watch.got(self, outstanding[0].ask if outstanding else None, reply)
+        outstanding.popleft().on_reply(reply.message)
+
+    def disconnected(self, link: Link) -> None:
+        outstanding = self._outstanding.pop(link, None)
+        if outstanding is None:
+            return
+        for line in [line for line, its in self.lines.items() if its is link]:
+            del self.lines[line]
+        self.watch.lost_line(self, link)
+        for one in outstanding:
+            self.later(RECONNECT_MS, one.on_lost)

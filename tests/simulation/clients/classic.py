@@ -1,0 +1,471 @@
+"""A consumer of the classic protocol (KIP-62, KIP-429), as its ``Habits`` make it.
+
+What it holds changes in these places only, as in the libraries:
+
+* an eager client gives everything up before it sends JoinGroup, after its application has had time to finish;
+* a cooperative one keeps everything, and gives up after SyncGroup what it was not assigned again; then it
+  joins once more;
+* UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION on Heartbeat, SyncGroup and commit: it loses everything at its next
+  poll; on JoinGroup only if its library does that;
+* SyncGroup answered: it holds what it was assigned.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.simulation.clients import leader
+from tests.simulation.clients.caller import Caller, Surroundings
+from tests.simulation.clients.habits import Claims, Connections, Habits
+from tests.simulation.clients.speech import (
+    Named,
+    commit_request,
+    join_request,
+    leave_request,
+    read_assignment,
+)
+from tests.simulation.standing import Pid
+from tests.simulation.wire import GROUP
+
+_REQUEST_TIMEOUT_MS = 30_000
+_RETRY_MS = 100
+_LOSES_PATIENCE = 2
+"""How often an impatient client sends JoinGroup again before it waits as long as others do."""
+
+_LOOK_FOR_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_MEMBERSHIP_OVER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class Phase(StrEnum):
+    """How far it is with its rebalance."""
+
+    UNJOINED = "unjoined"
+    REVOKING = "revoking"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    ADJUSTING = "adjusting"
+    """Its application gives up what it was not assigned again."""
+
+    STABLE = "stable"
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """The times of one client's configuration and application, in milliseconds."""
+
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 12_000
+    heartbeat_ms: int = 2_000
+    poll_ms: int = 500
+    commit_ms: int = 2_000
+    revoke_ms: int = 50
+
+
+class ClassicClient(Caller):
+    """See the module. ``topics`` is its subscription, ``instance_id`` makes it static."""
+
+    def __init__(
+        self,
+        name: str,
+        world: Surroundings,
+        habits: Habits,
+        pace: Pace,
+        topics: frozenset[str],
+        instance_id: str | None = None,
+    ) -> None:
+        super().__init__(name, world)
+        self.habits = habits
+        self.pace = pace
+        self.topics = topics
+        self.asked_for = topics
+        """Its subscription in its last JoinGroup."""
+        self.instance_id = instance_id
+        self.phase = Phase.UNJOINED
+        self.member_id = ""
+        self.generation = -1
+        self.previous_generation = -1
+        self.protocol = ""
+        self.fenced = False
+        self.names: dict[Pid, Named] = {}
+        self.memory: frozenset[Named] = frozenset()
+        """What it was last assigned, whatever happened since (kafka-python)."""
+        self.lost_all = False
+        """Told that its membership is over; noticed at the next poll."""
+        self.wants_rejoin = False
+        self.offsets: dict[Named, int] = {}
+        self.zombie_generation = -1
+        self._attempt = 0
+        self._impatience = 0
+        self._members: tuple[Any, ...] = ()
+        self._heartbeat_out = False
+        self._heartbeat_due_ms = 0
+        self._commit_due_ms = 0
+
+    # -- the application's loop ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._poll()
+        if not self.habits.heartbeats_between_polls:
+            self._heartbeat_thread()
+        if self.habits.shares_with_fetch:
+            self._fetch()
+
+    def _poll(self) -> None:
+        now_ms = self.kernel.now_ms
+        if self.lost_all:
+            self.lost_all = False
+            self.hold(())
+            self.phase = Phase.UNJOINED
+        if self.phase is Phase.UNJOINED or (self.phase is Phase.STABLE and self.wants_rejoin):
+            self._prepare()
+        elif self.phase is Phase.STABLE:
+            if self.habits.heartbeats_between_polls and now_ms >= self._heartbeat_due_ms:
+                self._heartbeat()
+            if now_ms >= self._commit_due_ms:
+                self._commit_due_ms = now_ms + self.pace.commit_ms
+                self.commit()
+        self.later(self.pace.poll_ms, self._poll)
+
+    def _heartbeat_thread(self) -> None:
+        if self.phase is not Phase.UNJOINED and self.phase is not Phase.JOINING and not self.lost_all:
+            self._heartbeat()
+        self.later(self.pace.heartbeat_ms, self._heartbeat_thread)
+
+    def _fetch(self) -> None:
+        """The long poll that its group calls wait behind."""
+
+        def again(_: Any = None) -> None:
+            self.later(_RETRY_MS, self._fetch)
+
+        self.ask("group", ApiKey.FETCH, 4, None, again, again, timeout_ms=_REQUEST_TIMEOUT_MS)
+
+    def named(self) -> frozenset[Named]:
+        """What it holds, as it knows it."""
+        return frozenset(self.names[pid] for pid in self.held)
+
+    # -- joining ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        self.phase = Phase.REVOKING
+        self.wants_rejoin = False
+        self._impatience = 0
+        attempt = self._attempt = self._attempt + 1
+        if self.habits.cooperative or not self.held:
+            if not self.habits.keeps_unsubscribed:
+                self.hold(pid for pid in self.held if self.names[pid][0] in self.topics)
+            self._join(attempt)
+        else:
+            self.later(self.pace.revoke_ms, self._revoke_all, attempt)
+
+    def _revoke_all(self, attempt: int) -> None:
+        if attempt != self._attempt or self.phase is not Phase.REVOKING:
+            return
+        if self.habits.commits_when_revoked and self.generation >= 0 and not self.lost_all and self.held:
+            self.commit(then=lambda: self._revoked(attempt))
+        else:
+            self._revoked(attempt)
+
+    def _revoked(self, attempt: int) -> None:
+        if attempt == self._attempt and self.phase is Phase.REVOKING:
+            self.lost_all = False
+            self.hold(())
+            self._join(attempt)
+
+    def _claims(self) -> frozenset[Named]:
+        match self.habits.claims:
+            case Claims.NOTHING:
+                return frozenset()
+            case Claims.TRUTHFUL:
+                return self.named()
+            case Claims.FROM_MEMORY:
+                return self.memory
+        raise AssertionError(self.habits.claims)
+
+    def _join(self, attempt: int) -> None:
+        if attempt != self._attempt or self.fenced:
+            return
+        self.phase = Phase.JOINING
+        if self.habits.connections is Connections.NEW_EACH_GENERATION:
+            self.put_aside("group")
+        self.asked_for = self.topics
+        request = join_request(
+            self.habits,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            generation=self.generation,
+            topics=self.topics,
+            claims=self._claims(),
+            session_timeout_ms=self.pace.session_timeout_ms,
+            rebalance_timeout_ms=self.pace.rebalance_timeout_ms,
+        )
+        self.ask(
+            self._line(ApiKey.JOIN_GROUP),
+            ApiKey.JOIN_GROUP,
+            self.habits.join_version,
+            request,
+            lambda response: self._joined(attempt, request, response),
+            lambda: self._join_lost(attempt),
+            timeout_ms=self.pace.rebalance_timeout_ms + _REQUEST_TIMEOUT_MS,
+        )
+        if self.habits.impatient_after_ms and self._impatience < _LOSES_PATIENCE:
+            self.later(self.habits.impatient_after_ms, self._lose_patience, attempt)
+
+    def _lose_patience(self, attempt: int) -> None:
+        if attempt == self._attempt and self.phase is Phase.JOINING:
+            self.watch.note(self, "loses patience and sends JoinGroup again on another connection")
+            self.put_aside(self._line(ApiKey.JOIN_GROUP))
+            self._attempt += 1
+            self._impatience += 1
+            self._join(self._attempt)
+
+    def _join_lost(self, attempt: int) -> None:
+        if attempt == self._attempt and self.phase is Phase.JOINING:
+            if self.habits.join_error_drops_id:
+                self._forget_id()
+            self._join(attempt)
+
+    def _joined(self, attempt: int, request: JoinGroupRequest, response: JoinGroupResponse) -> None:
+        if attempt != self._attempt or self.phase is not Phase.JOINING:
+            return
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            self._begin_generation(response)
+        elif code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+            self._join(attempt)
+        elif code == ErrorCode.FENCED_INSTANCE_ID:
+            self._fenced_out()
+        else:
+            self._join_failed(attempt, code)
+
+    def _join_failed(self, attempt: int, code: int) -> None:
+        if code in _MEMBERSHIP_OVER:
+            self.generation = -1
+            if code == ErrorCode.UNKNOWN_MEMBER_ID or self.habits.illegal_generation_drops_id:
+                self.member_id = ""
+            if self.habits.gives_up_when_join_fails:
+                self.hold(())
+        elif code in _LOOK_FOR_COORDINATOR:
+            self.hang_up_all()
+        if self.habits.join_error_drops_id:
+            self._forget_id()
+        self.later(_RETRY_MS, self._join, attempt)
+
+    def _forget_id(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+
+    def _begin_generation(self, response: JoinGroupResponse) -> None:
+        self.member_id = response.member_id
+        if self.generation >= 0 and self.generation != response.generation_id:
+            self.zombie_generation = self.previous_generation
+            self.previous_generation = self.generation
+        self.generation = response.generation_id
+        self.protocol = response.protocol_name or ""
+        self._members = response.members if response.leader == response.member_id else ()
+        self.lost_all = False
+        self._sync(self._attempt)
+
+    # -- syncing ---------------------------------------------------------------------------------------------------
+
+    def _sync(self, attempt: int) -> None:
+        if attempt != self._attempt:
+            return
+        self.phase = Phase.SYNCING
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type="consumer" if self.habits.sync_version >= 5 else None,
+            protocol_name=self.protocol if self.habits.sync_version >= 5 else None,
+            assignments=leader.assign(self.watch.partition_counts(), self._members),
+        )
+        self.ask(
+            self._line(ApiKey.SYNC_GROUP),
+            ApiKey.SYNC_GROUP,
+            self.habits.sync_version,
+            request,
+            lambda response: self._synced(attempt, response),
+            lambda: self._sync_lost(attempt),
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+
+    def _sync_lost(self, attempt: int) -> None:
+        if attempt != self._attempt or self.phase is not Phase.SYNCING:
+            return
+        if self.habits.repeats_sync and not self.lost_all:
+            self._sync(attempt)
+        else:
+            self.phase = Phase.UNJOINED
+
+    def _synced(self, attempt: int, response: SyncGroupResponse) -> None:
+        if attempt != self._attempt or self.phase is not Phase.SYNCING:
+            return
+        code = response.error_code
+        if code != ErrorCode.NONE:
+            self.phase = Phase.UNJOINED
+            self._told(code)
+            if code in _MEMBERSHIP_OVER:
+                self.hold(())
+                self.lost_all = False
+            return
+        self.wants_rejoin = self.asked_for != self.topics
+        self.lost_all = False
+        named = read_assignment(response.assignment)
+        assert all(topic in self.asked_for for topic, _ in named), "assigned what it did not subscribe to"
+        self.memory = named
+        ids = self.watch.ids_for(self, named)
+        self.names.update(ids)
+        assigned = frozenset(ids)
+        revoked = self.held - assigned
+        if self.habits.cooperative and revoked:
+            # onPartitionsRevoked for what is gone comes first; then it joins again without it.
+            self.phase = Phase.ADJUSTING
+            self.later(self.pace.revoke_ms, self._adjust, assigned)
+        else:
+            self.phase = Phase.STABLE
+            self.watch.renewed(self)
+            self.hold(assigned)
+
+    def _adjust(self, assigned: frozenset[Pid]) -> None:
+        self.phase = Phase.STABLE
+        if not self.lost_all:  # else its next poll gives up everything
+            self.watch.renewed(self)
+            self.hold(assigned)
+            self.wants_rejoin = True
+
+    # -- staying ---------------------------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        if self._heartbeat_out or self.generation < 0 or self.fenced:
+            return
+        self._heartbeat_out = True
+        self._heartbeat_due_ms = self.kernel.now_ms + self.pace.heartbeat_ms
+        attempt = self._attempt
+        request = HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+        )
+
+        def answered(response: HeartbeatResponse) -> None:
+            self._heartbeat_out = False
+            if attempt == self._attempt and request.generation_id == self.generation:
+                self._told(response.error_code)
+
+        def lost() -> None:
+            self._heartbeat_out = False
+
+        self.ask(
+            self._line(ApiKey.HEARTBEAT),
+            ApiKey.HEARTBEAT,
+            self.habits.heartbeat_version,
+            request,
+            answered,
+            lost,
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+
+    def _told(self, code: int) -> None:
+        """What an answer of Heartbeat, SyncGroup or commit means for the membership."""
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            if self.habits.ignores_rebalance_ms and self.phase is Phase.STABLE:
+                self.later(self.habits.ignores_rebalance_ms, self._stop_ignoring, self._attempt)
+            else:
+                self.wants_rejoin = True
+        elif code in _MEMBERSHIP_OVER:
+            self.generation = -1
+            if code == ErrorCode.UNKNOWN_MEMBER_ID or self.habits.illegal_generation_drops_id:
+                self.member_id = ""
+            self.lost_all = True
+        elif code == ErrorCode.FENCED_INSTANCE_ID:
+            self._fenced_out()
+        elif code in _LOOK_FOR_COORDINATOR:
+            self.hang_up_all()
+
+    def _stop_ignoring(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            self.wants_rejoin = True
+
+    def _fenced_out(self) -> None:
+        self.fenced = True
+        self.watch.note(self, "was fenced: another process has its instance id")
+        if not self.habits.consumes_when_fenced:
+            self.stop("fenced")
+
+    # -- committing ------------------------------------------------------------------------------------------------
+
+    def commit(self, then: Any = None, generation: int | None = None) -> None:
+        """Commit what it holds; ``generation`` is another than its own for a thread that is late."""
+        named = self.named()
+        if not named or self.member_id == "" or self.generation < 0:
+            if then is not None:
+                then()
+            return
+        for one in named:
+            self.offsets[one] = self.offsets.get(one, 0) + 1
+        own = generation is None
+        request = commit_request(
+            member_id=self.member_id,
+            instance_id=self.instance_id if self.habits.commit_version >= 7 else None,
+            generation=self.generation if generation is None else generation,
+            offsets={one: self.offsets[one] for one in named},
+        )
+        attempt = self._attempt
+
+        def answered(response: Any) -> None:
+            codes = {p.error_code for topic in response.topics for p in topic.partitions}
+            if own and attempt == self._attempt and request.generation_id_or_member_epoch == self.generation:
+                for code in sorted(codes):
+                    self._told(code)
+            if then is not None:
+                then()
+
+        self.ask(
+            self._line(ApiKey.OFFSET_COMMIT),
+            ApiKey.OFFSET_COMMIT,
+            self.habits.commit_version,
+            request,
+            answered,
+            then or (lambda: None),
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+
+    # -- leaving ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop properly: commit nothing more, give everything up, and say so unless it is static."""
+        if self.instance_id is not None or self.member_id == "" or self.fenced:
+            self.stop("closed")
+            return
+        self._attempt += 1
+        self.phase = Phase.REVOKING
+        self.fenced = True  # nothing more is sent but this
+        self.hold(())
+        self.watch.leaving(self)
+        request = leave_request(self.habits, member_id=self.member_id, instance_id=self.instance_id)
+        line = (
+            "leave"
+            if self.habits.connections is Connections.NEW_EACH_GENERATION
+            else self._line(ApiKey.LEAVE_GROUP)
+        )
+        self.ask(
+            line,
+            ApiKey.LEAVE_GROUP,
+            self.habits.leave_version,
+            request,
+            lambda _: self.stop("closed"),
+            lambda: self.stop("closed"),
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+        )
+
+    def _line(self, api_key: ApiKey) -> str:
+        apart = self.habits.connections is Connections.JOIN_APART
+        return "join" if apart and api_key in {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP} else "group"

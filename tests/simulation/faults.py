@@ -1,0 +1,267 @@
+"""What goes wrong, and what merely changes: each takes a world and does one thing to it, as the seed decides."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.clients.caller import Caller
+from tests.simulation.clients.classic import ClassicClient, Phase
+from tests.simulation.network import Link
+from tests.simulation.plan import make_client
+from translation.policy import Mode, Policy, Rule
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_NEVER_MS = 10**9
+
+
+def happen(world: "World", kind: str) -> None:
+    """Let one of them happen, by its name in the plan."""
+    _ALL[kind](world)
+
+
+def _classic(world: "World") -> list[ClassicClient]:
+    return [c for c in world.alive() if isinstance(c, ClassicClient) and not c.fenced]
+
+
+def _pick(world: "World", things: list) -> object | None:
+    return things[world.kernel.between(0, len(things) - 1)] if things else None
+
+
+# -- clients -------------------------------------------------------------------------------------------------------
+
+
+def _crash(world: "World") -> None:
+    client = _pick(world, world.alive())
+    if client is None:
+        return
+    kernel = world.kernel
+    silently = kernel.chance(0.4)
+    world.watch.fault(f"{client} crashes{', and nobody is told' if silently else ''}")
+    client.stop("crashed", silently=silently)
+    if kernel.chance(0.7):
+        kernel.after(kernel.between(0, 9_000), _restart, world, client)
+
+
+def _restart(world: "World", client: Caller) -> None:
+    """The same application again, as a new process; a static one has the same instance id."""
+    world.start(client.plan, f"{client.name}'")
+
+
+def _leave(world: "World") -> None:
+    client = _pick(world, [c for c in world.alive() if not getattr(c, "fenced", False)])
+    if client is not None:
+        world.watch.note(client, "is to stop")
+        client.close()
+        if world.kernel.chance(0.6):
+            world.kernel.after(world.kernel.between(200, 6_000), _restart, world, client)
+
+
+def _same_instance(world: "World") -> None:
+    client = _pick(world, [c for c in _classic(world) if c.instance_id is not None])
+    if client is not None:
+        world.watch.fault(f"another process has the instance id of {client}, which still runs")
+        _restart(world, client)
+
+
+def _another_client(world: "World") -> None:
+    name = f"d{len(world.clients)}"
+    plan = make_client(world.kernel.random, name, world.plan.topics, 1)
+    world.start(plan, name)
+
+
+def _rejoin(world: "World") -> None:
+    client = _pick(world, [c for c in _classic(world) if c.phase is Phase.STABLE])
+    if client is not None:
+        world.watch.note(client, "rejoins by itself")
+        client.wants_rejoin = True
+
+
+def _resubscribe(world: "World") -> None:
+    client = _pick(world, _classic(world))
+    if client is None:
+        return
+    topics = frozenset(world.plan.topics)
+    client.topics = topics if client.topics != topics else frozenset({"orders"})
+    world.watch.note(client, f"subscribes to {', '.join(sorted(client.topics))}")
+    if client.phase is Phase.STABLE:
+        client.wants_rejoin = True
+
+
+def _zombie_commit(world: "World") -> None:
+    """A thread of the application that still has an older generation commits."""
+    client = _pick(
+        world, [c for c in _classic(world) if c.phase is Phase.STABLE and c.previous_generation >= 0]
+    )
+    if client is not None:
+        generation = client.previous_generation
+        world.watch.note(client, f"has a late thread that commits with generation {generation}")
+        client.commit(generation=generation)
+
+
+# -- connections ---------------------------------------------------------------------------------------------------
+
+
+def _client_links(world: "World") -> list[Link]:
+    return [shell.client for p in world.processes for shell in p.connections.values() if shell.client_open]
+
+
+def _upstream_links(world: "World") -> list[Link]:
+    return [shell.upstream for p in world.processes for shell in p.connections.values()]
+
+
+def _cut(world: "World", link: Link | None) -> None:
+    if link is not None:
+        kernel = world.kernel
+        world.watch.fault(f"{link} breaks")
+        _broken(world, link)
+        link.cut(
+            near_hears_ms=kernel.between(0, 400),
+            far_hears_ms=kernel.between(0, 9_000) if kernel.chance(0.5) else 0,
+        )
+
+
+def _cut_client(world: "World") -> None:
+    _cut(world, _pick(world, _client_links(world)))
+
+
+def _cut_upstream(world: "World") -> None:
+    _cut(world, _pick(world, _upstream_links(world)))
+
+
+def _stall(world: "World", link: Link | None) -> None:
+    if link is not None:
+        kernel = world.kernel
+        pipe = link.to_far if kernel.chance(0.5) else link.to_near
+        for_ms = kernel.between(200, 9_000)
+        world.watch.fault(f"{link} towards {pipe.party} stalls for {for_ms} ms")
+        _broken(world, link, for_ms)
+        pipe.slow_until_ms = kernel.now_ms + for_ms
+
+
+def _stall_client(world: "World") -> None:
+    _stall(world, _pick(world, _client_links(world)))
+
+
+def _stall_upstream(world: "World") -> None:
+    _stall(world, _pick(world, _upstream_links(world)))
+
+
+def _broken(world: "World", link: Link, for_ms: int = 0) -> None:
+    """The way of this link's client to the broker is broken, now and for a while."""
+    for process in world.processes:
+        for shell in process.connections.values():
+            if link in (shell.client, shell.upstream):
+                standing = world.watch.standings[shell.client.near]
+                standing.broken_ms = world.kernel.now_ms + for_ms
+
+
+def _everybody_broken(world: "World", for_ms: int = 0) -> None:
+    for standing in world.watch.standings.values():
+        standing.broken_ms = world.kernel.now_ms + for_ms
+
+
+# -- processes -----------------------------------------------------------------------------------------------------
+
+
+def _proxy_crash(world: "World") -> None:
+    process = _pick(world, [p for p in world.processes if p.up])
+    if process is not None:
+        down_ms = world.kernel.between(0, 3_000)
+        world.watch.fault(f"{process} crashes, and is back in {down_ms} ms")
+        _everybody_broken(world, down_ms)
+        process.crash()
+        world.kernel.after(down_ms, process.start)
+
+
+def _proxy_pause(world: "World") -> None:
+    process = _pick(world, [p for p in world.processes if p.up])
+    if process is not None:
+        kernel = world.kernel
+        for_ms = kernel.between(500, 9_000)
+        timers_first = kernel.chance(0.5)
+        world.watch.fault(f"{process} stands still for {for_ms} ms")
+        _everybody_broken(world, for_ms)
+        process.pause()
+        kernel.after(for_ms, lambda: process.resume(timers_first=timers_first))
+
+
+def _move(world: "World") -> None:
+    client = _pick(world, _classic(world))
+    if client is not None and len(world.processes) > 1:
+        home = (world.homes.get(client.host, 0) + 1) % len(world.processes)
+        world.homes[client.host] = home
+        world.watch.fault(f"{client} is served by {world.processes[home]} from now on")
+        world.watch.standings[client].broken_ms = world.kernel.now_ms
+        world.watch.standings[client].moved = True
+        client.hang_up_all()
+
+
+def _fail_over(world: "World") -> None:
+    kernel = world.kernel
+    if world.broker.trouble is None:
+        away_ms, loading_ms, cuts = kernel.between(100, 2_000), kernel.between(0, 2_000), kernel.chance(0.5)
+        world.watch.fault(f"the coordinator fails over ({away_ms} ms away, {loading_ms} ms loading)")
+        _everybody_broken(world, away_ms + loading_ms)
+        world.broker.fail_over(away_ms=away_ms, loading_ms=loading_ms, cuts=cuts)
+
+
+# -- topics and policy ---------------------------------------------------------------------------------------------
+
+
+def _add_partitions(world: "World") -> None:
+    name = sorted(world.plan.topics)[world.kernel.between(0, len(world.plan.topics) - 1)]
+    topic = world.broker.image.by_name(name)
+    if topic is not None and topic.partitions < 9:
+        count = topic.partitions + world.kernel.between(1, 2)
+        world.watch.note("topics", f"{name} has {count} partitions from now on")
+        world.broker.set_topic(name, count)
+
+
+def _recreate_topic(world: "World") -> None:
+    name = sorted(world.plan.topics)[world.kernel.between(0, len(world.plan.topics) - 1)]
+    kernel = world.kernel
+    partitions = kernel.between(1, 4)
+    world.watch.fault(f"topic {name} is deleted, and created again with {partitions} partitions")
+    if kernel.chance(0.5):
+        world.broker.set_topic(name, partitions, new_id=True)
+        world.learn_topics()
+    else:
+        world.broker.delete_topic(name)
+        kernel.after(kernel.between(100, 4_000), _create, world, name, partitions)
+
+
+def _create(world: "World", name: str, partitions: int) -> None:
+    world.broker.set_topic(name, partitions, new_id=True)
+    world.learn_topics()
+
+
+def _reload_policy(world: "World") -> None:
+    assignor = ("range", "uniform", None)[world.kernel.between(0, 2)]
+    world.policy = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE, assignor=assignor),))
+    world.watch.note("policy", f"is read again, with assignor {assignor}")
+    for process in world.processes:
+        if process.up:
+            process.set_policy(world.policy)
+
+
+_ALL: dict[str, Callable[["World"], None]] = {
+    "a client crashes": _crash,
+    "a client leaves": _leave,
+    "a client rejoins by itself": _rejoin,
+    "a client changes its subscription": _resubscribe,
+    "another client comes": _another_client,
+    "an instance id is used twice": _same_instance,
+    "a late thread commits": _zombie_commit,
+    "a client's connection breaks": _cut_client,
+    "a client's connection stalls": _stall_client,
+    "an upstream connection breaks": _cut_upstream,
+    "an upstream connection stalls": _stall_upstream,
+    "a proxy crashes": _proxy_crash,
+    "a proxy stands still": _proxy_pause,
+    "a client moves to another replica": _move,
+    "the coordinator fails over": _fail_over,
+    "partitions are added": _add_partitions,
+    "a topic is created again": _recreate_topic,
+    "the policy is read again": _reload_policy,
+}

@@ -1,0 +1,137 @@
+"""Connections: two directions, each in order, each with its own delays, and all the ways in which they end.
+
+A connection that ends properly delivers what was sent before the end. One that is cut delivers nothing more; each
+side hears of it in its own time, and until then goes on sending into the void, as with a dead TCP peer.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tests.simulation.kernel import Kernel
+
+_CLOSED = object()
+
+
+class Party(Protocol):
+    """Somebody at one end of a connection."""
+
+    def received(self, link: "Link", message: Any) -> None:
+        """A message came."""
+        ...
+
+    def disconnected(self, link: "Link") -> None:
+        """The connection has ended."""
+        ...
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    __slots__ = ("broken", "in_flight", "last_at_ms", "link", "party", "slow_until_ms")
+
+    def __init__(self, link: "Link", party: Party) -> None:
+        self.link = link
+        self.party = party
+        self.in_flight: deque[Any] = deque()
+        self.broken = False
+        self.last_at_ms = 0
+        self.slow_until_ms = 0
+        """A stall: nothing arrives before this."""
+
+    def send(self, message: Any) -> None:
+        if self.broken:
+            return
+        self.in_flight.append(message)
+        self.link.network.carry(self)
+
+    def deliver(self) -> None:
+        """The first message in flight arrives."""
+        if self.broken:
+            return
+        message = self.in_flight.popleft()
+        if message is _CLOSED:
+            self.break_off()
+            self.link.end_for(self.party)
+        else:
+            self.party.received(self.link, message)
+
+    def break_off(self) -> None:
+        """Nothing arrives any more."""
+        self.broken = True
+        self.in_flight.clear()
+
+
+class Link:
+    """One connection between who dialled (``near``) and who listened (``far``)."""
+
+    __slots__ = ("_ended", "far", "name", "near", "network", "to_far", "to_near")
+
+    def __init__(self, network: "Network", name: str, near: Party, far: Party) -> None:
+        self.network = network
+        self.name = name
+        self.near = near
+        self.far = far
+        self.to_far = Pipe(self, far)
+        self.to_near = Pipe(self, near)
+        self._ended: list[Party] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def outgoing(self, party: Party) -> Pipe:
+        return self.to_far if party is self.near else self.to_near
+
+    def open_for(self, party: Party) -> bool:
+        """Whether this side has not heard of an end."""
+        return party not in self._ended
+
+    def send(self, sender: Party, message: Any) -> None:
+        self.outgoing(sender).send(message)
+
+    def close(self, closer: Party) -> None:
+        """This side ends the connection; the other side gets what was sent before, and then hears of it."""
+        if closer in self._ended:
+            return
+        self._ended.append(closer)
+        outgoing = self.outgoing(closer)
+        (self.to_near if outgoing is self.to_far else self.to_far).break_off()
+        outgoing.send(_CLOSED)
+
+    def abandon(self, party: Party) -> None:
+        """This side is no more (a process died without a word), and the other side does not hear of it."""
+        if party not in self._ended:
+            self._ended.append(party)
+        self.to_far.break_off()
+        self.to_near.break_off()
+
+    def cut(self, *, near_hears_ms: int, far_hears_ms: int) -> None:
+        """The connection breaks; what is in flight is lost."""
+        self.to_far.break_off()
+        self.to_near.break_off()
+        kernel = self.network.kernel
+        kernel.after(near_hears_ms, self.end_for, self.near)
+        kernel.after(far_hears_ms, self.end_for, self.far)
+
+    def end_for(self, party: Party) -> None:
+        """Tell one side that the connection has ended."""
+        if party not in self._ended:
+            self._ended.append(party)
+            party.disconnected(self)
+
+
+class Network:
+    """Carries messages with delays that the seed decides."""
+
+    def __init__(self, kernel: Kernel, delay_ms: Callable[[], int]) -> None:
+        self.kernel = kernel
+        self._delay_ms = delay_ms
+
+    def connect(self, name: str, near: Party, far: Party) -> Link:
+        return Link(self, name, near, far)
+
+    def carry(self, pipe: Pipe) -> None:
+        kernel = self.kernel
+        at_ms = max(kernel.now_ms + self._delay_ms(), pipe.last_at_ms, pipe.slow_until_ms)
+        pipe.last_at_ms = at_ms
+        kernel.at(at_ms, pipe.deliver)

@@ -1,0 +1,362 @@
+"""One process of the proxy: the real translator, and a model of the shell around it.
+
+The shell's rules are those of ``proxy.conversation`` and ``proxy.translation_hub``, on messages instead of bytes:
+
+* a request for the translation holds up the ones behind it until it is answered or forwarded;
+* calls of the translation go upstream one at a time, between the requests that are relayed;
+* responses reach the client in the order of its requests, whoever answers them;
+* the broker's side lost: what was answered is flushed and the client's side closed;
+* the client gone: the broker's side lingers until the translator releases it;
+* events of the translator are handled one after another, never inside each other.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Link, Network, Party
+from tests.simulation.watch import Watch
+from tests.simulation.wire import KAFKA_4_3, TRANSLATED, Ask, Reply
+from translation.actions import (
+    Answer,
+    Call,
+    CallId,
+    Close,
+    Connection,
+    ConnectionId,
+    Emit,
+    Forward,
+    Release,
+    Request,
+    RequestId,
+)
+from translation.policy import Policy
+from translation.translator import Translator
+
+
+class ShellConnection:
+    """A client's connection, and the broker's that belongs to it."""
+
+    __slots__ = (
+        "awaiting",
+        "call_outstanding",
+        "calls",
+        "client",
+        "client_open",
+        "connection",
+        "inbox",
+        "known",
+        "owed",
+        "upstream",
+        "upstream_open",
+        "upstream_queue",
+    )
+
+    def __init__(self, connection: Connection, client: Link, upstream: Link) -> None:
+        self.connection = connection
+        self.client = client
+        self.upstream = upstream
+        self.client_open = True
+        self.upstream_open = True
+        self.known = False
+        """Whether the translator has heard of it."""
+        self.inbox: deque[Ask] = deque()
+        self.awaiting: RequestId | None = None
+        """The request that the translation works on; it is the last in ``owed``."""
+        self.owed: deque[list[Any]] = deque()
+        """[request, response or None] in the order in which the client asked."""
+        self.calls: deque[Call] = deque()
+        self.call_outstanding = False
+        self.upstream_queue: deque[Call | Ask] = deque()
+        """What was sent to the broker and not answered yet."""
+
+
+class ProxyProcess:
+    """One replica. ``make_translator`` gives a new one with an empty registry, as a restart does."""
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        network: Network,
+        broker: Party,
+        watch: Watch,
+        make_translator: Callable[[], Translator],
+    ) -> None:
+        self.name = name
+        self.up = False
+        self.incarnation = 0
+        self._kernel = kernel
+        self._network = network
+        self._broker = broker
+        self._watch = watch
+        self._make_translator = make_translator
+        self._last_id = 0
+        self._paused = False
+        self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.start()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # -- the process ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin with nothing known."""
+        self.up = True
+        self.incarnation += 1
+        self.translator = self._make_translator()
+        self.connections: dict[ConnectionId, ShellConnection] = {}
+        self._by_link: dict[Link, ShellConnection] = {}
+        self._requests: dict[RequestId, ShellConnection] = {}
+        self._deserted: set[RequestId] = set()
+        self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._working = False
+        self._wake_ms = math.inf
+
+    def crash(self) -> None:
+        """Die; the operating system closes the connections."""
+        self.up = False
+        self._paused = False
+        self._backlog.clear()
+        self._wake_ms = math.inf
+        for shell in self.connections.values():
+            shell.client.close(self)
+            if shell.upstream.to_far.slow_until_ms > self._kernel.now_ms:
+                shell.upstream.to_far.break_off()  # what a stalled connection had not sent yet dies with it
+            shell.upstream.close(self)
+        self.connections.clear()
+        self._by_link.clear()
+        self._requests.clear()
+        self._watch.process_died(self)
+
+    def pause(self) -> None:
+        """Stop running for a while, as a process that is suspended or starved: nothing is read, no timer fires."""
+        self._paused = True
+
+    def resume(self, *, timers_first: bool) -> None:
+        """Go on: what came meanwhile is all there at once, and so are all deadlines."""
+        if not self._paused:
+            return
+        self._paused = False
+        backlog, self._backlog = self._backlog, []
+        if timers_first:
+            self._look_at_time()
+        for handler, arguments in backlog:
+            handler(*arguments)
+        self._look_at_time()
+
+    def _later(self, handler: Callable[..., None], *arguments: Any) -> bool:
+        if self._paused:
+            self._backlog.append((handler, arguments))
+        return self._paused
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def accept(self, client: Link, host: str) -> None:
+        """A client has connected."""
+        self._last_id += 1
+        connection = Connection(ConnectionId(self._last_id), host, KAFKA_4_3)
+        upstream = self._network.connect(f"{client.name}^", self, self._broker)
+        shell = ShellConnection(connection, client, upstream)
+        self.connections[connection.id] = shell
+        self._by_link[client] = self._by_link[upstream] = shell
+
+    def received(self, link: Link, message: Any) -> None:
+        if self._later(self.received, link, message):
+            return
+        shell = self._by_link.get(link)
+        if shell is None:
+            return
+        if link is shell.client:
+            shell.inbox.append(message)
+            self._next(shell)
+        else:
+            self._reply(shell, message)
+
+    def disconnected(self, link: Link) -> None:
+        if self._later(self.disconnected, link):
+            return
+        shell = self._by_link.get(link)
+        if shell is None:
+            return
+        if link is shell.client:
+            shell.client_open = False
+            shell.inbox.clear()
+            self._desert(shell)
+            if shell.known and shell.upstream_open:
+                self._do("client_gone", shell.connection.id)
+            else:
+                self._end(shell)
+        else:
+            shell.upstream_open = False
+            self._end(shell)
+
+    def _end(self, shell: ShellConnection) -> None:
+        """Both sides end; the translator hears of it if it knew the connection."""
+        if self.connections.pop(shell.connection.id, None) is None:
+            return
+        self._forget(shell)
+        shell.client.close(self)
+        shell.upstream.close(self)
+        if shell.known:
+            self._do("upstream_lost", shell.connection.id)
+
+    def _desert(self, shell: ShellConnection) -> None:
+        """Nobody waits any more for what the translator works on."""
+        if shell.awaiting is not None:
+            self._deserted.add(shell.awaiting)
+            self._requests.pop(shell.awaiting, None)
+            shell.awaiting = None
+            self._watch.deserted(shell.client.near, shell.owed[-1][0])
+
+    def _forget(self, shell: ShellConnection) -> None:
+        self._desert(shell)
+        self._by_link.pop(shell.client, None)
+        self._by_link.pop(shell.upstream, None)
+
+    # -- the client's requests -------------------------------------------------------------------------------------
+
+    def _next(self, shell: ShellConnection) -> None:
+        while shell.inbox and shell.awaiting is None and shell.client_open:
+            ask = shell.inbox.popleft()
+            shell.owed.append([ask, None])
+            if ask.api_key not in TRANSLATED:
+                self._send_upstream(shell, ask)
+                continue
+            self._last_id += 1
+            request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
+            shell.awaiting = request.id
+            shell.known = True
+            self._requests[request.id] = shell
+            self._watch.call_arrived(self, shell.client.near, ask)
+            self._do("handle_request", shell.connection, request)
+
+    def _send_upstream(self, shell: ShellConnection, what: Call | Ask) -> None:
+        shell.upstream_queue.append(what)
+        if isinstance(what, Call):
+            ask = Ask(what.call_id, what.api_key, what.version, what.client_id or "", what.message)
+        else:
+            ask = what
+        shell.upstream.send(self, ask)
+
+    def _reply(self, shell: ShellConnection, reply: Reply) -> None:
+        asked = shell.upstream_queue.popleft()
+        if isinstance(asked, Call):
+            assert reply.number == asked.call_id, "the broker answered another call"
+            shell.call_outstanding = False
+            self._watch.called_back(self, asked, reply.message)
+            self._do("handle_reply", CallId(asked.call_id), reply.message)
+            self._inject(shell)
+        elif shell.client_open:
+            entry = shell.owed[0]
+            assert entry[0] is asked, "a response out of order"
+            entry[1] = reply.message
+            self._watch.relayed(self, shell.client.near, asked, reply.message)
+            self._flush(shell)
+
+    def _flush(self, shell: ShellConnection) -> None:
+        while shell.owed and shell.owed[0][1] is not None:
+            ask, response = shell.owed.popleft()
+            shell.client.send(self, Reply(ask.number, response))
+
+    def _inject(self, shell: ShellConnection) -> None:
+        if shell.calls and not shell.call_outstanding and shell.upstream_open:
+            shell.call_outstanding = True
+            self._send_upstream(shell, shell.calls.popleft())
+
+    # -- the translator --------------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another policy holds."""
+        if not self._later(self.set_policy, policy):
+            self._do("set_policy", policy)
+
+    def _do(self, what: str, *arguments: Any) -> None:
+        self._work.append((what, arguments))
+        if self._working:
+            return
+        self._working = True
+        try:
+            while self._work:
+                what, arguments = self._work.popleft()
+                for action in getattr(self.translator, what)(self._kernel.now_s, *arguments):
+                    self._act(action)
+        finally:
+            self._working = False
+        self._book()
+
+    def _act(self, action: Any) -> None:
+        match action:
+            case Answer():
+                self._answer(action)
+            case Forward():
+                shell = self._requests.pop(action.request_id, None)
+                if shell is not None:
+                    shell.awaiting = None
+                    ask = shell.owed[-1][0]
+                    self._watch.forwarded(self, shell.client.near, ask)
+                    self._send_upstream(shell, ask)
+                    self._next(shell)
+            case Call():
+                shell = self.connections.get(action.connection_id)
+                self._watch.called(self, action, lost=shell is None)
+                if shell is None:
+                    self._do("upstream_lost", action.connection_id)
+                else:
+                    shell.calls.append(action)
+                    self._inject(shell)
+            case Close():
+                shell = self.connections.get(action.connection_id)
+                if shell is not None:
+                    self._end(shell)
+            case Release():
+                shell = self.connections.pop(action.connection_id, None)
+                if shell is not None:
+                    self._forget(shell)
+                    shell.upstream.close(self)
+            case Emit():
+                self._watch.emitted(self, action.event)
+
+    def _answer(self, answer: Answer) -> None:
+        shell = self._requests.pop(answer.request_id, None)
+        if shell is None:
+            assert answer.request_id in self._deserted, f"a request was answered twice: {answer}"
+            return
+        assert shell.awaiting == answer.request_id
+        shell.awaiting = None
+        entry = shell.owed[-1]
+        entry[1] = answer.message
+        arrives = not shell.client.to_near.broken
+        self._watch.answered(self, shell.client.near, entry[0], answer.message, arrives=arrives)
+        self._flush(shell)
+        self._next(shell)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _book(self) -> None:
+        deadline = self.translator.next_deadline()
+        if deadline == math.inf:
+            self._wake_ms = math.inf
+            return
+        # Rounded up, so that the deadline has come when we look; a hair's breadth later is later.
+        wake_ms = max(math.ceil(round(deadline * 1000, 6)), self._kernel.now_ms)
+        if wake_ms / 1000 < deadline:
+            wake_ms += 1
+        if wake_ms < self._wake_ms:
+            self._wake_ms = wake_ms
+            self._kernel.at(wake_ms, self._wake, self.incarnation)
+
+    def _wake(self, incarnation: int) -> None:
+        if self.up and incarnation == self.incarnation and self._wake_ms <= self._kernel.now_ms:
+            self._wake_ms = math.inf
+            if not self._paused:
+                self._look_at_time()
+
+    def _look_at_time(self) -> None:
+        if self.translator.next_deadline() <= self._kernel.now_s:
+            self._do("handle_time")
+        else:
+            self._book()

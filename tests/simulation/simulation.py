@@ -1,0 +1,72 @@
+"""One run: a seed in, a result out."""
+
+import msgspec
+
+from tests.simulation.plan import Plan, make_plan
+from tests.simulation.settling import why_not_settled
+from tests.simulation.watch import Violation
+from tests.simulation.world import World
+
+SETTLES_WITHIN_MS = 120_000
+"""How long after the last fault a run may take to settle. The longest legal way there is a client that crashed while
+it held partitions that were to be revoked: the broker's rebalance timeout, then the assignment interval."""
+
+_LOOK_EVERY_MS = 500
+_STAYS_SETTLED_MS = 6_000
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a seed. ``failure`` is None if every invariant held."""
+
+    seed: int
+    failure: str | None
+    invariant: int
+    story: str
+    counts: dict[str, int]
+    steps: int
+    virtual_s: float
+
+
+def run(seed: int, plan: Plan | None = None, *, always_story: bool = False) -> Result:
+    """Run a seed to its end, or to the first violation."""
+    world = World(plan or make_plan(seed))
+    failure, invariant = None, 0
+    try:
+        play(world)
+    except Violation as violation:
+        failure, invariant = str(violation), violation.number
+    except Exception as error:
+        failure, invariant = f"{type(error).__name__}: {error}", 0
+        if always_story:
+            raise
+    watch = world.watch
+    if failure is not None:
+        watch.tell("** failure", failure)
+    return Result(
+        seed=seed,
+        failure=failure,
+        invariant=invariant,
+        story=str(watch.story) if failure is not None or always_story else "",
+        counts=watch.counts,
+        steps=world.kernel.steps,
+        virtual_s=world.kernel.now_s,
+    )
+
+
+def play(world: World) -> None:
+    """Let it all happen, and wait until it has settled."""
+    kernel = world.kernel
+    kernel.run_until(world.plan.calm_from_ms)
+    world.watch.note("** calm", "no more faults")
+    settled_from_ms: int | None = None
+    end_ms = max(kernel.now_ms, world.watch.last_fault_ms) + SETTLES_WITHIN_MS
+    while kernel.now_ms < end_ms:
+        kernel.run_until(kernel.now_ms + _LOOK_EVERY_MS)
+        reason = why_not_settled(world)
+        if reason is not None:
+            settled_from_ms = None
+        elif settled_from_ms is None:
+            settled_from_ms = kernel.now_ms
+        elif kernel.now_ms - settled_from_ms >= _STAYS_SETTLED_MS:
+            return
+    raise Violation(4, f"not settled after {SETTLES_WITHIN_MS / 1000:g} s: {reason or 'it keeps changing'}")

@@ -1,0 +1,130 @@
+"""Whether a client is within its contract: the one thing that entitles it to its partitions.
+
+A classic client is within its contract from the moment at which it takes over the assignment of a SyncGroup
+answer until the first of these, which then holds until it takes over another assignment:
+
+* its process ended, it sent LeaveGroup, or another process began to join with its instance id;
+* its *session*: no call of it was read by a proxy for its session timeout, and no JoinGroup of it waits there;
+* its *rebalance timeout* after the first REBALANCE_IN_PROGRESS that it was answered, without a JoinGroup; or after a
+  JoinGroup answer, without a SyncGroup;
+* it was told that its membership is over (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID). It may be told
+  so only if it is outside its contract already: telling it without a cause is a violation;
+* it was *cut off*: its connection broke, its proxy died or stood still, or the coordinator failed over, and the
+  broker's own timeout ended the membership before the proxy had reached the broker again.
+
+A member of the new protocol is within it until the broker ended its membership or its process ended.
+
+All times are those at which something was read or answered at the proxy: that is what a client can be held to.
+"""
+
+from typing import Any
+
+from tests.simulation.kernel import Kernel
+
+Pid = tuple[Any, int]
+"""A partition of one incarnation of a topic: topic id and index."""
+
+
+class Standing:
+    """What is known of one client process and its membership, all from the outside."""
+
+    __slots__ = (
+        "_kernel",
+        "asked_to_rejoin_ms",
+        "broken_ms",
+        "claims",
+        "client",
+        "generation",
+        "given",
+        "handed",
+        "heard_ms",
+        "instance_id",
+        "joined_at",
+        "joined_ms",
+        "joins_waiting",
+        "member_id",
+        "moved",
+        "over",
+        "previous_generation",
+        "rebalance_timeout_ms",
+        "replaced",
+        "session_timeout_ms",
+        "synced",
+    )
+
+    def __init__(self, client: Any, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.client = client
+        pace = getattr(client, "pace", None)
+        self.session_timeout_ms: int | None = None if pace is None else pace.session_timeout_ms
+        self.rebalance_timeout_ms: int = 0 if pace is None else pace.rebalance_timeout_ms
+        self.instance_id: str | None = getattr(client, "instance_id", None)
+        self.over: str | None = None
+        """Why it is outside its contract, once it is."""
+        self.heard_ms = kernel.now_ms
+        self.broken_ms = -(10**9)
+        """When its way to the broker was last broken."""
+        self.replaced = False
+        """Whether another process has begun to join with its instance id since it did itself."""
+        self.moved = False
+        """Whether more than one process has served it."""
+        self.joins_waiting: set[int] = set()
+        self.asked_to_rejoin_ms: int | None = None
+        self.joined_ms: int | None = None
+        """When its JoinGroup was answered, until its SyncGroup comes."""
+
+        self.member_id = ""
+        self.joined_at: tuple[str, int] | None = None
+        """Which incarnation of which process answered its last JoinGroup."""
+        self.generation = self.previous_generation = -1
+        self.synced = False
+        self.claims: frozenset[Pid] = frozenset()
+        self.handed: frozenset[Pid] = frozenset()
+        """What the last SyncGroup answer gave."""
+        self.given: set[frozenset[Pid]] = set()
+        """Every assignment that the broker gave this member since then."""
+
+    def excuse(self) -> str | None:
+        """Why this client is outside its contract; None if it is within."""
+        if self.over is None:
+            self.over = self._lapsed()
+        return self.over
+
+    def _lapsed(self) -> str | None:
+        if not self.client.alive:
+            return "it ended"
+        if self.session_timeout_ms is None:
+            return None
+        now_ms = self._kernel.now_ms
+        if not self.joins_waiting and now_ms - self.heard_ms >= self.session_timeout_ms:
+            return "its session timeout passed"
+        if (
+            self.asked_to_rejoin_ms is not None
+            and now_ms - self.asked_to_rejoin_ms >= self.rebalance_timeout_ms
+        ):
+            return "its rebalance timeout passed before it joined again"
+        if self.joined_ms is not None and now_ms - self.joined_ms >= self.rebalance_timeout_ms:
+            return "its rebalance timeout passed before SyncGroup"
+        return None
+
+    def end(self, why: str) -> None:
+        """It is outside its contract from now on."""
+        if self.over is None:
+            self.over = why
+
+    def renew(self) -> None:
+        """It took over another assignment."""
+        if self.client.alive:
+            self.over = None
+
+    def heard(self) -> None:
+        """A call of it was read."""
+        self.excuse()  # what has lapsed is not mended by a late call
+        self.heard_ms = self._kernel.now_ms
+
+    def break_off(self) -> None:
+        """Its way to the broker is broken; JoinGroups that waited were heard until now."""
+        if self.joins_waiting:
+            self.joins_waiting.clear()
+            self.heard_ms = self._kernel.now_ms
+        self.broken_ms = self._kernel.now_ms

@@ -1,0 +1,157 @@
+"""The history of a run as a person can read it: one line for each thing that happened, in the order of time.
+
+Lines are kept as they come and put into words only when somebody wants to read them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest
+from protocol_codecs.messages.offset_commit import OffsetCommitRequest
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from translation.actions import Event
+
+
+class Story:
+    """What happened. ``topic_names`` grows as topics are created, and keeps those that are deleted."""
+
+    def __init__(self) -> None:
+        self.topic_names: dict[Uuid, str] = {}
+        self._lines: list[tuple[int, str, str, Any]] = []
+
+    def tell(self, now_ms: int, who: str, what: str, thing: Any = None) -> None:
+        self._lines.append((now_ms, who, what, thing))
+
+    def learn_topic(self, topic_id: Uuid, name: str) -> None:
+        """Give a topic a name; one that is created again gets an apostrophe."""
+        if topic_id not in self.topic_names:
+            again = sum(known.rstrip("'") == name for known in self.topic_names.values())
+            self.topic_names[topic_id] = name + "'" * again
+
+    def partitions(self, pids: Iterable[tuple[Uuid, int]]) -> str:
+        """Partitions by their topic's name."""
+        topics: dict[str, list[int]] = {}
+        for topic_id, index in sorted(pids):
+            topics.setdefault(self.topic_names.get(topic_id, topic_id.hex()[:6]), []).append(index)
+        listed = " ".join(f"{name}{_indexes(indexes)}" for name, indexes in topics.items())
+        return listed or "nothing"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{at_ms / 1000:9.3f}  {who:<12} {what}{self._words(thing)}"
+            for at_ms, who, what, thing in self._lines
+        )
+
+    def _words(self, thing: Any) -> str:
+        match thing:
+            case None:
+                return ""
+            case frozenset():
+                return f" {self.partitions(thing)}"
+            case Event():
+                return f" {_event(thing)}"
+            case str():
+                return f" {thing}"
+        return f" {self.message(thing)}"
+
+    def message(self, message: Any) -> str:  # noqa: C901 - a line for each message, and nothing between them
+        """A request or response in a few words."""
+        match message:
+            case JoinGroupRequest():
+                _, subscription = decode_subscription(message.protocols[0].metadata)
+                instance = f" instance {message.group_instance_id}" if message.group_instance_id else ""
+                return (
+                    f"JoinGroup as {_short(message.member_id)}{instance} "
+                    f"({', '.join(p.name for p in message.protocols)}), "
+                    f"claims {_named(subscription.owned_partitions)}"
+                )
+            case JoinGroupResponse():
+                if message.error_code:
+                    return f"JoinGroup: {_code(message)} (member id {_short(message.member_id)})"
+                return f"JoinGroup: {_short(message.member_id)} at generation {message.generation_id}"
+            case SyncGroupRequest():
+                return f"SyncGroup generation {message.generation_id}"
+            case SyncGroupResponse():
+                if message.error_code:
+                    return f"SyncGroup: {_code(message)}"
+                _, assignment = decode_assignment(message.assignment)
+                return f"SyncGroup: assigned {_named(assignment.assigned_partitions)}"
+            case HeartbeatRequest():
+                return f"Heartbeat generation {message.generation_id}"
+            case OffsetCommitRequest():
+                return (
+                    f"OffsetCommit generation {message.generation_id_or_member_epoch} {_committed(message)}"
+                )
+            case LeaveGroupRequest():
+                return f"LeaveGroup {_short(message.member_id or message.members[0].member_id)}"
+            case ConsumerGroupHeartbeatRequest():
+                owned = "null" if message.topic_partitions is None else self._topics(message.topic_partitions)
+                full = "full " if message.rebalance_timeout_ms >= 0 else ""
+                return f"{full}heartbeat for {_short(message.member_id)} epoch {message.member_epoch}, owned {owned}"
+            case ConsumerGroupHeartbeatResponse():
+                if message.error_code:
+                    return f"heartbeat: {_code(message)} {message.error_message or ''}"
+                news = (
+                    ""
+                    if message.assignment is None
+                    else f", assigned {self._topics(message.assignment.topic_partitions)}"
+                )
+                return f"heartbeat: epoch {message.member_epoch}{news}"
+        name = type(message).__name__
+        codes = sorted(_codes(message))
+        return f"{name} {', '.join(ErrorCode(code).name for code in codes)}" if codes else name
+
+    def _topics(self, topics: Iterable[Any]) -> str:
+        return self.partitions((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def api_name(api_key: int) -> str:
+    """An API's name for the story."""
+    return ApiKey(api_key).name
+
+
+def _short(member_id: str | None) -> str:
+    return (member_id or "nobody")[:8]
+
+
+def _code(message: Any) -> str:
+    return ErrorCode(message.error_code).name
+
+
+def _codes(message: Any) -> set[int]:
+    if hasattr(message, "error_code"):
+        return {message.error_code}
+    return {
+        p.error_code
+        for t in getattr(message, "topics", ())
+        for p in getattr(t, "partitions", ())
+        if hasattr(p, "error_code")
+    }
+
+
+def _indexes(indexes: Iterable[int]) -> str:
+    return f"[{','.join(map(str, indexes))}]"
+
+
+def _named(topics: Iterable[Any]) -> str:
+    return " ".join(f"{topic.topic}{_indexes(topic.partitions)}" for topic in topics) or "nothing"
+
+
+def _committed(message: OffsetCommitRequest) -> str:
+    return " ".join(f"{t.name}{_indexes(p.partition_index for p in t.partitions)}" for t in message.topics)
+
+
+def _event(event: Event) -> str:
+    partitions: Mapping[str, tuple[int, ...]] = event.partitions
+    listed = " ".join(f"{name}{_indexes(indexes)}" for name, indexes in partitions.items())
+    change = f" {event.previous_state} -> {event.state}" if event.previous_state else f" ({event.state})"
+    words = f"[{event.kind}: {_short(event.member_id)}{change if event.state else ''}"
+    return f"{words}{' ' + listed if listed else ''}{', ' + event.reason if event.reason else ''}]"

@@ -1,0 +1,420 @@
+"""The observer: sees every call, answer and change of ownership, keeps the story, and checks the invariants.
+
+Chapter 4 of the design, as it is checked here:
+
+1. ``holds``: no two clients within their contract hold a partition of the same topic id. ``expired``: the broker's
+   own timeouts end no membership of a client that is within its contract and was not cut off.
+2. ``called`` and ``heard``: nothing that is sent upstream (an owned list, epoch -1 or -2) releases a partition that a
+   client within its contract works on.
+3. ``answered``: a commit with the current generation is accepted; one with an old generation is not.
+   ``said``: no commit is accepted for a partition that somebody else, and not the committer, holds by contract.
+4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
+5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order.
+6. ``answered``: REBALANCE_IN_PROGRESS only if the broker gave this member another assignment since its SyncGroup, or
+   it claimed what was withheld, or another process adopted it; no other ending of a membership without a cause; and
+   only codes that this API's old clients know.
+
+What "within its contract" means is in :mod:`tests.simulation.standing`.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_protocol import decode_subscription
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Link
+from tests.simulation.standing import Pid, Standing
+from tests.simulation.story import Story
+from tests.simulation.wire import Ask, Reply
+from translation.actions import Call, Event, EventKind
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Broker
+    from tests.simulation.clients.caller import Caller
+    from tests.simulation.proxy_process import ProxyProcess
+
+_E = ErrorCode
+_OVER = frozenset({_E.UNKNOWN_MEMBER_ID, _E.ILLEGAL_GENERATION, _E.FENCED_INSTANCE_ID})
+_TRANSIENT = frozenset({_E.NOT_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE})
+
+CODES: dict[int, frozenset[ErrorCode]] = {
+    ApiKey.HEARTBEAT: _OVER | _TRANSIENT | {_E.NONE, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.SYNC_GROUP: _OVER | _TRANSIENT | {_E.NONE, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.JOIN_GROUP: _TRANSIENT
+    | {_E.NONE, _E.MEMBER_ID_REQUIRED, _E.FENCED_INSTANCE_ID, _E.COORDINATOR_LOAD_IN_PROGRESS},
+    ApiKey.OFFSET_COMMIT: _OVER
+    | _TRANSIENT
+    | {_E.NONE, _E.COORDINATOR_LOAD_IN_PROGRESS, _E.UNKNOWN_TOPIC_OR_PARTITION, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.LEAVE_GROUP: frozenset(_E),
+    ApiKey.OFFSET_FETCH: frozenset(_E),
+}
+"""What an answer may say. Everything else is fatal in some old client."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"invariant {number}: {text}")
+        self.number = number
+
+
+class Watch:
+    """See the module."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.story = Story()
+        self.broker: Broker
+        self.standings: dict[Any, Standing] = {}
+        self.client_of: dict[str, Standing] = {}
+        """Who uses a member id."""
+        self.last_fault_ms = -(10**9)
+        self.counts: dict[str, int] = {}
+        self._holders: dict[Pid, list[Any]] = {}
+        self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
+        self._commits: dict[tuple[Any, int], bool | None] = {}
+
+    # -- the story -------------------------------------------------------------------------------------------------
+
+    def tell(self, who: Any, what: str, thing: Any = None) -> None:
+        self.story.tell(self.kernel.now_ms, str(who), what, thing)
+
+    def note(self, who: Any, what: str) -> None:
+        self.tell(who, what)
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def fault(self, what: str) -> None:
+        """Something goes wrong from outside."""
+        self.last_fault_ms = self.kernel.now_ms
+        self.count("faults")
+        self.tell("** fault", what)
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def began(self, client: "Caller") -> None:
+        self.standings[client] = Standing(client, self.kernel)
+        self.tell(client, "starts")
+
+    def stopped(self, client: "Caller", why: str) -> None:
+        self.standings[client].end(why)
+        self.tell(client, why)
+
+    def leaving(self, client: "Caller") -> None:
+        self.standings[client].end("it left")
+
+    def renewed(self, client: "Caller") -> None:
+        """A client takes over an assignment: its contract begins anew."""
+        standing = self.standings[client]
+        standing.renew()
+        if standing.replaced:
+            standing.end("another process has its instance id")
+        gone = standing.member_id and standing.member_id not in self.broker.members()
+        if gone and self._was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
+
+    def holds(self, client: "Caller", before: frozenset[Pid], held: frozenset[Pid]) -> None:
+        self.tell(client, "works on", held)
+        for pid in before - held:
+            self._holders[pid].remove(client)
+        for pid in held - before:
+            others = self._holders.setdefault(pid, [])
+            for other in others:
+                if self._within(client) and self._within(other):
+                    raise Violation(1, f"{self.story.partitions([pid])} is held by {other} and by {client}")
+            others.append(client)
+
+    def _within(self, client: "Caller") -> bool:
+        return self.standings[client].excuse() is None
+
+    def asked(self, client: "Caller", link: Link, ask: Ask) -> None:
+        if ask.api_key != ApiKey.FETCH:
+            self.tell(client, f"-> {link}", ask.message)
+
+    def got(self, client: "Caller", ask: Ask | None, reply: Reply) -> None:
+        if ask is None or ask.number != reply.number:
+            raise Violation(5, f"{client} got an answer out of order")
+        if ask.api_key != ApiKey.FETCH:
+            self.tell(client, "<-", reply.message)
+
+    def timed_out(self, client: "Caller", link: Link, ask: Ask, asked_ms: int) -> None:
+        self.tell(client, f"gives up waiting on {link} for the answer to", ask.message)
+        if self.last_fault_ms < asked_ms:
+            raise Violation(5, f"{client} got no answer to {self.story.message(ask.message)}")
+
+    def lost_line(self, client: "Caller", link: Link) -> None:
+        self.standings[client].break_off()
+        self.tell(client, f"has lost {link}")
+
+    def ids_for(self, client: "Caller", named: Iterable[tuple[str, int]]) -> dict[Pid, tuple[str, int]]:
+        """The partitions that a SyncGroup answer meant by these names."""
+        wanted = frozenset(named)
+        known = self._ids.get(client, {})
+        return {pid: name for pid, name in known.items() if name in wanted}
+
+    def partition_counts(self) -> dict[str, int]:
+        return {name: topic.partitions for name, topic in self.broker.image.topics.items()}
+
+    # -- the proxy -------------------------------------------------------------------------------------------------
+
+    def process_died(self, process: "ProxyProcess") -> None:
+        self.tell(process, "dies")
+
+    def call_arrived(self, process: "ProxyProcess", client: "Caller", ask: Ask) -> None:
+        """A proxy has read a call of a client."""
+        standing = self.standings[client]
+        standing.heard()
+        match ask.api_key:
+            case ApiKey.JOIN_GROUP:
+                standing.joins_waiting.add(ask.number)
+                standing.asked_to_rejoin_ms = standing.joined_ms = None
+                standing.replaced = False
+                if ask.message.group_instance_id is not None:
+                    self._replaces(client, ask.message)
+            case ApiKey.SYNC_GROUP:
+                standing.joined_ms = None
+            case ApiKey.OFFSET_COMMIT:
+                self._commits[client, ask.number] = self._may_commit(standing, process, ask)
+
+    def deserted(self, client: "Caller", ask: Ask) -> None:
+        """A proxy hears that a client does not wait for an answer any more."""
+        standing = self.standings[client]
+        if ask.number in standing.joins_waiting:
+            standing.joins_waiting.discard(ask.number)
+            standing.heard()
+
+    def _replaces(self, client: "Caller", join: Any) -> None:
+        """The classic contract: a process that joins without a member id takes the instance id over."""
+        for other in self.standings.values():
+            same_instance = other.instance_id == join.group_instance_id and other.client is not client
+            if same_instance and (not join.member_id or other.client.born < client.born):
+                other.end("another process has its instance id")
+                other.replaced = True
+
+    def _may_commit(self, standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
+        """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
+        generation = ask.message.generation_id_or_member_epoch
+        if standing.joined_at != (process.name, process.incarnation) or standing.joins_waiting:
+            return None
+        if ask.message.member_id != standing.member_id:
+            return None
+        if generation == standing.generation:
+            return True
+        if generation == standing.previous_generation and not standing.synced:
+            return None
+        return False
+
+    def answered(
+        self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
+        """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
+        standing = self.standings[client]
+        codes = _codes(message)
+        for code in codes if arrives else ():
+            ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
+            if ended and standing.excuse() is not None:
+                continue  # it left on another connection while its JoinGroup waited
+            if code not in CODES[ask.api_key]:
+                name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
+                raise Violation(6, f"{client} is answered {name}, which old clients do not survive")
+        match ask.api_key:
+            case ApiKey.JOIN_GROUP:
+                self._join_answered(process, standing, ask, message)
+            case ApiKey.SYNC_GROUP if message.error_code == ErrorCode.NONE:
+                self._sync_answered(process, standing)
+            case ApiKey.OFFSET_COMMIT:
+                self._commit_answered(standing, ask, codes)
+            case ApiKey.LEAVE_GROUP:
+                return
+        if ErrorCode.REBALANCE_IN_PROGRESS in codes:
+            self._told_to_rejoin(process, standing)
+        for code in codes & _OVER if arrives else ():
+            self._told_it_is_over(standing, ask, ErrorCode(code))
+
+    def _join_answered(self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any) -> None:
+        standing.joins_waiting.discard(ask.number)
+        standing.heard_ms = self.kernel.now_ms
+        if message.error_code != ErrorCode.NONE:
+            return
+        self.client_of[message.member_id] = standing
+        if message.member_id not in self.broker.members() and self._was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
+        if standing.member_id != message.member_id or standing.joined_at is None:
+            standing.generation = -1
+        standing.member_id = message.member_id
+        standing.joined_at = process.name, process.incarnation
+        standing.previous_generation, standing.generation = standing.generation, message.generation_id
+        standing.synced = False
+        standing.joined_ms = self.kernel.now_ms
+        _, subscription = decode_subscription(ask.message.protocols[0].metadata)
+        names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
+        standing.claims = frozenset(
+            (names.get(owned.topic), index)
+            for owned in subscription.owned_partitions
+            for index in owned.partitions
+        )
+
+    def _sync_answered(self, process: "ProxyProcess", standing: Standing) -> None:
+        member = process.translator._context.find(self.group_id, standing.member_id)
+        assert member is not None, "SyncGroup was answered for a member that is not known"
+        names = process.translator._context.topic_names
+        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.handed}
+        standing.handed = member.handed
+        standing.given = {member.assignment}
+        standing.synced = True
+        standing.asked_to_rejoin_ms = None
+
+    group_id = "payments"
+
+    def _told_to_rejoin(self, process: "ProxyProcess", standing: Standing) -> None:
+        self.count("rejoins")
+        if standing.asked_to_rejoin_ms is None:
+            standing.asked_to_rejoin_ms = self.kernel.now_ms
+        adopted = standing.joined_at != (process.name, process.incarnation)
+        changed = any(given != standing.handed for given in standing.given)
+        withheld = not standing.claims <= standing.handed
+        if not (adopted or changed or withheld) and standing.synced and standing.excuse() is None:
+            raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
+
+    def _told_it_is_over(self, standing: Standing, ask: Ask, code: ErrorCode) -> None:
+        generation = getattr(ask.message, "generation_id", None)
+        if generation is None:
+            generation = getattr(ask.message, "generation_id_or_member_epoch", -1)
+        if ask.message.member_id != standing.member_id or generation != standing.generation:
+            return  # of an older membership or generation
+        excuse = standing.excuse()
+        if excuse is None:
+            raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
+        standing.end(f"it was told {code.name}")
+
+    def _commit_answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
+        must = self._commits.pop((standing.client, ask.number), None)
+        self.count("commits")
+        if must is False and ErrorCode.NONE in codes:
+            raise Violation(3, f"a commit of {standing.client} with an old generation is accepted")
+        if must is False:
+            self.count("commits refused")
+        if must is True and ErrorCode.REBALANCE_IN_PROGRESS in codes and standing.excuse() is None:
+            raise Violation(3, f"a commit of {standing.client} with its generation is refused")
+
+    def forwarded(self, process: "ProxyProcess", client: "Caller", ask: Ask) -> None:
+        self.tell(process, f"relays for {client}:", ask.message)
+
+    def relayed(self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any) -> None:
+        """The broker itself answered: the client is a classic member, or not a member at all."""
+        if ask.api_key == ApiKey.FETCH:
+            return
+        standing = self.standings[client]
+        if ask.api_key == ApiKey.JOIN_GROUP:
+            standing.joins_waiting.discard(ask.number)
+            standing.heard_ms = self.kernel.now_ms
+            if message.error_code == ErrorCode.NONE:
+                standing.member_id = message.member_id
+                standing.joined_at = None
+                standing.generation, standing.synced = message.generation_id, False
+        elif ask.api_key == ApiKey.SYNC_GROUP and message.error_code == ErrorCode.NONE:
+            self._ids[client] = {
+                (topic.topic_id, index): (topic.name, index)
+                for topic in self.broker.image.topics.values()
+                for index in range(topic.partitions)
+            }
+        if _codes(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
+            standing.end("the broker told it that its membership is over")
+
+    def called(self, process: "ProxyProcess", call: Call, *, lost: bool) -> None:
+        """The translation sends a request upstream."""
+        self.tell(process, "calls" + (" into the void" if lost else ""), call.message)
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not lost:
+            self._check_release(str(process), call.message)
+
+    def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
+        self.tell(process, "<-", message)
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
+            standing = self.client_of.get(call.message.member_id)
+            if standing is not None:
+                standing.given.add(
+                    frozenset(
+                        (t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions
+                    )
+                )
+
+    def emitted(self, process: "ProxyProcess", event: Event) -> None:
+        self.tell(process, "", event)
+        standing = self.client_of.get(event.member_id)
+        if event.kind is EventKind.ADOPTED and standing is not None and standing.moved:
+            standing.joined_at = None
+
+    # -- the broker ------------------------------------------------------------------------------------------------
+
+    def heard(self, broker: "Broker", link: Link, ask: Ask) -> None:
+        """The coordinator is about to serve a request."""
+        if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._check_release("broker", ask.message)
+
+    def _check_release(self, who: str, heartbeat: Any) -> None:
+        standing = self.client_of.get(heartbeat.member_id)
+        if standing is None or standing.session_timeout_ms is None or not standing.client.held:
+            return
+        if heartbeat.member_epoch < 0:
+            kept: frozenset[Pid] = frozenset()
+        elif heartbeat.topic_partitions is None:
+            return
+        else:
+            kept = frozenset((t.topic_id, i) for t in heartbeat.topic_partitions for i in t.partitions)
+        owned = self.broker.owned(heartbeat.member_id) - kept
+        released = frozenset(pid for pid in standing.client.held & owned if self.broker.image.by_id(pid[0]))
+        if released and standing.excuse() is None:
+            text = f"{who} releases {self.story.partitions(released)} while {standing.client} works on it"
+            raise Violation(2, text)
+
+    def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
+        """The coordinator answered."""
+        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in _codes(response):
+            self._check_commit(ask.message)
+
+    def _check_commit(self, message: Any) -> None:
+        standing = self.client_of.get(message.member_id)
+        if standing is None or standing.session_timeout_ms is None:
+            return
+        names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
+        working_on = standing.client.named()
+        for topic in message.topics:
+            for partition in topic.partitions:
+                pid = names.get(topic.name), partition.partition_index
+                holders = self._holders.get(pid, ())
+                if (topic.name, partition.partition_index) in working_on:
+                    continue  # of this topic, or of one that had its name
+                for other in holders:
+                    if self._within(other):
+                        text = (
+                            f"{standing.client} commits {self.story.partitions([pid])}, which {other} holds"
+                        )
+                        raise Violation(3, text)
+
+    def expired(self, broker: "Broker", member_id: str) -> None:
+        """The coordinator removed a member because one of its own timeouts passed."""
+        self.tell(broker, f"removes {member_id[:8]}: its timeout has passed")
+        standing = self.client_of.get(member_id)
+        if standing is None or standing.member_id != member_id or standing.excuse() is not None:
+            return
+        if self._was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
+        elif standing.session_timeout_ms is None:
+            standing.end("the broker's own timeout passed")
+        else:
+            raise Violation(1, f"the broker removes {standing.client}, which is within its contract")
+
+    def _was_cut_off(self, standing: Standing) -> bool:
+        """Whether its way to the broker was broken within the longest of the broker's timeouts."""
+        upstream_rebalance_ms = standing.rebalance_timeout_ms + (standing.session_timeout_ms or 0) + 10_000
+        patience_ms = max(self.broker.config.consumer_session_timeout_ms, upstream_rebalance_ms)
+        return self.kernel.now_ms - standing.broken_ms <= patience_ms
+
+
+def _codes(message: Any) -> set[int]:
+    if hasattr(message, "error_code"):
+        return {message.error_code}
+    return {partition.error_code for topic in message.topics for partition in topic.partitions}

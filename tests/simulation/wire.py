@@ -1,0 +1,52 @@
+"""What travels on simulated connections: decoded messages, with what the headers say."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from protocol_codecs import ApiKey
+
+GROUP = "payments"
+
+KAFKA_4_3: Mapping[int, tuple[int, int]] = {
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+}
+
+TRANSLATED = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+    }
+)
+"""The APIs that the shell hands to the translation; the others it relays."""
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """A request. ``number`` is the sender's own, for that connection: its correlation id."""
+
+    number: int
+    api_key: int
+    version: int
+    client_id: str
+    message: Any
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """The response to the request with this number."""
+
+    number: int
+    message: Any

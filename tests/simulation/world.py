@@ -1,0 +1,117 @@
+"""Everything of one run, put together from its plan."""
+
+from typing import Any
+
+from coordinator.config import CoordinatorConfig
+from tests.simulation import faults
+from tests.simulation.broker import Broker
+from tests.simulation.clients.caller import Caller
+from tests.simulation.clients.classic import ClassicClient
+from tests.simulation.clients.native import NativeMember
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Link, Network
+from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.proxy_process import ProxyProcess
+from tests.simulation.watch import Watch
+from translation.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
+from translation.translator import Translator
+
+TRANSLATE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE),))
+
+
+class World:
+    """The clients, the processes of the proxy and the broker, in one virtual time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.kernel = Kernel(f"run {plan.seed}")
+        self.watch = Watch(self.kernel)
+        self.network = Network(self.kernel, self._delay_ms)
+        self.policy = TRANSLATE_ALL
+        config = CoordinatorConfig(
+            consumer_session_timeout_ms=plan.broker_session_ms,
+            consumer_heartbeat_interval_ms=plan.broker_heartbeat_ms,
+            consumer_assignment_interval_ms=plan.assignment_interval_ms,
+            classic_initial_rebalance_delay_ms=500,
+        )
+        self.broker = Broker(self.kernel, self.watch, config)
+        self.watch.broker = self.broker
+        for name, partitions in plan.topics.items():
+            self.broker.set_topic(name, partitions)
+        self.learn_topics()
+        self.processes = [
+            ProxyProcess(f"proxy{n}", self.kernel, self.network, self.broker, self.watch, self._translator)
+            for n in range(plan.processes)
+        ]
+        self.clients: list[Caller] = []
+        self.homes: dict[str, int] = {}
+        """Which process serves a client's address."""
+        self._births = 0
+        self._links = 0
+        self._uuids = 0
+        for client in plan.clients:
+            self.kernel.at(client.starts_ms, self.start, client, client.name)
+        for fault in plan.faults:
+            self.kernel.at(fault.at_ms, faults.happen, self, fault.kind)
+
+    # -- what everybody needs --------------------------------------------------------------------------------------
+
+    def next_birth(self) -> int:
+        self._births += 1
+        return self._births
+
+    def _new_uuid(self) -> str:
+        self._uuids += 1
+        return f"m{self._uuids}"
+
+    def _translator(self) -> Translator:
+        settings = TranslatorSettings(sole_process=self.plan.processes == 1)
+        return Translator(self.policy, settings=settings, new_uuid=self._new_uuid)
+
+    def _delay_ms(self) -> int:
+        delay_ms = self.kernel.between(1, 8)
+        if self.plan.slow_network and self.kernel.chance(0.03):
+            delay_ms += self.kernel.between(50, 1_500)
+        return delay_ms
+
+    def learn_topics(self) -> None:
+        for topic in self.broker.image.topics.values():
+            self.watch.story.learn_topic(topic.topic_id, topic.name)
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def start(self, plan: ClientPlan, name: str) -> Caller:
+        """A client's process begins."""
+        client: Any
+        if plan.habits is None:
+            client = NativeMember(name, self, plan.topics, f"native-{name}")
+            self.watch.began(client)
+            self.watch.client_of[client.member_id] = self.watch.standings[client]
+        else:
+            client = ClassicClient(name, self, plan.habits, plan.pace, plan.topics, plan.instance_id)
+            self.watch.began(client)
+        client.plan = plan
+        self.clients.append(client)
+        client.start()
+        return client
+
+    def dial(self, client: Caller, line: str) -> Link | None:
+        self._links += 1
+        if isinstance(client, NativeMember):
+            return self.network.connect(f"{client.name}.{self._links}", client, self.broker)
+        process = self.process_of(client)
+        if not process.up:
+            return None
+        link = self.network.connect(f"{client.name}.{line}{self._links}@{process}", client, process)
+        process.accept(link, client.host)
+        return link
+
+    def process_of(self, client: Caller) -> ProxyProcess:
+        """Where the client's address is served."""
+        return self.processes[
+            self.homes.setdefault(client.host, self.kernel.between(0, len(self.processes) - 1))
+        ]
+
+    def alive(self) -> list[Caller]:
+        return [client for client in self.clients if client.alive]

@@ -1,0 +1,335 @@
+"""Races between calls of one client, and between the processes that serve it. Simulation found each of them."""
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from translation.actions import Connection, EventKind
+from translation.settings import TranslatorSettings
+
+from .bench import OTHER_TOPIC, TOPIC, Bench, owned
+from .test_member_life import commit_answer
+from .test_static_and_adoption import described, member
+
+A = "member-a"
+ONE_OF_MANY = TranslatorSettings(sole_process=False)
+
+
+def cooperative_member(bench: Bench, *, epoch: int = 1) -> Connection:
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky", epoch=epoch)
+    return connection
+
+
+# -- two JoinGroups of one member ----------------------------------------------------------------------------------
+
+
+def test_a_join_group_that_was_overtaken_on_its_way_changes_nothing() -> None:
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.stable_member(newer, (0, 1))
+    late = bench.join(older, A)
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+
+
+def test_a_join_group_on_an_older_connection_counts_when_the_newer_one_is_closed() -> None:
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.stable_member(newer, (0, 1))
+    bench.client_gone(newer)
+    join = bench.join(older, A)
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_a_join_group_that_came_in_the_middle_of_a_waiting_heartbeat_takes_over() -> None:
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    first = bench.join(older, A)
+    bench.beat(1)
+    bench.advance(0.25)
+    second = bench.join(newer, A)  # the first one's heartbeat is under way
+    bench.beat(1)
+    bench.beat(1, orders=(0,))
+    assert bench.answers[first] == bench.answers[second]
+    assert bench.answers[second].generation_id == 1
+
+
+def test_a_join_group_of_a_static_client_that_was_overtaken_replaces_nobody() -> None:
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    first = bench.join(newer, "", instance_id="i-1")
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(first) == ErrorCode.NONE
+    late = bench.join(older, "", instance_id="i-1")
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# -- static members ------------------------------------------------------------------------------------------------
+
+
+def test_the_join_group_that_waits_of_a_replaced_process_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    waiting = bench.join(old, "", instance_id="i-1")
+    bench.beat(1)
+    bench.join(new, "", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("uuid-1", instance_id="i-1")))
+    bench.beat(-2)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_an_older_process_that_still_joins_does_not_replace_the_newer_one() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    older = bench.join(old, "", instance_id="i-1")
+    first_heartbeat = bench.heartbeat_call()
+    newer = bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(1, orders=(0,)), bench.calls[-1])
+    bench.reply_names()
+    assert bench.error(newer) == ErrorCode.NONE
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), first_heartbeat)
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    assert not any(getattr(call.message, "member_epoch", 0) < 0 for call in bench.calls)
+
+
+def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.join(connection, "", instance_id="i-1")
+    bench.client_gone(connection)
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert bench.calls == []
+
+
+def test_a_heartbeat_that_waited_while_its_process_was_replaced_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    waiting = bench.heartbeat(old, "old", 1, instance_id="i-1")
+    late_answer = bench.heartbeat_call()
+    bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), bench.calls[-1])
+    bench.reply(described(member("old", instance_id="i-1")), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(-2), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(1), late_answer)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_join_group_that_waited_while_its_process_was_replaced_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    bench.heartbeat(old, "old", 1, instance_id="i-1")
+    slow = bench.heartbeat_call()
+    waiting = bench.join(bench.connect(), "old", instance_id="i-1")
+    bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(1), slow)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+# -- what a client holds -------------------------------------------------------------------------------------------
+
+
+def test_what_a_client_has_just_unsubscribed_from_is_not_released_while_it_claims_it() -> None:
+    bench = Bench()
+    connection = cooperative_member(bench)
+    bench.join(connection, A, claims=(0, 1), topics=(OTHER_TOPIC,), protocol="cooperative-sticky")
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+
+
+def test_a_sync_group_of_a_member_from_elsewhere_is_asked_to_join_whatever_its_protocol() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    sync = bench.sync(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    assert bench.error(sync) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_lost_answer_of_a_member_from_elsewhere_releases_nothing() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    bench.upstream_lost(connection)
+    bench.heartbeat(bench.connect(), A, 5)
+    assert owned(bench.heartbeat_call().message) is None  # what its client holds is not known here
+
+
+def test_a_client_that_claims_partitions_waits_until_the_broker_can_say_who_it_is() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    bench.advance(0.2)
+    bench.reply(described(error=ErrorCode.NOT_COORDINATOR))
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+
+
+def test_the_generation_of_a_member_from_elsewhere_is_the_newest_that_its_client_says() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.commit(connection, A, 4)
+    bench.reply(described(member(A, epoch=5)))
+    bench.calls.clear()
+    other = bench.connect()
+    bench.translator.upstream_lost(bench.now, connection.id)
+    told = bench.heartbeat(other, A, 5)
+    bench.beat(5)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.error(bench.heartbeat(other, A, 4)) == ErrorCode.ILLEGAL_GENERATION
+
+
+# -- more than one process -----------------------------------------------------------------------------------------
+
+
+def test_an_epoch_that_another_process_has_moved_costs_a_rejoin_and_no_partition() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    bench.reply(described(member(A, epoch=7)))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert EventKind.ADOPTED in bench.kinds()
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply_names()
+    upstream = bench.heartbeat_call().message
+    assert (upstream.member_epoch, owned(upstream)) == (7, {TOPIC: (0, 1)})
+
+
+def test_a_join_group_at_an_epoch_that_another_process_has_moved_keeps_its_claim() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    join = bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    bench.reply(described(member(A, epoch=7)))
+    bench.reply_names()
+    upstream = bench.heartbeat_call().message
+    assert (upstream.member_epoch, owned(upstream)) == (7, {TOPIC: (0, 1)})
+    bench.beat(7, orders=(0, 1))
+    assert bench.answers[join].generation_id == 7
+
+
+def test_a_member_whose_epoch_was_moved_but_whom_the_broker_has_forgotten_joins_anew() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    bench.reply(described(member("somebody-else")))
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_that_comes_back_with_a_newer_generation_is_adopted() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    told = bench.heartbeat(connection, A, 4)
+    bench.reply(described(member(A, epoch=4)))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_with_a_newer_generation_goes_out_with_the_described_epoch() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.commit(connection, A, 4)
+    bench.reply(described(member(A, epoch=5)))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
+
+
+def test_a_call_counts_as_life_when_it_comes_and_not_when_it_is_its_turn() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), session_timeout_ms=10_000)
+    bench.commit(connection, A, 1)
+    bench.advance(8.0)
+    bench.heartbeat(bench.connect(), A, 1)  # waits behind the commit, which is not answered yet
+    bench.advance(5.0)
+    assert EventKind.SESSION_EXPIRED not in bench.kinds()
+
+
+def test_a_join_group_whose_membership_was_lost_while_it_waited_does_not_join_behind_the_clients_back() -> (
+    None
+):
+    bench = Bench(settings=ONE_OF_MANY)
+    join = bench.join(bench.connect(), A)
+    bench.beat(1)
+    bench.advance(0.25)
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_client_that_comes_back_to_where_its_join_group_was_never_answered_is_adopted() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.beat(1)
+    told = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(described(member(A, epoch=4)))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_of_a_replaced_process_is_fenced_although_another_process_saw_the_newer_one() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="old", instance_id="i-1")
+    commit = bench.commit(connection, "old", 1, instance_id="i-1")
+    bench.reply(commit_answer(ErrorCode.UNKNOWN_MEMBER_ID))
+    bench.reply(described(member("new", epoch=5, instance_id="i-1")))
+    (topic,) = bench.answers[commit].topics
+    assert topic.partitions[0].error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_heartbeat_asks_for_what_another_process_may_have_been_answered() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    told = bench.heartbeat(connection, A, 1)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+    bench.beat(1, orders=(0, 1, 2))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (
+    None
+):
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.commit(connection, A, 1)
+    bench.client_gone(connection)
+    bench.reply(commit_answer(ErrorCode.STALE_MEMBER_EPOCH))
+    bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
+    assert bench.calls == []
+
+
+def test_a_claim_of_what_another_process_handed_out_is_taken_as_it_stands() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.join(connection, A, claims=(0, 1, 2), protocol="cooperative-sticky")
+    bench.reply_names()
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1, 2)}
+
+
+@pytest.mark.parametrize(("settings", "beats"), [(TranslatorSettings(), 1), (ONE_OF_MANY, 0)])
+def test_a_client_that_may_be_elsewhere_is_not_heartbeated_for(
+    settings: TranslatorSettings, beats: int
+) -> None:
+    bench = Bench(settings=settings)
+    connection = cooperative_member(bench)
+    bench.client_gone(connection)
+    bench.advance(6.0)
+    assert len(bench.calls) == beats
+
+
+def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the_broker() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="old", instance_id="i-1")
+    bench.client_gone(connection)
+    here = bench.heartbeat(bench.connect(), "new", 5, instance_id="i-1")
+    bench.reply(described(member("new", epoch=5, instance_id="i-1")))
+    bench.beat(5)
+    assert bench.error(here) == ErrorCode.REBALANCE_IN_PROGRESS
+    gone = bench.heartbeat(bench.connect(), "old", 1, instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.FENCED_INSTANCE_ID), bench.calls[-1])
+    assert bench.error(gone) == ErrorCode.FENCED_INSTANCE_ID
