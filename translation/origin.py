@@ -42,6 +42,8 @@ def find_out(
     it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
     """
     if member.joined:
+        if not context.settings.sole_process:
+            yield from _see_that_it_is_the_latest(context, member, connection)
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
@@ -72,6 +74,19 @@ def find_out(
             yield from _until_convertible(context, member, request, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+
+
+def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Asking:
+    """Before a JoinGroup counts: has another process served this client since this one heard of it?
+
+    Then the call may be a late one of a client that has joined there since, and what it claims is not true any more.
+    A client that is here tries again, and is taken at its word.
+    """
+    _, found = yield from look_for(context, member, connection)
+    if found is not None and found.member_epoch != member.epoch:
+        member.epoch = found.member_epoch
+        member.adopted = True
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
 def _until_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:

@@ -147,6 +147,18 @@ def _stall_upstream(world: "World") -> None:
     _stall(world, _pick(world, _upstream_links(world)))
 
 
+def _race(world: "World") -> None:
+    """A JoinGroup is on its way for so long that its client sends another one, on another connection."""
+    joiners = [c for c in _classic(world) if c.habits.impatient_after_ms and c.phase is Phase.STABLE]
+    client = _pick(world, joiners)
+    link = None if client is None else client.lines.get("group")
+    if link is not None:
+        world.watch.fault(f"{client} joins again while {link} stalls")
+        _broken(world, link, 4_000)
+        link.to_far.slow_until_ms = world.kernel.now_ms + world.kernel.between(1_500, 4_000)
+        client.wants_rejoin = True
+
+
 def _broken(world: "World", link: Link, for_ms: int = 0) -> None:
     """The way of this link's client to the broker is broken, now and for a while."""
     for process in world.processes:
@@ -256,6 +268,7 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "a client's connection breaks": _cut_client,
     "a client's connection stalls": _stall_client,
     "an upstream connection breaks": _cut_upstream,
+    "JoinGroups of a client race": _race,
     "an upstream connection stalls": _stall_upstream,
     "a proxy crashes": _proxy_crash,
     "a proxy stands still": _proxy_pause,

@@ -68,6 +68,7 @@ FAULTS = {
     "a proxy stands still": 2,
     "a client moves to another replica": 4,
     "the coordinator fails over": 2,
+    "JoinGroups of a client race": 3,
     "an instance id is used twice": 2,
     "a topic is created again": 1,
 }

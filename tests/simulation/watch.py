@@ -204,8 +204,8 @@ class Watch:
         if generation == standing.generation:
             return True
         if generation == standing.previous_generation and not standing.synced:
-            return None
-        return False
+            return True
+        return None if standing.previous_generation < 0 and not standing.synced else False
 
     def answered(
         self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any, *, arrives: bool
@@ -245,8 +245,11 @@ class Watch:
         if standing.member_id != message.member_id or standing.joined_at is None:
             standing.generation = -1
         standing.member_id = message.member_id
-        standing.joined_at = process.name, process.incarnation
-        standing.previous_generation, standing.generation = standing.generation, message.generation_id
+        served_by = process.name, process.incarnation
+        # A process that adopts a member does not know its generation: the one before this one is the same unknown.
+        previous = standing.generation if standing.joined_at == served_by else -1
+        standing.joined_at = served_by
+        standing.previous_generation, standing.generation = previous, message.generation_id
         standing.synced = False
         standing.joined_ms = self.kernel.now_ms
         _, subscription = decode_subscription(ask.message.protocols[0].metadata)
@@ -292,12 +295,15 @@ class Watch:
 
     def _commit_answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
         must = self._commits.pop((standing.client, ask.number), None)
+        if must and ask.message.generation_id_or_member_epoch != standing.generation and standing.synced:
+            must = None  # SyncGroup came first: its generation is the older one by now
         self.count("commits")
         if must is False and ErrorCode.NONE in codes:
             raise Violation(3, f"a commit of {standing.client} with an old generation is accepted")
         if must is False:
             self.count("commits refused")
-        if must is True and ErrorCode.REBALANCE_IN_PROGRESS in codes and standing.excuse() is None:
+        refusals = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+        if must is True and codes & refusals and standing.excuse() is None:
             raise Violation(3, f"a commit of {standing.client} with its generation is refused")
 
     def forwarded(self, process: "ProxyProcess", client: "Caller", ask: Ask) -> None:

@@ -14,9 +14,10 @@ A = "member-a"
 ONE_OF_MANY = TranslatorSettings(sole_process=False)
 
 
-def cooperative_member(bench: Bench, *, epoch: int = 1) -> Connection:
+def cooperative_member(bench: Bench) -> Connection:
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky", epoch=epoch)
+    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky")
+    bench._new_group = False
     return connection
 
 
@@ -194,15 +195,26 @@ def test_an_epoch_that_another_process_has_moved_costs_a_rejoin_and_no_partition
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
     assert EventKind.ADOPTED in bench.kinds()
     bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=7)))
     bench.reply_names()
     upstream = bench.heartbeat_call().message
     assert (upstream.member_epoch, owned(upstream)) == (7, {TOPIC: (0, 1)})
+
+
+def test_a_late_join_group_of_a_client_that_has_joined_elsewhere_changes_nothing() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    late = bench.join(connection, A, protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=7)))
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
 
 
 def test_a_join_group_at_an_epoch_that_another_process_has_moved_keeps_its_claim() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
     join = bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
     bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
     bench.reply(described(member(A, epoch=7)))
     bench.reply_names()
@@ -306,6 +318,7 @@ def test_a_claim_of_what_another_process_handed_out_is_taken_as_it_stands() -> N
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
     bench.join(connection, A, claims=(0, 1, 2), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
     bench.reply_names()
     assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1, 2)}
 

@@ -123,13 +123,18 @@ class ClassicClient(Caller):
             self.phase = Phase.UNJOINED
         if self.phase is Phase.UNJOINED or (self.phase is Phase.STABLE and self.wants_rejoin):
             self._prepare()
+        elif self.habits.cooperative and self.phase in {Phase.JOINING, Phase.SYNCING}:
+            self._commit_if_due(now_ms)  # it goes on with what it keeps
         elif self.phase is Phase.STABLE:
             if self.habits.heartbeats_between_polls and now_ms >= self._heartbeat_due_ms:
                 self._heartbeat()
-            if now_ms >= self._commit_due_ms:
-                self._commit_due_ms = now_ms + self.pace.commit_ms
-                self.commit()
+            self._commit_if_due(now_ms)
         self.later(self.pace.poll_ms, self._poll)
+
+    def _commit_if_due(self, now_ms: int) -> None:
+        if now_ms >= self._commit_due_ms:
+            self._commit_due_ms = now_ms + self.pace.commit_ms
+            self.commit()
 
     def _heartbeat_thread(self) -> None:
         if self.phase is not Phase.UNJOINED and self.phase is not Phase.JOINING and not self.lost_all:
@@ -338,7 +343,7 @@ class ClassicClient(Caller):
         if not self.lost_all:  # else its next poll gives up everything
             self.watch.renewed(self)
             self.hold(assigned)
-            self.wants_rejoin = True
+            self.wants_rejoin = self.wants_rejoin or self.habits.rejoins_after_revoking
 
     # -- staying ---------------------------------------------------------------------------------------------------
 

@@ -67,6 +67,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     impatient_after_ms: int = 0
     """Sends JoinGroup again on another connection after this; 0: waits as long as its timeouts say."""
 
+    rejoins_after_revoking: bool = True
+    """Whether it joins again by itself after it gave up what SyncGroup withheld (not always kafka-python)."""
+
     consumes_when_fenced: bool = False
     """After FENCED_INSTANCE_ID heartbeats stop and consuming goes on (kafka-python)."""
 
@@ -107,6 +110,7 @@ KAFKA_PYTHON = Habits(
     cooperative=True,
     embedded_version=2,
     claims=Claims.FROM_MEMORY,
+    rejoins_after_revoking=False,
     consumes_when_fenced=True,
     join_version=5,
     sync_version=3,

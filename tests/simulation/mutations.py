@@ -1,0 +1,194 @@
+"""Deliberate breakages of the translation, each of which simulation has to notice.
+
+A mutation is a context manager that breaks the real code while it is open. What each means for a user is its
+docstring's first line; the table in docs/testing.md is made of them.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from protocol_codecs import ErrorCode
+from translation import adopt, commit, deadlines, join, leave, outcomes, translator, upstream
+from translation.context import Context, replaced
+from translation.exchange import Turns
+from translation.heartbeat import reconsider
+from translation.member import Member
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import NONE, from_topics
+from translation.settings import TranslatorSettings
+
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def acknowledge_early() -> AbstractContextManager[Any]:
+    """Every heartbeat says that the client owns nothing."""
+    ask = upstream._ask
+
+    def broken(member: Member, request: Any) -> Any:
+        if request.member_epoch > 0 and request.topic_partitions is None:
+            request = replaced(request, topic_partitions=())
+        return (yield from ask(member, request))
+
+    return patch.object(upstream, "_ask", broken)
+
+
+def skip_the_generation_check() -> AbstractContextManager[Any]:
+    """A commit is taken with any generation."""
+    return patch.object(commit, "_generation_counts", lambda member, generation: True)
+
+
+def forget_the_previous_generation() -> AbstractContextManager[Any]:
+    """Between JoinGroup and SyncGroup a commit with the previous generation is refused."""
+    return patch.object(
+        commit, "_generation_counts", lambda member, generation: generation == member.generation
+    )
+
+
+def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
+    """SyncGroup gives what the broker has withdrawn."""
+    sync = translator.sync
+
+    def broken(context: Context, member: Member, *rest: Any) -> Any:
+        member.assignment |= member.may_hold
+        member.unacknowledged = NONE
+        return (yield from sync(context, member, *rest))
+
+    return patch.object(translator, "sync", broken)
+
+
+def ignore_a_lost_answer() -> AbstractContextManager[Any]:
+    """After a lost answer heartbeats go on as if nothing had happened."""
+    return patch.object(
+        upstream, "_needs_full_request", lambda context, member, *, client_is_here: member.epoch == 0
+    )
+
+
+def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
+    """The -1 for an expired client overtakes or is overtaken by its next JoinGroup."""
+    start = deadlines._start
+
+    def broken(context: Context, member: Member, *, expiring: bool) -> None:
+        if expiring and member.connection_id is not None:
+            context.end_membership(member, MemberEvent.EXPIRED, leave.EventKind.SESSION_EXPIRED, "broken")
+            steps = _leave_later(context, member)
+            context.runner.start(steps, Turns(), member.connection_id, member.client_id)
+        else:
+            start(context, member, expiring=expiring)
+
+    return patch.object(deadlines, "_start", broken)
+
+
+def _leave_later(context: Context, member: Member) -> Iterator[Any]:
+    yield from upstream.leave(member)
+
+
+def ignore_the_claim() -> AbstractContextManager[Any]:
+    """A JoinGroup releases everything, whatever the client says that it still holds."""
+
+    def broken(*_: Any) -> Any:
+        return NONE
+        yield
+
+    return patch.object(join, "_claims", broken)
+
+
+def forget_what_is_withheld() -> AbstractContextManager[Any]:
+    """A client that claimed more than it got is not asked to join again without it."""
+    change_state = Context.change_state
+
+    def broken(self: Context, member: Member, event: MemberEvent, reason: str) -> None:
+        if event is MemberEvent.SYNC_ANSWERED_WITHHOLDING:
+            event = MemberEvent.SYNC_ANSWERED
+        change_state(self, member, event, reason)
+
+    return patch.object(Context, "change_state", broken)
+
+
+def no_keep_alive() -> AbstractContextManager[Any]:
+    """Nothing is sent for clients that heartbeat more slowly than the broker's session."""
+    return patch.object(deadlines, "heartbeat", upstream.keep_alive)
+
+
+def no_suspended_session() -> AbstractContextManager[Any]:
+    """The session runs on while the client waits in JoinGroup."""
+    park = outcomes.park
+
+    def broken(member: Member, request: Any, until: float) -> Any:
+        if member.session_deadline == math.inf:
+            member.session_deadline = until + 0.2
+            member._context.book(member)
+        return (yield from park(member, request, until))
+
+    return patch.object(join, "park", broken)
+
+
+def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
+    """What ConsumerGroupDescribe says is taken for what the client holds."""
+    real = adopt._adopt
+
+    def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
+        real(context, member, connection, request, found)
+        member.adopted = False
+        member.assignment = member.may_hold = from_topics(found.assignment.topic_partitions)
+        member.lost_answer = True
+
+    return patch.object(adopt, "_adopt", broken)
+
+
+def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
+    """A client is asked to rejoin whenever the broker's epoch moves."""
+
+    def broken(context: Context, member: Member) -> None:
+        reconsider(context, member)
+        if member.state is MemberState.STABLE and member.epoch != member.generation:
+            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
+
+    return patch("translation.heartbeat.reconsider", broken)
+
+
+def never_tell() -> AbstractContextManager[Any]:
+    """Changes of the assignment are kept from the client."""
+    return patch("translation.heartbeat.reconsider", lambda context, member: None)
+
+
+def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
+    """Each of several processes ends the memberships of clients that it does not hear."""
+    return patch.object(TranslatorSettings, "sole_process", new=True)
+
+
+def do_not_replace_static_members() -> AbstractContextManager[Any]:
+    """A new process with a known instance id is refused, as the broker refuses it."""
+
+    def broken(context: Context, member: Member) -> Any:
+        raise outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
+        yield
+
+    return patch.object(join, "_release_instance", broken)
+
+
+def let_a_late_join_group_in() -> AbstractContextManager[Any]:
+    """A JoinGroup that a newer one overtook on its way is taken for the newest."""
+    return patch.object(Context, "is_late", lambda *_: False)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    acknowledge_early,
+    skip_the_generation_check,
+    forget_the_previous_generation,
+    hand_out_withheld_partitions,
+    ignore_a_lost_answer,
+    leave_without_waiting_for_its_turn,
+    ignore_the_claim,
+    forget_what_is_withheld,
+    no_keep_alive,
+    no_suspended_session,
+    adopt_with_the_described_assignment,
+    rejoin_at_every_epoch,
+    never_tell,
+    trust_to_be_the_only_process,
+    do_not_replace_static_members,
+    let_a_late_join_group_in,
+)
