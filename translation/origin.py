@@ -10,7 +10,7 @@ from typing import Any
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, EventKind, Request
-from translation.adopt import Verdict, look_for
+from translation.adopt import Found, Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
 from translation.member import Member, Move
@@ -48,17 +48,9 @@ def find_out(
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
-        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
-        while verdict is Verdict.LOADING and context.now < deadline:
-            yield from park(member, request, context.now + context.settings.load_retry_s)
-            verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
-        if verdict is Verdict.REPLACED:
-            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-        if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
-            # It may be a member still, and an epoch 0 heartbeat would free what it holds.
-            raise Failed(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member"
-            )
+        verdict, found = yield from _what_the_broker_knows(
+            context, member, connection, request, deadline, instance_id=instance_id, claims=claims
+        )
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
@@ -74,6 +66,28 @@ def find_out(
             yield from _until_convertible(context, member, request, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+
+
+def _what_the_broker_knows(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    deadline: float,
+    *,
+    instance_id: str | None,
+    claims: bool,
+) -> Generator[Ask | Park, Any, Found]:
+    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    while verdict is Verdict.LOADING and context.now < deadline:
+        yield from park(member, request, context.now + context.settings.load_retry_s)
+        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    if verdict is Verdict.REPLACED:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
+    if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+        # It may be a member still, and an epoch 0 heartbeat would free what it holds.
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    return verdict, found
 
 
 def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Asking:
