@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from coordinator.java_order import text_hash
-from protocol_codecs import Uuid
+from protocol_codecs import ErrorCode, Uuid
 from protocol_codecs import messages as m
 
 TIMEOUT_S = 30
@@ -19,6 +19,15 @@ PAUSE_S = 0.005
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERVAL = "consumer.heartbeat.interval.ms"
 Call = Callable[[Any, int], Any]
+
+STILL_COMING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What a broker answers for a while after its start."""
 
 
 class Propagation:
@@ -52,7 +61,14 @@ class Propagation:
             subscribed_topic_names=(topic,),
             topic_partitions=(),
         )
-        response = self._call(beat, 1)
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            answers.append(self._call(beat, 1))
+            return answers[-1].error_code not in STILL_COMING
+
+        self._wait_for(is_answered)
+        response = answers[-1]
         assert response.error_code == 0, response
         self._call(m.ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="probe", member_epoch=-1), 1)
         return response
