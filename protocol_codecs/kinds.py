@@ -45,7 +45,11 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Another declaration in place; where it is nullable, one signed byte before it (KIP-893)."""
+    """Another declaration in place.
+
+    Where it is nullable, one signed byte comes before it, negative for null (KIP-893); in a tagged field it is an
+    unsigned varint instead, 0 for null, which only ``__consumer_offsets`` has.
+    """
 
     message_type: "type[Message]"
 

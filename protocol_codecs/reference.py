@@ -152,11 +152,17 @@ class _Reader(_Place):
                 continue
             field = known[tag]
             self.path[-1] = f".{field.name}"
-            values[field.name] = self.field(field)
+            values[field.name] = self.tagged_field(field)
             if self.position != end:
                 self.fail(f"tag {tag} says {size} bytes, its value takes {self.position - end + size}")
             self.path[-1] = ".(tagged fields)"
         self.path.pop()
+
+    def tagged_field(self, field: Field) -> object:
+        if isinstance(field.kind, kinds.Nested) and self.version in field.nullable:
+            self.value_start = self.position
+            return self.message(field.kind.message_type) if self.unsigned_varint() else None
+        return self.field(field)
 
     def field(self, field: Field) -> object:
         nullable = self.version in field.nullable
@@ -261,12 +267,20 @@ class _Writer(_Place):
         for field in sorted(fields, key=lambda f: f.tag or 0):
             outer, self.buffer = self.buffer, bytearray()
             self.path.append(f".{field.name}")
-            self.field(field, getattr(message, field.name))
+            self.tagged_field(field, getattr(message, field.name))
             self.path.pop()
             content, self.buffer = self.buffer, outer
             self.unsigned_varint(field.tag or 0)
             self.unsigned_varint(len(content))
             self.buffer += content
+
+    def tagged_field(self, field: Field, value: object) -> None:
+        if isinstance(field.kind, kinds.Nested) and self.version in field.nullable:
+            self.unsigned_varint(0 if value is None else 1)
+            if value is not None:
+                self.nested(field.kind, value, nullable=False)
+        else:
+            self.field(field, value)
 
     def field(self, field: Field, value: object) -> None:
         nullable = self.version in field.nullable

@@ -257,12 +257,14 @@ class DecoderBuilder:
         self._flush()
         return variable
 
-    def _nested(self, kind: kinds.Nested, variable: str, *, nullable: bool) -> str:
+    def _nested(self, kind: kinds.Nested, variable: str, *, nullable: bool, tagged: bool = False) -> str:
         if not nullable:
             return self._struct(kind.message_type, self.source.prefix(variable))
         self._fixed("b", f"{variable}_present")
         self._settle()
-        with self.source.block(f"if {variable}_present < 0:"):
+        if tagged:  # a varint; what is more than a byte is for the reference
+            self._give_up_if(f"{variable}_present < 0")
+        with self.source.block(f"if {variable}_present {'== 0' if tagged else '< 0'}:"):
             self.source.add(f"{variable} = None")
         with self.source.block("else:"):
             value = self._struct(kind.message_type, self.source.prefix(variable))
@@ -291,13 +293,18 @@ class DecoderBuilder:
                 self._give_up_if("tag_end > size")
                 for position, field in enumerate(known):
                     with self.source.block(f"{'elif' if position else 'if'} tag == {field.tag}:"):
-                        value = self._field(field, prefix + field.name)
+                        value = self._tagged_field(field, prefix + field.name)
                         self._settle()
                         if value != prefix + field.name:
                             self.source.add(f"{prefix}{field.name} = {value}")
                 with self.source.block("else:"):
                     self.source.add("at = tag_end")
                 self._give_up_if("at != tag_end")
+
+    def _tagged_field(self, field: Field, variable: str) -> str:
+        if isinstance(field.kind, kinds.Nested) and self._version in field.nullable:
+            return self._nested(field.kind, variable, nullable=True, tagged=True)
+        return self._field(field, variable)
 
     # -- arrays -------------------------------------------------------------------------------------------
 

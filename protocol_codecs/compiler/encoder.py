@@ -164,14 +164,22 @@ class EncoderBuilder:
         long = self._helper(runtime.compact_text if is_text else runtime.compact_count)
         self._piece(f"{table}[{length}] if {length} < {runtime.KNOWN_LENGTHS} else {long}({length})")
 
-    def _nested(self, message_type: type[Message], value: str, variable: str, *, nullable: bool) -> None:
+    def _nested(
+        self,
+        message_type: type[Message],
+        value: str,
+        variable: str,
+        *,
+        nullable: bool,
+        null: str = r'b"\xff"',
+    ) -> None:
         self.source.add(f"{variable} = {value}")
         if not nullable:
             self._struct(message_type, variable, self.source.prefix(variable))
             return
         self._spill()
         with self.source.block(f"if {variable} is None:"):
-            self.source.add(r'parts.append(b"\xff")')
+            self.source.add(f"parts.append({null})")
         with self.source.block("else:"):
             self._run.append(("b", "1"))
             self._struct(message_type, variable, self.source.prefix(variable))
@@ -188,7 +196,11 @@ class EncoderBuilder:
             value = f"{owner}.{field.name}"
             with source.block(f"if {self._differs(message_type, field, value)}:"):
                 source.add(f"{outer}, parts = parts, []")
-                self._field(field, value, self.source.variable(prefix, message_type.__name__, field.name))
+                variable = self.source.variable(prefix, message_type.__name__, field.name)
+                if isinstance(field.kind, kinds.Nested) and self._version in field.nullable:
+                    self._nested(field.kind.message_type, value, variable, nullable=True, null=r'b"\x00"')
+                else:
+                    self._field(field, value, variable)
                 self._spill()
                 source.add("content, parts = join(parts), " + outer)
                 source.add(f"{tagged} += ({varint}({field.tag}), {varint}(len(content)), content)")

@@ -80,7 +80,10 @@ class ConsumerGroupClassicMemberMetadata(Message):
 
 
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """What a member declared: client, subscription, rebalance timeout."""
+    """What a member declared: client, subscription, rebalance timeout.
+
+    Kafka's default of the last field is an empty struct: for a member of the new protocol it writes a null.
+    """
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -91,7 +94,10 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
     classic_member_metadata: ConsumerGroupClassicMemberMetadata | None = struct(
-        ConsumerGroupClassicMemberMetadata, nullable="0+", default=None, tag=0
+        ConsumerGroupClassicMemberMetadata,
+        nullable="0+",
+        default=ConsumerGroupClassicMemberMetadata(),
+        tag=0,
     )
 
 

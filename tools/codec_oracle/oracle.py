@@ -1,18 +1,16 @@
 """Asks CodecOracle.java what Kafka's client makes of bytes."""
 
-import fcntl
 import json
-import os
-import re
-import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from tools.kafka.jars import KafkaUnavailableError, check_java
+from tools.maven import MavenError, ensure_dependencies
+
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "codec_oracle"
-OLDEST_JAVA = 17
 
 
 class OracleUnavailableError(Exception):
@@ -65,43 +63,20 @@ class Oracle:
 
 
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or shutil.which(java) is None:
-        raise OracleUnavailableError(f"java is missing: a JDK {OLDEST_JAVA} or newer is needed")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', said)
-    if version is None or int(version[1]) < OLDEST_JAVA:
-        raise OracleUnavailableError(f"{java} is older than {OLDEST_JAVA}")
-    return java
+    try:
+        return check_java()
+    except KafkaUnavailableError as error:
+        raise OracleUnavailableError(str(error)) from error
 
 
 def _jars(kafka_version: str) -> Path:
     """The folder with the client's jars, fetched by Maven at the first call."""
-    jars = BUILD / kafka_version
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "fetch.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not jars.is_dir():
-            _fetch(kafka_version, jars)
-    return jars
-
-
-def _fetch(kafka_version: str, jars: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise OracleUnavailableError("Maven (mvn) is missing: it fetches Kafka's client")
-    fresh = jars.with_name(f"{kafka_version}.{os.getpid()}")
-    command = [
-        maven, "-q", "-B", "-f", str(HERE / "pom.xml"),
-        f"-Dkafka.version={kafka_version}", f"-Djars.directory={fresh}", "dependency:copy-dependencies",
-    ]  # fmt: skip
     try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            raise OracleUnavailableError(
-                f"Maven could not fetch kafka-clients {kafka_version}: {run.stdout[:300]}"
-            )
-        fresh.rename(jars)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        return ensure_dependencies(
+            HERE / "pom.xml",
+            BUILD / kafka_version,
+            {"kafka.version": kafka_version},
+            what=f"kafka-clients {kafka_version}",
+        )
+    except MavenError as error:
+        raise OracleUnavailableError(str(error)) from error
