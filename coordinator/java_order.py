@@ -19,6 +19,7 @@ _DEFAULT_CAPACITY = 16
 _LOAD_FACTOR = 0.75
 _TIMELINE_MIN_CAPACITY = 2
 _FIBONACCI = -7046029254386353131
+_MASK_31 = 0x7FFFFFFF
 _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
 
@@ -38,6 +39,12 @@ def uuid_hash(uuid: bytes) -> int:
     """``Uuid.hashCode``, as an unsigned number of 32 bits."""
     xor = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
     return (xor >> 32) ^ (xor & _MASK_32)
+
+
+def absolute(java_hash: int) -> int:
+    """``Utils.abs`` of a hash: of the smallest int it is 0."""
+    signed = java_hash - (1 << 32) if java_hash >> 31 else java_hash
+    return abs(signed) & _MASK_31
 
 
 def number_hash(number: int) -> int:

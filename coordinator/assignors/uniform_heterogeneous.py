@@ -5,6 +5,8 @@ the most to the least loaded subscriber, until a whole round moves nothing or th
 subscriptions overlap without being the same, the result may be off balance by more than one.
 """
 
+from collections import OrderedDict
+
 from coordinator import java_order
 from coordinator.assignors.balancer import MemberBalancer
 from coordinator.assignors.spec import GroupAssignment, GroupSpec
@@ -30,7 +32,7 @@ class _Assignment:
             for topic_id in member.topic_ids:
                 self._subscribers.setdefault(topic_id, []).append(index)
         self._sizes = [0] * len(self._member_ids)
-        self._topics_of: list[dict[Uuid, int]] = [{} for _ in self._member_ids]
+        self._topics_of: list[OrderedDict[Uuid, int]] = [OrderedDict() for _ in self._member_ids]
         """Of each member, how many partitions it has of which topic, in the order of Java's table."""
         self._owners = {
             topic_id: [_NOBODY] * group.partition_counts[topic_id] for topic_id in self._subscribers
@@ -113,7 +115,8 @@ class _Assignment:
         self._owners[topic_id][number] = member
         self._sizes[member] += 1
         if topic_id not in self._topics_of[member]:  # it goes to the head of its slot
-            self._topics_of[member] = {topic_id: 0, **self._topics_of[member]}
+            self._topics_of[member][topic_id] = 0
+            self._topics_of[member].move_to_end(topic_id, last=False)
         self._topics_of[member][topic_id] += 1
 
     def _result(self) -> GroupAssignment:

@@ -79,9 +79,9 @@ class _Assignment:
 
 def _with_added(partitions: Partitions, added: list[tuple[Uuid, int]]) -> Partitions:
     """The partitions and these. In Java's table a new topic goes to the head of its slot."""
-    result = {topic_id: list(numbers) for topic_id, numbers in partitions.items()}
+    kept = {topic_id: list(numbers) for topic_id, numbers in partitions.items()}
+    fresh: dict[Uuid, list[int]] = {}
     for topic_id, number in added:
-        if topic_id not in result:
-            result = {topic_id: [], **result}
-        result[topic_id].append(number)
-    return {topic_id: tuple(numbers) for topic_id, numbers in result.items()}
+        (kept if topic_id in kept else fresh).setdefault(topic_id, []).append(number)
+    in_order = {topic_id: fresh[topic_id] for topic_id in reversed(fresh)} | kept
+    return {topic_id: tuple(numbers) for topic_id, numbers in in_order.items()}

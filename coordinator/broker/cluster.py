@@ -19,7 +19,6 @@ from coordinator.uuids import RandomUuids, UuidSource
 from protocol_codecs.uuids import Uuid, uuid_to_text
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("coordinator.broker")
-_INT_MAX = 0x7FFFFFFF
 
 
 class TopicExists(CoordinatorError):
@@ -119,7 +118,7 @@ class EmbeddedCluster:
 
     def shard_of(self, group_id: str) -> ShardHost:
         """The coordinator of a group, found as Kafka finds it: by the hash of its id."""
-        return self.shards[_absolute(java_order.text_hash(group_id)) % len(self.shards)]
+        return self.shards[java_order.absolute(java_order.text_hash(group_id)) % len(self.shards)]
 
     def coordinator_of(self, group_id: str) -> int:
         """The node that coordinates a group."""
@@ -257,9 +256,3 @@ class EmbeddedCluster:
         if not self.racks:
             return ()
         return tuple((self.racks[self.leader_of(number)],) for number in range(partitions))
-
-
-def _absolute(java_hash: int) -> int:
-    """``Utils.abs`` of Java's hash: of the smallest int it is 0."""
-    signed = java_hash - (1 << 32) if java_hash >> 31 else java_hash
-    return abs(signed) & _INT_MAX

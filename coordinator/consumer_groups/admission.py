@@ -35,12 +35,13 @@ def open_group(shard: Shard, group_id: str, *, create: bool) -> Draft:
     return Draft(shard, ConsumerGroup(group_id))
 
 
-def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
-    """Raise RequestRefused with GROUP_MAX_SIZE_REACHED if the group is full and this is nobody of it."""
+def check_size(draft: Draft, member_id: str) -> None:
+    """Raise RequestRefused with GROUP_MAX_SIZE_REACHED if the group is full and this is nobody of it.
+
+    As in Kafka up to 4.3.1, a static member that comes back under another id is refused too (KAFKA-20601).
+    """
     group = draft.group
-    if instance_id in group.static_members or member_id in group.members:
-        return
-    if len(group.members) >= draft.shard.config.consumer_max_size:
+    if member_id not in group.members and len(group.members) >= draft.shard.config.consumer_max_size:
         raise RequestRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id!r} has {len(group.members)} members"
         )

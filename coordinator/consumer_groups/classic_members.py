@@ -46,7 +46,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
     instance_id = request.group_instance_id
     is_unknown = not request.member_id
     member_id = request.member_id or uuid_to_text(shard.uuids.next())
-    admission.check_size(draft, member_id, instance_id)
+    admission.check_size(draft, member_id)
     if not group.supports_protocols(request.protocol_type, [p.name for p in request.protocols]):
         raise RequestRefused(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no assignor that all classic members offer"

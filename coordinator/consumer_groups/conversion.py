@@ -17,6 +17,7 @@ from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.embedded import assigned_partitions, embedded_assignment, embedded_version
 from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember, MemberState
+from coordinator.consumer_groups.member_timers import cancel_timers
 from coordinator.errors import BrokenInvariant, RequestRefused
 from coordinator.image import metadata_hash
 from coordinator.partitions import Partitions, with_epoch
@@ -165,6 +166,8 @@ def downgrade(
     rebalances: bool = True,
 ) -> None:
     """Make a classic group of a consumer group, and let it rebalance; ``before`` are records that come first."""
+    for member_id in group.members:
+        cancel_timers(shard, group.group_id, member_id)
     classic = _classic_group(shard, group, leaving, replacement)
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
     shard.groups[group.group_id] = classic
@@ -225,7 +228,7 @@ def _classic_member(member: ConsumerGroupMember) -> ClassicMember:
 def deletion(group: ConsumerGroup, replacement: Replacement | None = None) -> list[CoordinatorRecord]:
     """The tombstones of a whole consumer group, in the order in which they may be replayed."""
     group_id = group.group_id
-    member_ids = list(group.members)
+    member_ids = [member.member_id for member in group.members_in_order()]
     if replacement is not None:  # its records were written before, under its new id
         new_id = replacement.new.member_id
         member_ids = [

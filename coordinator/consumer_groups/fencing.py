@@ -7,9 +7,9 @@ from coordinator.consumer_groups.conversion import downgrade, may_downgrade
 from coordinator.consumer_groups.draft import Draft
 from coordinator.consumer_groups.group import ConsumerGroup, counts_after, with_regex_topics
 from coordinator.consumer_groups.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember
+from coordinator.consumer_groups.member_timers import cancel_timers
 from coordinator.image import metadata_hash
 from coordinator.shard import Shard
-from coordinator.timers import JoinTimeout, RebalanceTimeout, SessionTimeout, SyncTimeout
 
 
 def fence(shard: Shard, group: ConsumerGroup, members: Sequence[ConsumerGroupMember]) -> None:
@@ -58,17 +58,6 @@ def leave_for_a_while(shard: Shard, group: ConsumerGroup, member: ConsumerGroupM
         assigned={topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.assigned.items()},
     )
     shard.apply([records.current_assignment(group.group_id, left)])
-
-
-def cancel_timers(shard: Shard, group_id: str, member_id: str) -> None:
-    """Stop waiting for anything from this member."""
-    for timer in (
-        SessionTimeout(group_id, member_id),
-        RebalanceTimeout(group_id, member_id, member_epoch=0),
-        JoinTimeout(group_id, member_id),
-        SyncTimeout(group_id, member_id),
-    ):
-        shard.timers.cancel(timer)
 
 
 def _unsubscribed_regexes(group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]) -> list[str]:

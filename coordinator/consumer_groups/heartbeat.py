@@ -17,7 +17,7 @@ def heartbeat(
     """Serve a heartbeat with an epoch of 0 or more. Raises RequestRefused."""
     joins = request.member_epoch == admission.JOIN_EPOCH
     draft = admission.open_group(shard, request.group_id, create=joins)
-    admission.check_size(draft, request.member_id, request.instance_id)
+    admission.check_size(draft, request.member_id)
     member_id = request.member_id or uuid_to_text(shard.uuids.next())
     owned = request.topic_partitions
     if request.instance_id is None:

@@ -27,6 +27,7 @@ from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 ABORT_MARKER, COMMIT_MARKER = 0, 1
 _MARKER_KEY_VERSION = 0
+_MEMORY = "memory log"
 
 
 class LoggedBatch(msgspec.Struct, frozen=True):
@@ -54,12 +55,28 @@ class RecordLog(Protocol):
         ...
 
 
+class Recovered(msgspec.Struct, frozen=True):
+    """What of a log is sound: where each batch ends in bytes, the next offset, and what ``damage`` comes behind."""
+
+    ends: tuple[int, ...]
+    next_offset: int
+    damage: CorruptLog | None
+
+
 class MemoryLog:
-    """A log as a list of encoded batches."""
+    """A log as a list of encoded batches.
+
+    Batches that are given to begin with are read: a torn or damaged tail is left out, and ``damage`` says where it
+    began and why.
+    """
 
     def __init__(self, batches: Sequence[bytes] = ()) -> None:
-        self.batches = list(batches)
-        self.next_offset = read_header(self.batches[-1]).next_offset if self.batches else 0
+        content = b"".join(batches)
+        sound = recover(content, _MEMORY)
+        starts = (0, *sound.ends)
+        self.batches = [content[start:end] for start, end in zip(starts, sound.ends, strict=False)]
+        self.next_offset = sound.next_offset
+        self.damage = sound.damage
 
     def append(
         self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = NO_PRODUCER_ID
@@ -73,7 +90,7 @@ class MemoryLog:
 
     def read(self) -> Iterator[LoggedBatch]:
         """Every change from the beginning. Raises CorruptLog."""
-        for _, batch in read_batches(b"".join(self.batches), "memory log"):
+        for _, batch in read_batches(b"".join(self.batches), _MEMORY):
             yield batch
 
     def _add(self, content: bytes, count: int) -> None:
@@ -114,6 +131,21 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
             is_control=True,
         )
     )
+
+
+def recover(content: bytes, name: str) -> Recovered:
+    """Find the end of what is sound."""
+    ends: list[int] = []
+    next_offset = 0
+    damage = None
+    try:
+        for position, _ in read_batches(content, name):
+            header = read_header(content, position, check=False)
+            ends.append(position + header.size)
+            next_offset = header.next_offset
+    except CorruptLog as error:
+        damage = error
+    return Recovered(tuple(ends), next_offset, damage)
 
 
 def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[tuple[int, LoggedBatch]]:

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from coordinator.errors import CorruptLog
-from coordinator.log.batches import LoggedBatch, encode_change, encode_marker, read_batches
-from protocol_codecs.records import CoordinatorRecord, read_header
+from coordinator.log.batches import LoggedBatch, encode_change, encode_marker, read_batches, recover
+from protocol_codecs.records import CoordinatorRecord
 from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 
@@ -24,9 +24,9 @@ class FileLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.damage: CorruptLog | None = None
-        self.next_offset = 0
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.damage: CorruptLog | None
+        self.next_offset: int
         self._recover()
         self._file = path.open("ab", buffering=0)
 
@@ -63,11 +63,9 @@ class FileLog:
 
     def _recover(self) -> None:
         content = self.path.read_bytes() if self.path.exists() else b""
-        try:
-            for position, _ in read_batches(content, self.path.name):
-                self.next_offset = read_header(content, position).next_offset
-        except CorruptLog as damage:
-            self.damage = damage
-            self.path.with_name(f"{self.path.name}.damaged").write_bytes(content[damage.position :])
+        sound = recover(content, self.path.name)
+        self.next_offset, self.damage = sound.next_offset, sound.damage
+        if sound.damage is not None:
+            self.path.with_name(f"{self.path.name}.damaged").write_bytes(content[sound.damage.position :])
             with self.path.open("r+b") as file:
-                file.truncate(damage.position)
+                file.truncate(sound.damage.position)

@@ -5,10 +5,24 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.coordinator.core_backend import MAX_SIZE
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster
 
 BOOTSTRAP = "EPOCHGATE_TEST_BOOTSTRAP"
+
+OVERRIDES = {
+    "broker.rack": "rack-a",
+    "group.consumer.max.size": str(MAX_SIZE),
+    "group.max.size": str(MAX_SIZE),
+}
+"""What the scenarios need beside the settings of all test clusters. A Kafka that is named must have them too."""
+
+
+def own_cluster() -> Cluster:
+    """A Kafka for the scenarios, not started yet."""
+    version = os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
+    return Cluster(RUN / f"coordinator-{os.getpid()}", version=version, overrides=OVERRIDES)
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +32,7 @@ def kafka_bootstrap() -> Iterator[str]:
     if given:
         yield given
         return
-    cluster = Cluster(
-        RUN / f"coordinator-{os.getpid()}", version=os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
-    )
+    cluster = own_cluster()
     try:
         cluster.save(owner_pid=os.getpid())
         cluster.start()

@@ -15,6 +15,7 @@ from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS
 from tests.coordinator.trace import OfferedUuids, Trace
 
+MAX_SIZE = 12
 CONFIG = CoordinatorConfig(
     consumer_session_timeout_ms=6_000,
     consumer_min_session_timeout_ms=1_000,
@@ -22,8 +23,10 @@ CONFIG = CoordinatorConfig(
     consumer_min_heartbeat_interval_ms=100,
     classic_initial_rebalance_delay_ms=0,
     classic_min_session_timeout_ms=1_000,
+    consumer_max_size=MAX_SIZE,
+    classic_max_size=MAX_SIZE,
 )
-"""As tools/kafka starts its brokers for tests."""
+"""As tools/kafka starts its brokers for tests, with the settings of conftest.py."""
 
 
 class CorePending:

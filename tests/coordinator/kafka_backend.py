@@ -10,6 +10,8 @@ from protocol_codecs import ApiKey, ErrorCode, Uuid, decode, decode_prefix, enco
 from protocol_codecs import messages as m
 from protocol_codecs.message import Message
 from protocol_codecs.registry import APIS, request_header_version, response_header_version
+from tests.coordinator.log_comparison import LoggedRecord
+from tests.coordinator.offsets_topic import OffsetsTopic
 from tests.coordinator.propagation import Propagation, alter_group
 from tests.coordinator.trace import HYPHENATED, Sent, Trace
 
@@ -126,6 +128,7 @@ class KafkaBackend:
         self.trace = Trace()
         self.pause_s = 0.0
         self._propagation = Propagation(self._admin.call, group_id)
+        self._offsets_topic = OffsetsTopic(self._admin.call, group_id)
         self._ids: dict[str, Uuid] = {}
         self._names: dict[Uuid, str] = {}
 
@@ -189,6 +192,10 @@ class KafkaBackend:
     def was_disturbed(self) -> bool:
         """Whether the machine paused for so long that timers may have fired where a scenario does not want it."""
         return self.pause_s > DISTURBANCE_S
+
+    def log(self) -> list[LoggedRecord]:
+        """What the group's coordinator has written about it."""
+        return self._offsets_topic.records()
 
     def close(self) -> None:
         for connection in self._opened:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from coordinator.java_order import text_hash
+from coordinator.java_order import absolute, text_hash
 from protocol_codecs import ErrorCode, Uuid
 from protocol_codecs import messages as m
 
@@ -75,10 +75,10 @@ class Propagation:
 
     def _probe_names(self, group_id: str) -> Iterator[str]:
         partitions = self._offsets_partitions(group_id)
-        wanted = (text_hash(group_id) & 0x7FFFFFFF) % partitions
+        wanted = absolute(text_hash(group_id)) % partitions
         for number in count():
             name = f"{group_id}-probe-{number}"
-            if (text_hash(name) & 0x7FFFFFFF) % partitions == wanted:
+            if absolute(text_hash(name)) % partitions == wanted:
                 yield name
 
     def _offsets_partitions(self, group_id: str) -> int:

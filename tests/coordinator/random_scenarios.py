@@ -23,14 +23,26 @@ class RandomGroup:
         self.syncing: dict[str, tuple[Classic, Pending]] = {}
         self.made = 0
 
+    @staticmethod
+    def player(seed: int) -> Callable[[Script], None]:
+        """Plays this seed's scenario."""
+        return lambda script: RandomGroup(script, seed).play()
+
     def play(self) -> None:
         self.s.configure(interval=0)
         for name, partitions in TOPICS.items():
             self.s.topic(name, partitions)
         for _ in range(STEPS):
             self.random.choices(
-                [self.new_step, self.classic_step, self.someone_comes, self.outsider, self.topic_grows],
-                weights=[60, 25 if self.classics else 0, 14, 5, 1],
+                [
+                    self.new_step,
+                    self.classic_step,
+                    self.someone_comes,
+                    self.outsider,
+                    self.topic_grows,
+                    self.topic_is_replaced,
+                ],
+                weights=[60, 25 if self.classics else 0, 14, 5, 1, 1],
             )[0]()
             self.collect()
             if self.random.random() < 0.1:
@@ -48,9 +60,14 @@ class RandomGroup:
             protocols = self.random.choice([("range",), ("cooperative-sticky",), ("range", "roundrobin")])
             self.classics.append(Classic(self.s, name, topics, instance_id, protocols))
             return
-        assignor = self.random.choice([None, "uniform", "range"])
         member = Member(
-            self.s, name, f"{self.s.prefix}-{name}", topics, instance_id=instance_id, assignor=assignor
+            self.s,
+            name,
+            f"{self.s.prefix}-{name}",
+            topics,
+            instance_id=instance_id,
+            rack_id=self.random.choice([None, "rack-a", "rack-b"]),
+            assignor=self.random.choice([None, "uniform", "range"]),
         )
         self.members.append(member)
         member.join()
@@ -127,6 +144,13 @@ class RandomGroup:
         name = self.random.choice(list(TOPICS))
         self.made += 1
         self.s.add_partitions(name, TOPICS[name] + self.made)
+
+    def topic_is_replaced(self) -> None:
+        name = self.random.choice(list(TOPICS))
+        self.s.delete_topic(name)
+        if self.random.random() < 0.5 and self.members:
+            self.random.choice(self.members).beat()
+        self.s.topic(name, TOPICS[name])
 
     def leaves(self, member: Member, epoch: int) -> None:
         member.leave(epoch)

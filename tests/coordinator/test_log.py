@@ -37,6 +37,10 @@ BATCHES = some_batches()
 CONTENT = b"".join(BATCHES)
 ENDS = [sum(len(batch) for batch in BATCHES[:number]) for number in range(len(BATCHES) + 1)]
 """Where batches end, in bytes."""
+LAST = range(ENDS[-2], ENDS[-1])
+"""Where the bytes of the last batch are."""
+LEADER_EPOCH = range(ENDS[-2] + 12, ENDS[-2] + 16)
+"""The only field that neither the checksum covers nor anything else checks."""
 FIRST = CONTENT[: ENDS[3]]
 """Three batches, where every byte is tried."""
 
@@ -105,6 +109,38 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path):
                 assert log.damage.position == ENDS[whole_batches(position)]
     # The leader epoch is the only field outside the checksum that nothing else checks.
     assert unchecked == 3 * 4
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_any_bit_of_the_last_batch(tmp_path: Path, bit: int):
+    path = tmp_path / "flipped.log"
+    for position in LAST:
+        content = bytearray(CONTENT)
+        content[position] ^= 1 << bit
+        path.write_bytes(content)
+        memory = MemoryLog([bytes(content)])
+        with FileLog(path) as file:
+            for log in (memory, file):
+                if position in LEADER_EPOCH:
+                    assert log.damage is None
+                    continue
+                assert log.damage is not None
+                assert (log.damage.position, log.damage.offset) == (ENDS[-2], log.next_offset)
+                assert sum(1 for _ in log.read()) == len(BATCHES) - 1
+
+
+def test_a_log_in_memory_that_is_torn_at_any_byte_of_its_last_batch_goes_on():
+    for end in LAST:
+        log = MemoryLog([*BATCHES[:-1], CONTENT[ENDS[-2] : end]])
+        coordinator = GroupCoordinator(CONFIG, uuids=SeededUuids(1), log=log)
+        coordinator.load(0)
+        assert (log.damage is None) == (end == ENDS[-2])
+        assert persistent(coordinator) == state_after(len(BATCHES) - 1)
+
+        log.append([offset_record(5)], 1)
+
+        *_, last = MemoryLog(log.batches).read()
+        assert last.records == (offset_record(5),)
 
 
 def test_what_was_cut_off_is_kept_beside(tmp_path: Path):

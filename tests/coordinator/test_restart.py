@@ -45,6 +45,9 @@ UNNOTICED = [
     "offsets_are_deleted",
     "groups_are_listed",
     "requests_are_checked",
+    "group_is_full",
+    "members_have_racks",
+    "stranger_comes_to_an_empty_group",
 ]
 """Scenarios without classic rebalances and without waiting for a timer, of which a restart begins anew."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from coordinator.image import TopicImage
 from coordinator.uuids import UuidSource
 from protocol_codecs import Uuid, uuid_from_text, uuid_to_text
+from tests.coordinator.log_comparison import LoggedRecord
 
 HYPHENATED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 RECORDINGS = Path(__file__).with_name("recordings")
@@ -47,12 +48,13 @@ class OfferedUuids:
 
 @dataclass
 class Recording:
-    """A transcript of Kafka with its trace, kept as JSON."""
+    """A transcript of Kafka with its trace and the records that it wrote, kept as JSON."""
 
     kafka: str
     prefix: str
     trace: Trace
     transcript: list[Any]
+    log: list[LoggedRecord]
 
     def write(self, name: str) -> None:
         content = {
@@ -61,6 +63,7 @@ class Recording:
             "sent": [[s.at_ms, s.uuid and uuid_to_text(s.uuid)] for s in self.trace.sent],
             "topics": [[uuid_to_text(t.topic_id), t.name, t.partitions] for t in self.trace.topics],
             "transcript": self.transcript,
+            "log": [[key.hex(), None if value is None else value.hex()] for key, value in self.log],
         }
         RECORDINGS.mkdir(exist_ok=True)
         text = ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in content.items())
@@ -71,7 +74,11 @@ class Recording:
         content = json.loads((RECORDINGS / f"{name}.json").read_text())
         sent = [Sent(at_ms, text and uuid_from_text(text)) for at_ms, text in content["sent"]]
         topics = [TopicImage(uuid_from_text(text), name, count) for text, name, count in content["topics"]]
-        return cls(content["kafka"], content["prefix"], Trace(sent, topics), content["transcript"])
+        log = [
+            (bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+            for key, value in content["log"]
+        ]
+        return cls(content["kafka"], content["prefix"], Trace(sent, topics), content["transcript"], log)
 
 
 def _lines(value: Any) -> str:

@@ -4,7 +4,7 @@ Topics keep whatever settings they are given and show them again; brokers show n
 """
 
 from coordinator.broker.context import RequestContext
-from coordinator.config import GROUP_SETTINGS, broker_value
+from coordinator.config import GROUP_SETTINGS, CoordinatorConfig, broker_value
 from coordinator.errors import RequestRefused
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.messages import (
@@ -22,8 +22,9 @@ from protocol_codecs.messages import (
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
-SOURCE_TOPIC, SOURCE_DEFAULT, SOURCE_GROUP = 1, 5, 8
+SOURCE_TOPIC, SOURCE_BROKER, SOURCE_DEFAULT, SOURCE_GROUP = 1, 4, 5, 8
 TYPE_STRING, TYPE_INT = 2, 3
+_DEFAULTS = CoordinatorConfig()
 
 
 async def describe(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -78,14 +79,7 @@ def _configs(context: RequestContext, kind: int, name: str) -> list[DescribeConf
     if kind == GROUP:
         own = context.cluster.group_settings.get(name, {})
         return [
-            DescribeConfigsResponseConfig(
-                name=setting,
-                value=own.get(setting, str(broker_value(context.cluster.config, setting))),
-                config_source=SOURCE_GROUP if setting in own else SOURCE_DEFAULT,
-                config_type=TYPE_INT,
-                documentation=None,
-            )
-            for setting in GROUP_SETTINGS
+            _group_setting(setting, own.get(setting), context.cluster.config) for setting in GROUP_SETTINGS
         ]
     if kind == TOPIC:
         topic = context.cluster.topics.get(name)
@@ -104,6 +98,19 @@ def _configs(context: RequestContext, kind: int, name: str) -> list[DescribeConf
     if kind == BROKER:
         return []
     raise RequestRefused(ErrorCode.INVALID_REQUEST, f"resource type {kind}")
+
+
+def _group_setting(setting: str, own: str | None, config: CoordinatorConfig) -> DescribeConfigsResponseConfig:
+    """A setting of a group: its own, else the broker's, which is called a default only if it is Kafka's."""
+    value = broker_value(config, setting)
+    source = SOURCE_DEFAULT if value == broker_value(_DEFAULTS, setting) else SOURCE_BROKER
+    return DescribeConfigsResponseConfig(
+        name=setting,
+        value=str(value) if own is None else own.strip(),
+        config_source=source if own is None else SOURCE_GROUP,
+        config_type=TYPE_INT,
+        documentation=None,
+    )
 
 
 def _alter(

@@ -114,7 +114,6 @@ def empty_groups_change_type(s: Script) -> None:
     a.leave()
     s.list()
     c = s.classic("C")
-    unknown = s.classic("X", member_id="nobody")
     c.join()
     s.list()
     c.sync({c.member_id: {"foo": [0, 1]}})
@@ -124,8 +123,18 @@ def empty_groups_change_type(s: Script) -> None:
     a.join()
     s.describe()
     s.offsets()
+
+
+@scenario
+def stranger_comes_to_an_empty_group(s: Script) -> None:
+    """A classic member with an unknown id at an empty consumer group is refused, and the group is forgotten."""
+    s.topic("foo", 2)
+    s.configure(interval=0)
+    a = s.member("A")
+    a.join()
     a.leave()
-    unknown.joined(unknown.send_join())
+    stranger = s.classic("X", member_id="nobody")
+    stranger.joined(stranger.send_join())
     a.beat()
     a.join()
     s.describe()

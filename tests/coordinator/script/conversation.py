@@ -257,11 +257,11 @@ class Conversation:
     # Normal forms
 
     def by_name(self, topics: Any) -> Partitions:
-        """Topics with their partitions, by name; of topics that are gone, by what is left of their name."""
-        return {
-            self.short(self.backend.topic_name(topic.topic_id)): sorted(topic.partitions)
-            for topic in sorted(topics, key=lambda t: self.backend.topic_name(t.topic_id))
-        }
+        """Topics with their partitions, by name; a topic that was deleted and its successor have the same name."""
+        named: Partitions = {}
+        for topic in topics:
+            named.setdefault(self.short(self.backend.topic_name(topic.topic_id)), []).extend(topic.partitions)
+        return {name: sorted(numbers) for name, numbers in sorted(named.items())}
 
     def embedded(self, content: bytes) -> Partitions | None:
         """An embedded assignment by short names."""

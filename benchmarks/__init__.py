@@ -1,0 +1,1 @@
+"""What Epochgate costs, beside the same work without it: `make bench`."""

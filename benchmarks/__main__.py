@@ -1,0 +1,119 @@
+"""`make bench`: what Epochgate costs, each number next to the same work without it, as a table and build/bench.json.
+
+python -m benchmarks [--only throughput,tls,latency,members,growth] [--runs N]
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import growth, latency, members, throughput
+from benchmarks.stand import BUILD, gateway, kafka, kafka_version
+from benchmarks.tls_files import LISTENER, TlsFiles
+
+REPORT = BUILD / "bench.json"
+LESS_ON_TLS = 2
+"""By so much fewer records on TLS: the client and the broker are slower there as well."""
+
+
+def on_kafka(name: str, measure: Callable[..., Any], **options: Any) -> Any:
+    with kafka() as cluster, gateway(cluster.bootstrap, name) as proxy:
+        return measure(cluster.bootstrap, proxy, **options)
+
+
+def on_tls(runs: int, records: int) -> Any:
+    """Throughput with TLS from the client to the proxy and from there to the broker, and straight to the broker."""
+    tls = TlsFiles(BUILD / "bench" / "tls-files")
+    with kafka(tls) as cluster:
+        bootstrap = cluster.bootstrap_of(LISTENER)
+        with gateway(bootstrap, "tls", tls=tls) as proxy:
+            return throughput.measure(bootstrap, proxy, runs=runs, records=records, ca=str(tls.ca))
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "kafka": kafka_version(),
+        "librdkafka client": version("confluent-kafka"),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "load_average": os.getloadavg(),
+    }
+
+
+def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
+    """What is measured, without us, with us, what it costs, the target, whether it is met."""
+    table = []
+    both = [("", one) for one in report.get("throughput", {}).items()]
+    both += [(" on TLS", one) for one in report.get("tls", {}).items()]
+    for on, (what, one) in both:
+        table.append(
+            (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
+             f"ratio {one['ratio']}", f">= {one['target']}", _said(one["met"]))
+        )  # fmt: skip
+    for what, name in (("request", "100-byte request"), ("heartbeat", "translated Heartbeat")):
+        if (one := report.get("latency", {}).get(what)) is not None:
+            for q in ("p50", "p99"):
+                target = (f"< +{one['target_us']:g}", _said(one["met"])) if q == "p50" else ("", "")
+                ways = (str(one["direct"][q]), str(one["proxied"][q]))
+                table.append((f"{name}, {q}, us", *ways, f"+{one['added'][q]}", *target))
+    for one in report.get("members", []):
+        memory = one["bytes_per_member"] / 1024
+        share = one["shares"]["proxy"]
+        cost = (
+            f"p99 {one['p99_ms']} ms, {memory:.1f} KiB a member, CPU {share['cpu']}, "
+            f"waited for a core {share['waiting_for_a_core']}"
+        )
+        table.append(
+            (f"{one['members']} members", "", "", cost, "p99 < 100 ms, <= 60 KiB", _said(one["met"]))
+        )
+    for what, exponent in report.get("growth", {}).get("exponents", {}).items():
+        table.append(
+            (f"growth: {what}", "", "", f"exponent {exponent}", "<= linear", _said(exponent <= growth.LINEAR))
+        )
+    return table
+
+
+def _said(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="throughput,tls,latency,members,growth")
+    parser.add_argument("--runs", type=int, default=throughput.RUNS)
+    parser.add_argument("--records", type=int, default=throughput.RECORDS)
+    parser.add_argument("--rounds", type=int, default=latency.ROUNDS)
+    options = parser.parse_args()
+    parts: dict[str, Callable[[], Any]] = {
+        "throughput": lambda: on_kafka(
+            "throughput", throughput.measure, runs=options.runs, records=options.records
+        ),
+        "tls": lambda: on_tls(runs=options.runs, records=options.records // LESS_ON_TLS),
+        "latency": lambda: on_kafka("latency", latency.measure, rounds=options.rounds),
+        "members": members.measure,
+        "growth": growth.measure,
+    }
+    report: dict[str, Any] = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+    for part in options.only.split(","):
+        print(f"== {part}", flush=True)
+        report[part] = parts[part]()
+        report.setdefault("environment", {})[part] = environment()
+        REPORT.parent.mkdir(exist_ok=True)
+        REPORT.write_text(json.dumps(report, indent=2) + "\n")
+    table = Table("what", "without", "with", "cost", "target", "", title="What Epochgate costs")
+    for row in rows(report):
+        table.add_row(*row)
+    Console(width=150).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""``python -m coordinator.broker --nodes 3 --port 9092 --topic orders:6``: the embedded broker as a process.
+
+It prints the bootstrap addresses when clients can connect, logs to stderr, and runs until SIGINT or SIGTERM.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+import trio
+
+from coordinator.broker.cluster import EmbeddedCluster
+from coordinator.broker.server import serve
+
+
+def main() -> int:
+    """Run it."""
+    options = _parser().parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    trio.run(_run, options)
+    return 0
+
+
+async def _run(options: argparse.Namespace) -> None:
+    ports = [options.port + number if options.port else 0 for number in range(options.nodes)]
+    cluster = EmbeddedCluster(
+        nodes=options.nodes,
+        host=options.host,
+        ports=ports,
+        log_directory=options.log_directory,
+        auto_create_partitions=options.auto_create_partitions,
+    )
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with serve(cluster):
+            for name, partitions in options.topic:
+                cluster.create_topic(name, partitions)
+            print(f"embedded broker, for development only, on {cluster.bootstrap}", flush=True)
+            async for _ in signals:
+                return
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m coordinator.broker", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="of the first node; the others follow; 0: free ones"
+    )
+    parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
+    parser.add_argument(
+        "--auto-create-partitions",
+        type=int,
+        default=1,
+        help="of topics that clients ask for; 0: none are created",
+    )
+    parser.add_argument(
+        "--log-directory", type=Path, help="keep the groups there (topics are lost); without, in memory"
+    )
+    return parser
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.rpartition(":")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PARTITIONS")
+    return name, int(partitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

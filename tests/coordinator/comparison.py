@@ -1,0 +1,97 @@
+"""A script played by Kafka and then by the embedded coordinator: the answers and the logs must be the same.
+
+What may differ between the logs is said in ``log_comparison`` and in SURPLUS; docs/coordinator.md justifies each.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol_codecs import records as r
+from protocol_codecs.message import Message
+from tests.coordinator.core_backend import CoreBackend
+from tests.coordinator.kafka_backend import KafkaBackend
+from tests.coordinator.log_comparison import check_logs
+from tests.coordinator.script import Script
+from tests.coordinator.trace import Recording
+
+ATTEMPTS = 8
+SURPLUS: dict[str, tuple[type[Message], ...]] = {
+    "stranger_comes_to_an_empty_group": (
+        r.ConsumerGroupTargetAssignmentMetadataKey,
+        r.ConsumerGroupPartitionMetadataKey,
+        r.ConsumerGroupMetadataKey,
+    )
+}
+"""Tombstones that Kafka does not write although it forgets what they name, by scenario."""
+STEPS_BEFORE = 6
+"""How many steps a message shows before the one that differs."""
+Play = Callable[[Script], None]
+
+
+class Differs(AssertionError):
+    """The embedded coordinator did not do what Kafka did."""
+
+
+def played_by_kafka(play: Play, name: str, bootstrap: str) -> tuple[Recording, bool]:
+    """Kafka's part, and whether the machine was too slow in between for it to be comparable."""
+    prefix = f"{name}-{uuid.uuid4().hex[:6]}"
+    backend = KafkaBackend(bootstrap, f"{prefix}-group")
+    script = Script(backend, prefix)
+    try:
+        play(script)
+        log = backend.log()
+    finally:
+        backend.close()
+    version = os.environ.get("KAFKA_VERSION", "4.3.1")
+    return Recording(version, prefix, backend.trace, script.transcript, log), backend.was_disturbed
+
+
+def played_by_us(play: Play, theirs: Recording) -> Script:
+    """The same with the times and ids of Kafka's run."""
+    script = Script(CoreBackend(theirs.trace), theirs.prefix)
+    play(script)
+    return script
+
+
+def check(play: Play, name: str, theirs: Recording) -> None:
+    """Play it here. Raises Differs with the first step, or the first record, that Kafka has otherwise."""
+    script = played_by_us(play, theirs)
+    check_transcripts(script.transcript, theirs.transcript)
+    assert isinstance(script.backend, CoreBackend)
+    difference = check_logs(script.backend.log, theirs.log, SURPLUS.get(name, ()))
+    if difference:
+        raise Differs(f"the logs differ: {difference}")
+
+
+def check_transcripts(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
+    """Raise Differs with the first step that differs, and some before it."""
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        if our != their:
+            lines = [f"step {number + 1} of {len(theirs)} differs. Before it:"]
+            lines += [f"    {_line(step)}" for step in theirs[max(0, number - STEPS_BEFORE) : number]]
+            lines += [f"  Kafka:    {_line(their)}", f"  embedded: {_line(our)}"]
+            raise Differs("\n".join(lines))
+    if len(ours) != len(theirs):
+        raise Differs(f"{len(theirs)} steps in Kafka, {len(ours)} here, and as many as there are agree")
+
+
+def compare(play: Play, name: str, bootstrap: str) -> Recording:
+    """Play on both. A difference is played again if the machine paused meanwhile: timers fired in Kafka only."""
+    for attempt in range(ATTEMPTS):
+        theirs, was_disturbed = played_by_kafka(play, name, bootstrap)
+        try:
+            check(play, name, theirs)
+        except AssertionError:
+            if not was_disturbed or attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return theirs
+    raise AssertionError("unreachable")
+
+
+def _line(step: Any) -> str:
+    what, answer = step
+    return f"{what}: {json.dumps(answer, sort_keys=True)}"
