@@ -12,6 +12,8 @@ from typing import Any, NewType
 
 import msgspec
 
+from translation.partitions import TopicPartitions
+
 ConnectionId = NewType("ConnectionId", int)
 """One client connection together with its one upstream connection."""
 
@@ -27,12 +29,14 @@ class Connection(msgspec.Struct, frozen=True):
 
     ``versions`` are the broker's own ranges of this upstream connection, by API key, as its ApiVersions
     answer gave them (both ends inclusive); the shell has learned them before it hands over the first
-    request of a connection. ``client_host`` is the client's address as the proxy sees it.
+    request of a connection. ``client_host`` is the client's address as the proxy sees it, ``software`` name and
+    version of the client's software (``librdkafka/2.8.0``) as its ApiVersions request told it, empty if it did not.
     """
 
     id: ConnectionId
     client_host: str
     versions: Mapping[int, tuple[int, int]]
+    software: str = ""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -94,43 +98,63 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class EventKind(StrEnum):
-    """What happened to a member or to a group; the vocabulary of log, metrics and journal."""
+    """What happened to a member or to a group; the vocabulary of log, metrics and journal (docs/journal.md)."""
 
     JOINED = "joined"
-    STATE_CHANGED = "state changed"
+    STATE_CHANGED = "state_changed"
     ASSIGNED = "assigned"
-    REVOKE_REQUESTED = "revoke requested"
+    REVOKE_REQUESTED = "revoke_requested"
     REVOKED = "revoked"
-    EPOCH_MOVED = "epoch moved silently"
-    REJOINED_AFTER_LOSS = "rejoined after its membership was lost"
+    EPOCH_MOVED = "epoch_moved"
+    REJOINED_AFTER_LOSS = "rejoined_after_loss"
     LEFT = "left"
     FENCED = "fenced"
-    SESSION_EXPIRED = "session expired"
-    REBALANCE_EXPIRED = "rebalance deadline expired"
+    SESSION_EXPIRED = "session_expired"
+    REBALANCE_EXPIRED = "rebalance_expired"
     ADOPTED = "adopted"
-    POLICY_CHANGED = "policy changed"
-    PASSED_THROUGH = "passed through"
-    CALL_REFUSED = "call refused"
+    POLICY_CHANGED = "policy_changed"
+    PASSED_THROUGH = "passed_through"
+    CALL_REFUSED = "call_refused"
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class MemberProtocol(StrEnum):
+    """How a member takes part in its group."""
+
+    TRANSLATED = "translated"
+    """It speaks the classic protocol to the proxy, which makes it a member of the new one."""
+
+    CLASSIC = "classic"
+    """It speaks the classic protocol to the broker; its calls pass through."""
+
+    CONSUMER = "consumer"
+    """It speaks the new protocol to the broker; its calls pass through."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Something that a person who watches the migration wants to know.
 
-    ``generation`` and ``epoch`` are -1 where there is none. ``partitions`` is by topic name. ``state`` is the
-    member's state after the event, ``reason`` a short text in Kafka's words.
+    ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
+    the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
+    client may be working on after the event; None if that is not known or the event does not say.
+    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known.
     """
 
     kind: EventKind
     group_id: str
     member_id: str = ""
+    instance_id: str | None = None
+    protocol: str = ""
     client_id: str | None = None
     client_host: str = ""
+    software: str = ""
     generation: int = -1
     epoch: int = -1
     state: str = ""
     previous_state: str = ""
-    partitions: Mapping[str, tuple[int, ...]] = {}
+    partitions: TopicPartitions = ()
+    owned: TopicPartitions | None = None
     reason: str = ""
+    rebalance_timeout_ms: int = -1
 
 
 class Emit(msgspec.Struct, frozen=True):

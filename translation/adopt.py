@@ -93,20 +93,26 @@ def adopting(
 
 def adopt_again(
     context: Context, member: Member, connection: Connection, request: Request
-) -> Generator[Ask | Park, Any, bool]:
+) -> Generator[Ask | Park, Any, ErrorCode]:
     """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
 
     What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
-    not known at all. False if the broker does not know it either.
+    not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
+    either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
     """
+    instance_id = request.message.group_instance_id
+    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    if verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
-    _, found = yield from look_for(context, member, connection)
+    if verdict is Verdict.REPLACED:
+        return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
-        return False
+        return context.no_member(member, request.message)
     _adopt(context, member, connection, request, found)
-    return True
+    return ErrorCode.NONE
 
 
 def look_for(
@@ -137,6 +143,8 @@ def look_for(
         if found.member_id == member.id:
             if found.member_type == _CLASSIC_MEMBER:
                 return Verdict.CLASSIC_MEMBER, None
+            if found.member_epoch < 0:
+                return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
             return Verdict.MEMBER, found
     if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
         return Verdict.REPLACED, None
@@ -159,6 +167,7 @@ def _adopt(
     # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
     member.generation = min(_generation_of(request), found.member_epoch)
     member.adopted = True
+    member.away = False
     member.session_timeout_ms = _SESSION_TIMEOUT_MS
     member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
     member.subscription = frozenset(found.subscribed_topic_names)

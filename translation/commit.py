@@ -4,6 +4,7 @@ A client keeps the generation of its last JoinGroup while the broker's epoch mov
 if it has the current generation (or the one before, until SyncGroup), and goes out with the current epoch.
 """
 
+from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -21,7 +22,7 @@ from translation import errors
 from translation.actions import Connection, EventKind, Request
 from translation.adopt import Verdict, adopt_again, look_for
 from translation.context import Context, replaced
-from translation.exchange import Ask, Steps
+from translation.exchange import Ask, Park, Steps
 from translation.member import Member
 from translation.member_state import MemberState
 from translation.upstream import plain_heartbeat
@@ -36,26 +37,23 @@ _STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 def commit(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """A commit with a member id, of either kind."""
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
-    if not transactional:  # a transactional one comes from the producer's connection
-        context.reach(member, connection)
     message = request.message
+    generation = message.generation_id_or_member_epoch
+    if not transactional:  # a transactional one comes from the producer's connection
+        context.heard(member, connection, generation)
     if member.generation >= 0:
         member.touch(context.now)
-    generation = message.generation_id_or_member_epoch
     member.learn_generation(generation)
-    if context.was_elsewhere(member, generation) and not (
-        yield from adopt_again(context, member, connection, request)
-    ):
-        context.answer(request, refused(request, context.no_member(member, message)))
+    code = ErrorCode.NONE
+    if context.was_elsewhere(member, generation):
+        code = yield from adopt_again(context, member, connection, request)
+    if code == ErrorCode.NONE:
+        code = _why_not(context, member, message)
+    if code != ErrorCode.NONE:
+        context.answer(request, refused(request, code))
         return
-    if member.generation < 0:
-        context.answer(request, refused(request, context.no_member(member, message)))
-        return
-    if not _generation_counts(member, generation):
-        reason = f"commit with generation {generation}"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        context.answer(request, refused(request, ErrorCode.ILLEGAL_GENERATION))
-        return
+    if member.adopted and not context.is_waiting(request):
+        return  # its client has gone, and may have given up with another process what it commits here
     if transactional:
         version = request.version  # v5 and v6 change the meaning: never raised
     else:
@@ -68,24 +66,44 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         known = heartbeat.error_code == ErrorCode.NONE
         if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.is_waiting(request):
             # Only a client that is still here may commit at an epoch that another process has moved.
-            known = yield from adopt_again(context, member, connection, request)
+            known = (yield from adopt_again(context, member, connection, request)) == ErrorCode.NONE
         if known:
             response = yield from _send(member, request.api_key, version, message)
-    instance_id = message.group_instance_id
-    if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and instance_id and not context.settings.sole_process:
-        verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
-        if (
-            verdict is Verdict.REPLACED
-        ):  # brokers never say so to a commit; the old process must not come back
-            response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
+    if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and (
+        yield from _replaced(context, member, connection, request)
+    ):
+        response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, _translated(response))
+
+
+def _replaced(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Generator[Ask | Park, Any, bool]:
+    """Whether another process has the instance id: brokers never say so to a commit; the old one must not come back."""
+    instance_id = request.message.group_instance_id
+    if not instance_id or context.settings.sole_process:
+        return False
+    verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
+    return verdict is Verdict.REPLACED
+
+
+def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
+    """What a commit is refused with here; NONE if it may go on."""
+    if member.generation < 0:
+        return context.no_member(member, message)
+    if not _generation_counts(member, message.generation_id_or_member_epoch):
+        reason = f"commit with generation {message.generation_id_or_member_epoch}"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
 
 
 def _generation_counts(member: Member, generation: int) -> bool:
     if generation == member.generation:
         return True
+    # Of several JoinGroups without a SyncGroup the client may have heard the answer to any, or to none.
     before_sync = member.state is MemberState.COMPLETING_REBALANCE
-    return before_sync and generation == member.previous_generation >= 0
+    return before_sync and 0 <= member.previous_generation <= generation < member.generation
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:

@@ -16,6 +16,7 @@ from translation.actions import (
     Event,
     EventKind,
     Forward,
+    MemberProtocol,
     Release,
     Request,
     RequestId,
@@ -23,8 +24,8 @@ from translation.actions import (
 from translation.exchange import Runner, Woken
 from translation.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
-from translation.partitions import NONE, Partitions, by_name
-from translation.policy import Policy
+from translation.partitions import NONE, Partitions, told
+from translation.policy import Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.timers import Timers
 
@@ -57,7 +58,8 @@ class Context:
         allowed_assignors: frozenset[str],
     ) -> None:
         self.allowed_assignors = allowed_assignors
-        self.policy = policy
+        self._policy = policy
+        self._rules: dict[str, Rule] = {}
         self.settings = settings
         self.new_uuid = new_uuid
         self.on_member_time = on_member_time
@@ -123,6 +125,8 @@ class Context:
             self.actions.append(Release(connection_id))
             return
         client.alive = False
+        for member in client.members:
+            member.away = True
         for request_id in client.requests:
             del self._connection_of[request_id]
         client.requests.clear()
@@ -136,6 +140,7 @@ class Context:
         for request_id in client.requests:
             del self._connection_of[request_id]
         for member in client.members:
+            member.away = True
             member.connection_id = None
             member.keep_alive_at = math.inf
 
@@ -145,8 +150,14 @@ class Context:
         return client is not None and client.alive
 
     def was_elsewhere(self, member: Member, generation: int) -> bool:
-        """Whether this generation of a client is newer than what is known here: another process has given it."""
-        return not self.settings.sole_process and generation > member.generation
+        """Whether another process may have served this client since it joined here.
+
+        Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
+        less again, at the same epoch, so that not even the epoch tells.
+        """
+        if self.settings.sole_process or generation < member.generation:
+            return False  # an older generation is an older one, wherever the newer one came from
+        return generation > member.generation or member.away
 
     def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
         """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
@@ -184,13 +195,33 @@ class Context:
         self._detach(member)
         member.connection_id = connection.id
         member.client_host = connection.client_host
+        member.software = connection.software
         self._clients[connection.id].members.add(member)
+
+    def heard(self, member: Member, connection: Connection, generation: int) -> None:
+        """A call of the member's client came. One with an older generation is late: it may be elsewhere now."""
+        if generation >= member.generation or member.connection_id is None:
+            self.reach(member, connection)
 
     def _detach(self, member: Member) -> None:
         before, member.connection_id = member.connection_id, None
         if before is not None and before in self._clients:
             self._clients[before].members.discard(member)
             self.maybe_release(before)
+
+    # -- policy ------------------------------------------------------------------------------------------------
+
+    def rule(self, group_id: str) -> Rule:
+        """What the policy says now of a group."""
+        rule = self._rules.get(group_id)
+        if rule is None:
+            rule = self._rules[group_id] = self._policy.rule_for(group_id)
+        return rule
+
+    def use_policy(self, policy: Policy) -> None:
+        """Another policy holds from now on."""
+        self._policy = policy
+        self._rules.clear()
 
     # -- registry ----------------------------------------------------------------------------------------------
 
@@ -245,7 +276,8 @@ class Context:
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        if not group.members and not group.relayed and not group.moves and group.passes_through is None:
+        nobody = not group.members and not group.relayed and not group.moves
+        if nobody and group.passes_through is None and group.gives_up_until == math.inf:
             self.groups.pop(group.id, None)
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
@@ -259,6 +291,10 @@ class Context:
         while len(self._issued) > self.settings.issued_ids_limit:
             del self._issued[next(iter(self._issued))]
         return member_id
+
+    def now_classic(self, member_id: str) -> None:
+        """A classic coordinator gets to know this id."""
+        self._issued.pop(member_id, None)
 
     def is_issued(self, member_id: str) -> bool:
         """Whether this process gave out the id, so that no classic coordinator can know it."""
@@ -281,14 +317,18 @@ class Context:
         The record itself stays until its conversations have ended (:meth:`drop_if_idle`).
         """
         was_joined = member.joined
+        member.may_hold = NONE
+        member.claimed = None
+        member.adopted = False
         self.change_state(member, event, reason)
         if was_joined:
             self.emit(kind, member, reason=reason)
         member.membership += 1
         member.generation = member.previous_generation = -1
         member.epoch = 0
-        member.lost_answer = member.adopted = False
-        member.assignment = member.handed = member.may_hold = member.unacknowledged = NONE
+        member.told_assignor = None
+        member.lost_answer = False
+        member.assignment = member.handed = member.unacknowledged = NONE
         member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
         if member.parked_join is not None:
             self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
@@ -327,24 +367,40 @@ class Context:
         partitions: Partitions = NONE,
     ) -> None:
         """Tell the outside what happened to a member."""
+        held = member.may_hold if member.claimed is None else member.claimed
         event = Event(
             kind=kind,
             group_id=member.group.id,
             member_id=member.id,
+            instance_id=member.instance_id,
+            protocol=MemberProtocol.TRANSLATED,
             client_id=member.client_id,
             client_host=member.client_host,
+            software=member.software,
             generation=member.generation,
             epoch=member.epoch,
             state=member.state,
             previous_state=previous_state,
-            partitions=by_name(partitions, self.topic_names),
+            partitions=told(partitions, self.topic_names) if partitions else (),
+            owned=None if member.adopted else told(held, self.topic_names),
             reason=reason,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
         )
         self.actions.append(Emit(event))
 
     def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
         """Tell the outside what happened to a call that belongs to no member known here."""
-        event = Event(kind=kind, group_id=group_id, client_id=request.client_id, reason=reason)
+        connection_id = self._connection_of.get(request.id)
+        client = None if connection_id is None else self._clients.get(connection_id)
+        event = Event(
+            kind=kind,
+            group_id=group_id,
+            member_id=getattr(request.message, "member_id", ""),
+            client_id=request.client_id,
+            client_host="" if client is None else client.connection.client_host,
+            software="" if client is None else client.connection.software,
+            reason=reason,
+        )
         self.actions.append(Emit(event))
 
     # -- topics ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import math
 
 from translation.context import Context
 from translation.heartbeat import beat_for
-from translation.leave import end_expired, expire
+from translation.leave import end_expired, expire, overdue
 from translation.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream import keep_alive
@@ -12,7 +12,7 @@ from translation.upstream import keep_alive
 
 def member_time(context: Context, member: Member, now: float) -> None:
     """Look at every deadline of a member; more than one may be due."""
-    if member.session_deadline <= now or member.rebalance_deadline <= now:
+    if overdue(context, member):
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
     if member.gather_until <= now:

@@ -15,6 +15,15 @@ NOT_CONVERTIBLE = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_N
 """Answers at epoch 0 that mean that this group can't have new-protocol members: a classic group that is not
 convertible, a share or streams group, or a broker with the new protocol switched off."""
 
+NO_COORDINATOR = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Nothing was done, because whoever was asked is not the group's coordinator, or not yet."""
+
 ENDS_MEMBERSHIP = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 """Codes for the client after which its membership is over (it joins anew, or it is told to stop)."""
 
@@ -23,6 +32,7 @@ _JOIN: Mapping[int, ErrorCode] = {
     ErrorCode.UNRELEASED_INSTANCE_ID: ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorCode.COORDINATOR_NOT_AVAILABLE,  # the first is fatal for clients
 }
 
 _HEARTBEAT: Mapping[int, ErrorCode] = {

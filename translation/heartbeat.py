@@ -23,13 +23,13 @@ from translation.upstream import keep_alive, learn_names, plain_heartbeat, recon
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
-    context.reach(member, connection)
+    context.heard(member, connection, message.generation_id)
     if member.generation >= 0:
         member.touch(context.now)
     member.learn_generation(message.generation_id)
     if context.was_elsewhere(member, message.generation_id):
-        code: int = context.no_member(member, message)
-        if (yield from adopt_again(context, member, connection, request)):
+        code: int = yield from adopt_again(context, member, connection, request)
+        if code == ErrorCode.NONE:
             _told_to_rejoin(context, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
         context.answer(request, HeartbeatResponse(error_code=code))
@@ -45,8 +45,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         return
     code = yield from beat(context, member, client_is_here=True)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:
-        again = yield from adopt_again(context, member, connection, request)
-        code = ErrorCode.NONE if again else ErrorCode.UNKNOWN_MEMBER_ID
+        code = yield from adopt_again(context, member, connection, request)
     if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
         _told_to_rejoin(context, member)
         code = ErrorCode.REBALANCE_IN_PROGRESS

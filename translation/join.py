@@ -23,7 +23,7 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.heartbeat import beat
 from translation.member import Member, Move
-from translation.member_state import MemberEvent
+from translation.member_state import MemberEvent, MemberState
 from translation.origin import find_out
 from translation.outcomes import (
     Failed,
@@ -61,7 +61,6 @@ def join(
     member: Member,
     connection: Connection,
     request: Request,
-    rule_assignor: str | None,
     left_behind: Move | None,
 ) -> Steps:
     """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
@@ -84,16 +83,20 @@ def join(
         context.forward(request)
         return
     overtake(context, member)
+    holder = member.group.static.get(message.group_instance_id or "")
     _describe_client(context, member, connection, request, subscription)
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
-    member.server_assignor = rule_assignor or member.server_assignor
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + _patience(context, member)
     claimed = _claimed(subscription)
     try:
         yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
+        _hold_instance(member, instead_of=holder)
+        if not claimed:
+            yield from _end_abandoned(context, member, connection, request)
         claims = yield from _claims(context, member, claimed)
+        _tell_given_up(context, member, claims)
         while True:
             claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
             yield from learn_names(context, member.assignment)
@@ -113,6 +116,28 @@ def join(
         _answer(context, member, request, claims)
 
 
+def _hold_instance(member: Member, instead_of: str | None) -> None:
+    """The member has its instance id from now on, in the place of the member that had it when this call came.
+
+    :raises Failed: a newer process has taken it meanwhile.
+    """
+    if member.instance_id is not None:
+        holder = member.group.static.get(member.instance_id)
+        if holder not in (None, member.id, instead_of):
+            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
+        member.group.static[member.instance_id] = member.id
+
+
+def _tell_given_up(context: Context, member: Member, claims: Partitions) -> None:
+    """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
+    if not member.joined or member.adopted:
+        return
+    given_up = member.may_hold - claims
+    if given_up:
+        member.claimed = claims
+        context.emit(EventKind.REVOKED, member, partitions=given_up)
+
+
 def _describe_client(
     context: Context,
     member: Member,
@@ -126,7 +151,9 @@ def _describe_client(
     member.joined_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
-    if member.instance_id is not None:
+    if member.instance_id is not None and (not message.member_id or member.joined):
+        # A new process has it at once, because the newer one wins. One that comes with an id of its own may be
+        # the older one: the broker is asked first.
         member.group.static[member.instance_id] = member.id
     member.session_timeout_ms = message.session_timeout_ms
     # JoinGroup v0 has no rebalance timeout: it is the session timeout.
@@ -136,8 +163,9 @@ def _describe_client(
     member.protocol_type = message.protocol_type
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
-    member.server_assignor = server_assignor(protocols)
-    member.subscription = frozenset(subscription.topics)
+    member.own_assignor = server_assignor(protocols)
+    member.server_assignor = context.rule(member.group.id).assignor or member.own_assignor
+    member.subscription = member.told_topics = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
@@ -190,7 +218,9 @@ def _take_part(
             if joining:
                 context.nudge(member.group)
             return claims
-        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
+        unready = code == ErrorCode.UNKNOWN_SERVER_ERROR and joining
+        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or unready
         others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
         if (loading or others_leave) and context.now < deadline:
             yield from park(member, request, context.now + context.settings.load_retry_s)
@@ -236,6 +266,27 @@ def _catch_up(context: Context, member: Member, connection: Connection) -> Gener
     member.epoch = found.member_epoch
     member.adopted = True
     return True
+
+
+def _end_abandoned(context: Context, member: Member, connection: Connection, request: Request) -> Asking:
+    """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
+
+    So does a client whose own session timer ran out while it could not reach anybody. How long its session was is not
+    known before it has joined here, so its partitions would lie idle for much longer than it had meant.
+    """
+    for other in list(member.group.members.values()):
+        if (
+            other is not member
+            and other.adopted
+            and other.instance_id is None
+            and (other.connection_id, other.client_id) == (connection.id, request.client_id)
+            and other.turns.idle
+        ):
+            yield from leave(other)
+            if other.joined:
+                reason = "its client joined anew under another member id"
+                context.end_membership(other, MemberEvent.LEFT, EventKind.LEFT, reason)
+                context.drop_if_idle(other)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
@@ -313,16 +364,18 @@ def _gone_while_waiting(context: Context) -> None:
 
 def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
     """Give the client its generation: the member epoch at this moment."""
-    first = member.generation < 0
-    member.previous_generation, member.generation = member.generation, member.epoch
+    if member.state is not MemberState.COMPLETING_REBALANCE:
+        # Else the client may not have heard the answer before this one, and has the generation before that.
+        member.previous_generation = member.generation
+    member.generation = member.epoch
     member.may_hold = claims
-    member.adopted = False
+    member.claimed = None
+    member.adopted = member.away = False
     member.touch(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
-    if first:
-        context.emit(EventKind.JOINED, member, partitions=claims)
+    context.emit(EventKind.JOINED, member, partitions=claims)
     context.book(member)
     response = JoinGroupResponse(
         error_code=ErrorCode.NONE,

@@ -1,5 +1,6 @@
 """The ways out of a group: LeaveGroup, and deadlines that a client let pass."""
 
+import math
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
@@ -10,7 +11,7 @@ from translation.actions import EventKind, Request
 from translation.context import Context, replaced
 from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.member import Member
-from translation.member_state import MemberEvent
+from translation.member_state import MemberEvent, MemberState
 from translation.upstream import leave
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
@@ -62,6 +63,24 @@ def _left(context: Context, member: Member | None, code: int) -> Generator[Ask |
     return code
 
 
+def overdue(context: Context, member: Member) -> bool:
+    """Whether a deadline of the member has passed that ends its membership.
+
+    No SyncGroup from a client that is heard does not: it goes on with the generation that it has, because the
+    JoinGroup that was answered is one that it had given up, and a newer one had overtaken it. It is asked to join
+    again instead.
+    """
+    if member.session_deadline <= context.now:
+        return True
+    if member.rebalance_deadline > context.now:
+        return False
+    if member.state is not MemberState.COMPLETING_REBALANCE:
+        return True
+    member.rebalance_deadline = math.inf
+    context.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
+    return False
+
+
 def expire(context: Context, member: Member) -> Steps:
     """End the membership of a client that let its session or its rebalance timeout pass.
 
@@ -69,7 +88,7 @@ def expire(context: Context, member: Member) -> Steps:
     client is not served elsewhere; otherwise the broker's own session timeout decides. The member's other calls wait
     until the broker has answered: a JoinGroup that comes now must not be overtaken by the -1.
     """
-    if min(member.session_deadline, member.rebalance_deadline) > context.now:
+    if not overdue(context, member):
         return  # the client was heard again before it was this conversation's turn
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.

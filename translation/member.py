@@ -45,6 +45,8 @@ class Member:
         "_context",
         "adopted",
         "assignment",
+        "away",
+        "claimed",
         "client_host",
         "client_id",
         "connection_id",
@@ -68,6 +70,7 @@ class Member:
         "may_hold",
         "membership",
         "overtaken",
+        "own_assignor",
         "parked_join",
         "previous_generation",
         "protocol_name",
@@ -78,8 +81,11 @@ class Member:
         "server_assignor",
         "session_deadline",
         "session_timeout_ms",
+        "software",
         "subscription",
         "timer_at",
+        "told_assignor",
+        "told_topics",
         "turns",
         "unacknowledged",
     )  # fmt: skip
@@ -96,6 +102,7 @@ class Member:
         self.instance_id: str | None = None
         self.client_id: str | None = None
         self.client_host = ""
+        self.software = ""
         self.connection_id: ConnectionId | None = None
         self.joined_on: ConnectionId | None = None
         """The connection of its last JoinGroup."""
@@ -107,7 +114,14 @@ class Member:
         self.protocol_name = ""
         self.embedded_version = 0
         self.cooperative = False
+        self.own_assignor = "uniform"
+        """The server-side assignor that stands in for the client's own."""
         self.server_assignor = "uniform"
+        """The one that it is to have: its own, or what the policy says."""
+        self.told_topics: frozenset[str] = frozenset()
+        """Those of its topics that its principal may describe, as the broker took them last."""
+        self.told_assignor: str | None = None
+        """The one that the broker was told last in this membership."""
 
         # generation and epoch
         self.generation = -1
@@ -116,6 +130,8 @@ class Member:
         self.lost_answer = False
         self.adopted = False
         """Found at the broker, and has not joined here yet: what it holds is not known."""
+        self.away = False
+        """A connection of its client was closed since its last JoinGroup here: it may have been elsewhere."""
         self.membership = 0
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
         self.heard_at = -math.inf
@@ -126,6 +142,8 @@ class Member:
         self.handed: Partitions = NONE
         self.may_hold: Partitions = NONE
         self.unacknowledged: Partitions = NONE
+        self.claimed: Partitions | None = None
+        """What its client still holds, if a JoinGroup that is not answered yet claims less than ``may_hold``."""
         self.gathered: Partitions = NONE
 
         # deadlines
@@ -180,6 +198,7 @@ class Group:
 
     __slots__ = (
         "_context",
+        "gives_up_until",
         "id",
         "is_consumer_group",
         "members",
@@ -214,6 +233,8 @@ class Group:
         """When the next of them may be told."""
         self.moves_together_until = -math.inf
         """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
+        self.gives_up_until = math.inf
+        """Until when its conversion waits for cooperative members that have partitions to give up."""
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf

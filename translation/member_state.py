@@ -39,8 +39,8 @@ class MemberEvent(StrEnum):
     JOIN_ANSWERED = "JoinGroup answered"
     SYNC_ANSWERED = "SyncGroup answered"
     SYNC_ANSWERED_WITHHOLDING = "SyncGroup answered, claimed partitions withheld"
+    SYNC_MISSED = "no SyncGroup followed the JoinGroup"
     ASSIGNMENT_CHANGED = "assignment changed"
-    POLICY_CHANGED = "policy changed"
     ADOPTED = "adopted"
     LEFT = "left"
     EXPIRED = "deadline expired"
@@ -56,7 +56,6 @@ class IllegalTransition(Exception):
 
 
 _S, _E = MemberState, MemberEvent
-_IN_GROUP = (_S.PREPARE_REBALANCE, _S.COMPLETING_REBALANCE, _S.STABLE)
 _ENDINGS = (_E.LEFT, _E.EXPIRED, _E.FENCED, _E.REPLACED)
 
 TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
@@ -68,13 +67,14 @@ TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
     # A client that claims more than it was given has to revoke it and to join again without it.
     (_S.COMPLETING_REBALANCE, _E.SYNC_ANSWERED_WITHHOLDING): _S.PREPARE_REBALANCE,
     (_S.STABLE, _E.SYNC_ANSWERED_WITHHOLDING): _S.PREPARE_REBALANCE,
+    # A client that lives and does not ask for its assignment did not hear the answer to its JoinGroup.
+    (_S.COMPLETING_REBALANCE, _E.SYNC_MISSED): _S.PREPARE_REBALANCE,
     # A change that comes between JoinGroup and SyncGroup is carried by the SyncGroup answer.
     (_S.STABLE, _E.ASSIGNMENT_CHANGED): _S.PREPARE_REBALANCE,
     (_S.PREPARE_REBALANCE, _E.ASSIGNMENT_CHANGED): _S.PREPARE_REBALANCE,
     (_S.COMPLETING_REBALANCE, _E.ASSIGNMENT_CHANGED): _S.COMPLETING_REBALANCE,
     # A member found at the broker is asked to join: only its JoinGroup says what it subscribes to and holds.
     (_S.ABSENT, _E.ADOPTED): _S.PREPARE_REBALANCE,
-    **{(state, _E.POLICY_CHANGED): _S.PREPARE_REBALANCE for state in _IN_GROUP},
     **{(state, event): _S.ABSENT for state in MemberState for event in _ENDINGS},
 }
 

@@ -17,6 +17,7 @@ from translation.member import Member, Move
 from translation.outcomes import Failed, PassesThrough, StaysClassic, park
 from translation.switching import (
     Obstacle,
+    has_classic_members,
     leave_classic,
     leave_classic_membership,
     move_together,
@@ -44,6 +45,7 @@ def find_out(
     if member.joined:
         if not context.settings.sole_process:
             yield from _see_that_it_is_the_latest(context, member, connection)
+            _see_that_somebody_waits(context, member, request)
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
@@ -51,6 +53,7 @@ def find_out(
         verdict, found = yield from _what_the_broker_knows(
             context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
+        _see_that_somebody_waits(context, member, request)
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
@@ -61,8 +64,10 @@ def find_out(
                 raise StaysClassic
             yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
-            if left_behind is None and not context.is_issued(member.id):
-                raise StaysClassic  # if it is none of the group's members, the broker says so
+            told = left_behind is not None and not (claims and left_behind.member_id == member.id)
+            # If it is none of the members of a classic group, the broker says so.
+            if not told and not context.is_issued(member.id) and (yield from has_classic_members(group.id)):
+                raise StaysClassic
             yield from _until_convertible(context, member, request, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
@@ -90,6 +95,16 @@ def _what_the_broker_knows(
     return verdict, found
 
 
+def _see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
+    """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?
+
+    A process that stood still, or a connection that did, brings a call together with the news that its client has
+    hung up. The client may have joined elsewhere since, and what the call claims is not true any more.
+    """
+    if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
+
+
 def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Asking:
     """Before a JoinGroup counts: has another process served this client since this one heard of it?
 
@@ -106,7 +121,7 @@ def _see_that_it_is_the_latest(context: Context, member: Member, connection: Con
 def _until_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
     group = member.group
     while True:
-        obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
+        obstacle, why = yield from what_stands_in_the_way(context, group)
         match obstacle:
             case Obstacle.NONE:
                 return

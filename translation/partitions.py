@@ -8,13 +8,31 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Protocol
 
+import msgspec
+
 from protocol_codecs import Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from protocol_codecs.uuids import uuid_to_text
 
 Partitions = frozenset[tuple[Uuid, int]]
 """(topic id, partition index) pairs."""
 
 NONE: Partitions = frozenset()
+
+
+class OneTopic(msgspec.Struct, frozen=True, gc=False):
+    """Partitions of one topic, as people and the journal read them.
+
+    ``topic`` is empty if only the id is known, ``id`` (in Kafka's text form) is None if only the name is.
+    """
+
+    topic: str
+    id: str | None
+    partitions: tuple[int, ...]
+
+
+TopicPartitions = tuple[OneTopic, ...]
+"""Partitions by topic; two topics of the same name, one of them deleted, are two of these."""
 
 
 class _HasTopicPartitions(Protocol):
@@ -47,3 +65,16 @@ def by_name(partitions: Partitions, names: Mapping[Uuid, str]) -> dict[str, tupl
         if name is not None:
             out.setdefault(name, []).append(index)
     return {name: tuple(sorted(indexes)) for name, indexes in sorted(out.items())}
+
+
+def told(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
+    """The set for people: sorted by name and index, with the topic's id."""
+    return tuple(
+        sorted(
+            (
+                OneTopic(names.get(topic_id, ""), uuid_to_text(topic_id), tuple(index for _, index in pairs))
+                for topic_id, pairs in groupby(sorted(partitions), key=lambda pair: pair[0])
+            ),
+            key=lambda one: (one.topic, one.id or ""),
+        )
+    )

@@ -8,25 +8,33 @@ no moment do two clients own one, and the other members go on working.
 The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
 """
 
-from collections.abc import Generator
+import math
+from collections.abc import Generator, Iterable
 from enum import Enum, auto
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
-from protocol_codecs.messages.consumer_protocol import decode_assignment
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolTopicPartition,
+    decode_assignment,
+    decode_subscription,
+)
 from protocol_codecs.messages.describe_groups import (
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import Connection, EventKind, Request
 from translation.assignors import why_not_translatable
 from translation.context import Context
+from translation.errors import NO_COORDINATOR
 from translation.exchange import Ask, Park, Steps
 from translation.member import Group, Member, Move
 from translation.member_state import MemberEvent
+from translation.outcomes import Failed, refused
 from translation.policy import Rule
 from translation.upstream import leave
 
@@ -74,7 +82,7 @@ def tell(
         context.now,
     )
     group.next_move_at = context.now + rule.switch_pause_ms / 1000
-    context.emit_group(EventKind.POLICY_CHANGED, group.id, request, f"{message.member_id}: {reason}")
+    context.emit_group(EventKind.POLICY_CHANGED, group.id, request, reason)
 
 
 def taken_up(group: Group, connection: Connection, request: Request) -> Move | None:
@@ -98,26 +106,45 @@ def taken_up(group: Group, connection: Connection, request: Request) -> Move | N
     return None
 
 
+def claims_something(message: JoinGroupRequest) -> bool:
+    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
+    try:
+        _, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False
+    return any(owned.partitions for owned in subscription.owned_partitions)
+
+
 def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
     """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
-    group.moves.pop(move.member_id, None)
     yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
+    group.moves.pop(move.member_id, None)
 
 
 def leave_classic_membership(
     group_id: str, member_id: str, instance_id: str | None
 ) -> Generator[Ask | Park, Any, None]:
-    """LeaveGroup for one classic member; that there is none such is no error."""
+    """LeaveGroup for one classic member; that there is none such is no error.
+
+    Raises Failed if the coordinator was not there to do it: the client is to try again, and so are we.
+    """
     identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
     message = LeaveGroupRequest(group_id=group_id, members=(identity,))
-    yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+    response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+    if response.error_code in NO_COORDINATOR:
+        raise Failed(response.error_code, "its classic membership could not be ended")
 
 
 def back_to_classic(context: Context, member: Member | None, request: Request) -> Steps:
     """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
     if member is not None and member.joined:
+        response = yield from leave(member)
+        if (
+            response.error_code in NO_COORDINATOR
+        ):  # else it would stay in the group until its session ends there
+            context.answer(request, refused(request, response.error_code))
+            return
         member.group.moves.pop(member.id, None)
-        yield from leave(member)
         context.end_membership(
             member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
         )
@@ -148,14 +175,39 @@ class Obstacle(Enum):
     USER_DATA = auto()
     """The broker can't keep what an assignor wrote into the assignments. Without members it has nothing to keep, so
     all of them are moved together."""
+    GIVING_UP = auto()
+    """A cooperative member has still to give up what it was not assigned again: try again soon, and go on when it has
+    had time for it (kafka-python may never say that it did)."""
     LASTING = auto()
     """This is not a group of consumers, or not one that can be translated."""
 
 
+def has_classic_members(group_id: str) -> Generator[Ask | Park, Any, bool]:
+    """Whether the broker may have a classic group of this name with members in it."""
+    response: DescribeGroupsResponse = yield Ask(
+        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
+    )
+    return not any(
+        group.error_code == ErrorCode.NONE and group.group_state in _WITHOUT_MEMBERS
+        for group in response.groups
+    )
+
+
 def what_stands_in_the_way(
-    group_id: str, allowed_assignors: frozenset[str]
+    context: Context, group: Group
 ) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
     """Ask the broker whether a classic group can be converted, before any of its members is moved."""
+    obstacle, why = yield from _described_obstacle(group.id, context.allowed_assignors)
+    if obstacle is not Obstacle.GIVING_UP:
+        group.gives_up_until = math.inf
+        return obstacle, why
+    group.gives_up_until = min(group.gives_up_until, context.now + context.settings.gives_up_within_s)
+    return (Obstacle.PASSING, why) if context.now < group.gives_up_until else (Obstacle.NONE, "")
+
+
+def _described_obstacle(
+    group_id: str, allowed_assignors: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
     response: DescribeGroupsResponse = yield Ask(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
@@ -176,17 +228,31 @@ def what_stands_in_the_way(
     why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
     if why_not is not None:
         return Obstacle.LASTING, why_not
-    for member in group.members:
-        try:
-            _, assignment = decode_assignment(member.member_assignment)
-        except MalformedMessage as error:
-            return Obstacle.LASTING, f"the assignment of {member.member_id} is not readable: {error}"
-        if assignment.user_data:
-            return (
-                Obstacle.USER_DATA,
-                f"the assignment of {member.member_id} carries user data of its assignor",
-            )
+    obstacles = [_obstacle_of(member) for member in group.members]
+    for worst in (Obstacle.LASTING, Obstacle.USER_DATA, Obstacle.GIVING_UP):
+        for obstacle, why in obstacles:
+            if obstacle is worst:
+                return obstacle, why
     return Obstacle.NONE, ""
+
+
+def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
+    try:
+        _, assignment = decode_assignment(member.member_assignment)
+        _, subscription = decode_subscription(member.member_metadata)
+    except MalformedMessage as error:
+        return Obstacle.LASTING, f"what {member.member_id} said or was assigned is not readable: {error}"
+    if assignment.user_data:
+        return Obstacle.USER_DATA, f"the assignment of {member.member_id} carries user data of its assignor"
+    if not _named(subscription.owned_partitions) <= _named(assignment.assigned_partitions):
+        # A cooperative member gives up what it was not assigned again, and joins once more to say so. Until then the
+        # broker knows its assignment only, and in a converted group would give away what the client still holds.
+        return Obstacle.GIVING_UP, f"{member.member_id} has partitions to give up"
+    return Obstacle.NONE, ""
+
+
+def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, int]]:
+    return {(topic.topic, index) for topic in topics for index in topic.partitions}
 
 
 def move_classic(
@@ -203,7 +269,7 @@ def move_classic(
         return False
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not moves_together(context, group):
-        obstacle, why = yield from what_stands_in_the_way(group.id, context.allowed_assignors)
+        obstacle, why = yield from what_stands_in_the_way(context, group)
     match obstacle:
         case Obstacle.PASSING:
             context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
@@ -214,6 +280,15 @@ def move_classic(
             move_together(context, group)
     if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
+        return False
+    # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
+    response: HeartbeatResponse = yield Ask(ApiKey.HEARTBEAT, request.version, request.message)
+    # In a mixed group each move makes those that are still classic rejoin; this one joins anew either way.
+    alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if mixed else (ErrorCode.NONE,)
+    if response.error_code not in alive:
+        return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
+    if not is_turn(context, group):  # another was told while the broker was asked: heartbeats come together
+        context.relay(group, member.id, group.next_move_at)
         return False
     reason = "told to join the new protocol"
     tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)

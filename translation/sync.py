@@ -25,11 +25,13 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
     what the client gets.
     """
-    context.reach(member, connection)
+    context.heard(member, connection, request.message.generation_id)
     member.learn_generation(request.message.generation_id)
+    code: int = ErrorCode.NONE
     if context.was_elsewhere(member, request.message.generation_id):
-        yield from adopt_again(context, member, connection, request)
-    code = _why_not(context, member, request.message)
+        code = yield from adopt_again(context, member, connection, request)
+    if code == ErrorCode.NONE:
+        code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
             member.touch(context.now)
@@ -39,14 +41,12 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     member.touch(context.now)
     member.rebalance_deadline = math.inf
     context.book(member)
-    before = member.handed
+    kept = member.may_hold
     member.handed = context.visible(member, member.assignment)
     withheld = member.may_hold - member.handed
     member.may_hold |= member.handed
-    if member.handed - before:
-        context.emit(EventKind.ASSIGNED, member, partitions=member.handed - before)
-    if before - member.handed - withheld:
-        context.emit(EventKind.REVOKED, member, partitions=before - member.handed - withheld)
+    if member.handed - kept:
+        context.emit(EventKind.ASSIGNED, member, partitions=member.handed - kept)
     if withheld:
         reason = "it claims partitions that are withheld"
         context.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)

@@ -23,13 +23,21 @@ from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.heartbeat import heartbeat
 from translation.member import Member
+from translation.member_state import MemberState
 from translation.offset_fetch import names_a_member, offset_fetch
 from translation.outcomes import refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
-from translation.switching import back_to_classic, is_turn, join_classic, taken_up, tell
+from translation.switching import (
+    back_to_classic,
+    claims_something,
+    is_turn,
+    join_classic,
+    taken_up,
+    tell,
+)
 from translation.sync import sync
-from translation.upstream import heartbeat_version
+from translation.upstream import choose_assignors, heartbeat_version
 from translation.uuids import kafka_uuid
 
 _MEMBER_ID_REQUIRED_FROM = (
@@ -52,7 +60,6 @@ class Translator:
         allowed_assignors: frozenset[str] = frozenset(),
         new_uuid: Callable[[], str] = kafka_uuid,
     ) -> None:
-        self._rules: dict[str, Rule] = {}
         self._context = Context(
             policy,
             settings or TranslatorSettings(),
@@ -114,6 +121,13 @@ class Translator:
         context.runner.lost(connection_id)
         return self._actions()
 
+    def settled(self, connection_id: ConnectionId) -> bool:
+        """Whether every member that is reached through a connection is Stable, with no conversation under way."""
+        return all(
+            member.state is MemberState.STABLE and member.turns.idle
+            for member in self._context.members_on(connection_id)
+        )
+
     def next_deadline(self) -> float:
         """When :meth:`handle_time` wants to be called (``math.inf`` for never); looked at after every call."""
         return self._context.timers.next_deadline()
@@ -128,15 +142,17 @@ class Translator:
         """Another policy holds from now on.
 
         What the broker refused before is tried again. The members of live groups are moved one after another, at
-        their own Heartbeats (:mod:`translation.switching`).
+        their own Heartbeats (:mod:`translation.switching`). A changed assignor goes upstream at once and disturbs
+        nobody (:func:`translation.upstream.choose_assignors`).
         """
         context = self._context
         context.now = now
-        context.policy = policy
-        self._rules.clear()
+        context.use_policy(policy)
         for group in list(context.groups.values()):
             group.passes_through = None
             group.passes_through_until = -math.inf
+            group.gives_up_until = math.inf
+            choose_assignors(context, group)
             context.drop_group_if_empty(group)
         return self._actions()
 
@@ -153,12 +169,6 @@ class Translator:
         actions, context.actions = context.actions, []
         return actions
 
-    def _rule(self, group_id: str) -> Rule:
-        rule = self._rules.get(group_id)
-        if rule is None:
-            rule = self._rules[group_id] = self._context.policy.rule_for(group_id)
-        return rule
-
     def _relays(self, group_id: str, member_id: str) -> bool:
         """Whether the broker itself deals with the calls of this member."""
         if not group_id:
@@ -167,7 +177,7 @@ class Translator:
         member = None if group is None else group.members.get(member_id)
         if member is not None and member.joined:
             return False  # whatever the policy says now: it is moved when its turn comes
-        if self._rule(group_id).mode is not Mode.TRANSLATE:
+        if self._context.rule(group_id).mode is not Mode.TRANSLATE:
             return True
         if group is None:
             return False
@@ -178,7 +188,7 @@ class Translator:
     def _join_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
-        rule = self._rule(message.group_id)
+        rule = self._context.rule(message.group_id)
         protocols = [protocol.name for protocol in message.protocols]
         why_not = why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
         if rule.mode is Mode.REJECT:
@@ -198,28 +208,39 @@ class Translator:
             context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
         else:
-            self._translate_join(connection, request, rule)
+            self._translate_join(connection, request)
 
     def _observe_join(
         self, connection: Connection, request: Request, rule: Rule, why_not: str | None
     ) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
+        if rule.mode is Mode.OBSERVE:
+            context.now_classic(message.member_id)
         reason = f"observed: {why_not or 'translatable'}"
         context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
         group = context.groups.get(message.group_id)
         if group is None or not (group.moves or group.members):
             context.forward(request)
             return
-        move = taken_up(group, connection, request)
-        member = group.members.get(message.member_id if move is None else move.member_id)
+        member = group.members.get(message.member_id)
+        if member is not None and member.joined:  # whatever else its client has left behind before
+            move = group.moves.get(member.id)
+        else:
+            move = taken_up(group, connection, request)
+            member = group.members.get(message.member_id if move is None else move.member_id)
+        if member is None and message.group_instance_id is not None:
+            # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
+            member = group.members.get(group.static.get(message.group_instance_id, ""))
         if member is None:
             steps = join_classic(context, request)
             context.runner.start(steps, Turns(), connection.id, request.client_id)
-        elif move is not None or not member.joined:
+        elif member.joined and message.member_id == member.id and claims_something(message):
+            self._translate_join(connection, request)  # it has not heard yet that it is to join anew
+        elif move is not None or not member.joined or message.member_id != member.id:
             self._start(member, connection, request, back_to_classic(context, member, request))
         else:
-            self._translate_join(connection, request, rule)  # its turn to be moved has not come
+            self._translate_join(connection, request)  # its turn to be moved has not come
 
     def _pass_through(
         self, request: Request, message: JoinGroupRequest, reason: str, *, until: float
@@ -233,7 +254,7 @@ class Translator:
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
         context.forward(request)
 
-    def _translate_join(self, connection: Connection, request: Request, rule: Rule) -> None:
+    def _translate_join(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
         group = context.group(message.group_id)
@@ -251,7 +272,7 @@ class Translator:
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         move = taken_up(group, connection, request) if group.moves else None
-        steps = join.join(context, member, connection, request, rule.assignor, move)
+        steps = join.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
 
     def _heartbeat(self, connection: Connection, request: Request) -> None:
@@ -280,10 +301,14 @@ class Translator:
         group = context.groups.get(message.group_id)
         if group is None:
             return False
+        member = group.members.get(message.member_id)
+        if member is not None and member.session_deadline < math.inf:
+            member.touch(context.now)  # what it holds stays its own until it joins anew
+        rule = self._context.rule(message.group_id)
+        if member is not None and member.joined and rule.mode is Mode.TRANSLATE:
+            group.moves.pop(message.member_id, None)  # it was to go back, and is not any more
         if message.member_id in group.moves:
             return True
-        rule = self._rule(message.group_id)
-        member = group.members.get(message.member_id)
         if rule.mode is Mode.TRANSLATE or member is None or not member.joined or not is_turn(context, group):
             return False
         tell(context, group, connection, request, rule, "told to go back to the classic protocol")
@@ -365,7 +390,7 @@ class Translator:
                 member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
             self._start(member, connection, request, proceed())
         else:
-            rule = self._rule(member.group.id)
+            rule = self._context.rule(member.group.id)
             steps = adopting(self._context, member, connection, request, rule, proceed, refuse)
             self._start(member, connection, request, steps)
 

@@ -23,9 +23,10 @@ from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTo
 from translation.actions import Connection, EventKind
 from translation.context import Context, replaced
 from translation.exchange import Ask, Park, UpstreamLost
-from translation.member import Member
+from translation.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
+from translation.policy import Mode
 
 LEAVE_EPOCH = -1
 """The member epoch that leaves the group."""
@@ -56,6 +57,8 @@ def _ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
         raise
     if membership != member.membership:  # it ended while the request was under way
         response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
+    elif response.error_code == ErrorCode.NONE and request.server_assignor is not None:
+        member.told_assignor = request.server_assignor
     return response
 
 
@@ -87,6 +90,7 @@ def full_heartbeat(context: Context, member: Member, topics: frozenset[str], own
     joining = member.epoch == 0
     response = yield from _ask(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
+        member.told_topics = topics
         _absorb(context, member, response, NONE if joining else owned)
     return response
 
@@ -99,10 +103,26 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
     the broker waits for partitions that the client never had, because they were withdrawn before SyncGroup could
     hand them out. The last is said only if ``client_is_here``: this heartbeat follows from a call of the client,
     so that no other process serves it and has handed out something else.
+
+    An assignor that the policy has changed goes with it. One that the broker does not have is given up.
     """
+    response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
+    if response.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
+        reason = f"the broker does not have the assignor {member.server_assignor!r} that the policy says"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        member.server_assignor = member.told_assignor or member.own_assignor
+        response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
+    elif response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # it was allowed when the client joined
+        _, forbidden = yield from look_up(context, member.told_topics)
+        member.told_topics -= forbidden
+        response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
+    return response
+
+
+def _plain_heartbeat(context: Context, member: Member, *, client_is_here: bool) -> Asking:
     if _needs_full_request(context, member, client_is_here=client_is_here):
         response = yield from _ask(
-            member, _full_request(context, member, member.subscription, member.may_hold)
+            member, _full_request(context, member, member.told_topics, member.may_hold)
         )
         owned: Partitions | None = member.may_hold
     else:
@@ -111,12 +131,41 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
             member_id=member.id,
             member_epoch=member.epoch,
             instance_id=member.instance_id,
+            server_assignor=_changed_assignor(member),
         )
         response = yield from _ask(member, request)
         owned = None
     if response.error_code == ErrorCode.NONE:
         _absorb(context, member, response, owned)
     return response
+
+
+def _changed_assignor(member: Member) -> str | None:
+    """The assignor, if the broker was told another one. That of an adopted member is not known before it joins."""
+    unchanged = member.adopted or member.told_assignor in (None, member.server_assignor)
+    return None if unchanged else member.server_assignor
+
+
+def choose_assignors(context: Context, group: Group) -> None:
+    """See that the broker hears which assignor each member of a live group is to have by the policy of now.
+
+    It goes with a heartbeat, and no client is asked to join again: brokers (4.0 to 4.3) keep what a member says in
+    any heartbeat, and it takes effect when they next compute the group's assignment. A member that joins again does
+    not hasten that.
+    """
+    rule = context.rule(group.id)
+    if rule.mode is not Mode.TRANSLATE:
+        return
+    changed = False
+    for member in group.members.values():
+        assignor = rule.assignor or member.own_assignor
+        if (
+            assignor != member.server_assignor
+        ):  # also while its first JoinGroup is under way with the older one
+            member.server_assignor = assignor
+            changed = True
+    if changed:
+        context.nudge(group)
 
 
 def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
@@ -159,7 +208,8 @@ def _absorb(
     member.epoch = response.member_epoch
     member.lost_answer = False
     member.heard_at = context.now
-    member.keep_alive_s = response.heartbeat_interval_ms / 1000
+    if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
+        member.keep_alive_s = response.heartbeat_interval_ms / 1000
     keep_alive(context, member)
     if released or member.epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.

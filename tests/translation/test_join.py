@@ -191,6 +191,17 @@ def test_errors_of_the_broker_reach_the_joining_client(upstream: ErrorCode, clie
     assert bench.error(request) == client
 
 
+def test_a_group_that_the_broker_can_not_convert_yet_is_asked_again_inside_join() -> None:
+    """Kafka answers UNKNOWN_SERVER_ERROR while a classic group has not completed its first rebalance."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "member-a")
+    bench.beat(0, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert join not in bench.answers
+    bench.advance(0.2)
+    bench.beat(1, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
 def test_topics_that_the_principal_may_not_describe_are_left_out() -> None:
     bench = Bench()
     request = bench.join(bench.connect(), "member-a", topics=(TOPIC, OTHER_TOPIC))

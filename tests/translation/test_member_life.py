@@ -150,7 +150,7 @@ def test_a_revocation_between_join_and_sync_is_acknowledged_without_another_join
 
 
 def test_additions_for_an_eager_member_are_gathered() -> None:
-    bench = Bench()
+    bench = Bench(settings=TranslatorSettings(gather_s=0.5))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), session_timeout_ms=60_000)
     first = bench.heartbeat(connection, A, 1)
@@ -304,6 +304,22 @@ def test_the_previous_generation_may_commit_until_sync() -> None:
     assert commit_error(bench, bench.commit(connection, A, 1)) == ErrorCode.ILLEGAL_GENERATION
 
 
+def test_until_sync_a_generation_may_commit_however_many_join_groups_were_answered_since() -> None:
+    """The first answer went to a connection that the client had given up: it has never heard of generation 2."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    for epoch in (2, 3):
+        bench.join(bench.connect(), A, claims=(0, 1))
+        bench.beat(epoch, orders=(0, 1))
+    for generation in (1, 2, 3):
+        allowed = bench.commit(connection, A, generation)
+        bench.reply(commit_answer())
+        assert commit_error(bench, allowed) == ErrorCode.NONE
+    bench.sync(connection, A, 3)
+    assert commit_error(bench, bench.commit(connection, A, 2)) == ErrorCode.ILLEGAL_GENERATION
+
+
 def test_a_commit_with_a_moved_epoch_is_tried_once_more() -> None:
     bench = Bench()
     connection = bench.connect()
@@ -404,6 +420,25 @@ def test_a_client_that_does_not_rejoin_within_its_rebalance_timeout_is_removed()
     bench.answer_lookups()
     assert bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
     assert bench.calls[0].message.member_epoch == 0
+
+
+def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_again() -> None:
+    """It goes on from before a JoinGroup that a newer one had overtaken, and never sees that one's answer."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), rebalance_timeout_ms=20_000)
+    join = bench.join(connection, A, claims=(0, 1), rebalance_timeout_ms=20_000)
+    bench.beat(1, orders=(0, 1))
+    assert join in bench.answers
+    for _ in range(6):
+        bench.advance(3)
+        bench.heartbeat(connection, A, 1)
+        bench.beat(1)
+    bench.advance(3)
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(1)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert EventKind.REBALANCE_EXPIRED not in bench.kinds()
 
 
 def test_a_client_that_heartbeats_slowly_is_kept_alive_at_the_brokers_pace() -> None:

@@ -210,6 +210,32 @@ def test_a_late_join_group_of_a_client_that_has_joined_elsewhere_changes_nothing
     assert bench.calls == []
 
 
+def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_releases_nothing() -> None:
+    """This process stood still: the call and the end of its connection come together, and it knows no such member."""
+    bench = Bench(settings=ONE_OF_MANY, new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.client_gone(connection)
+    bench.reply(described(member(A, epoch=7)))
+    assert bench.calls == []
+
+
+def test_a_late_commit_does_not_tell_where_its_client_is() -> None:
+    """The connection on which it came closes at last, which does not mean that the client has been elsewhere."""
+    bench = Bench(settings=ONE_OF_MANY)
+    stalled = cooperative_member(bench)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.beat(2, orders=(0, 1))
+    bench.sync(connection, A, 2)
+    bench.commit(stalled, A, 1)
+    bench.client_gone(stalled)
+    told = bench.heartbeat(connection, A, 2)
+    bench.beat(2, orders=(0, 1))
+    assert bench.error(told) == ErrorCode.NONE
+
+
 def test_a_join_group_at_an_epoch_that_another_process_has_moved_keeps_its_claim() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
@@ -314,6 +340,17 @@ def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_
     assert bench.calls == []
 
 
+def test_a_commit_that_waited_while_its_client_went_elsewhere_is_not_sent_with_the_described_epoch() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.heartbeat(connection, A, 1)
+    bench.commit(connection, A, 1)
+    bench.client_gone(connection)
+    bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
+    bench.reply(described(member(A, epoch=5)))
+    assert bench.calls == []
+
+
 def test_a_claim_of_what_another_process_handed_out_is_taken_as_it_stands() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
@@ -344,5 +381,27 @@ def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the
     bench.beat(5)
     assert bench.error(here) == ErrorCode.REBALANCE_IN_PROGRESS
     gone = bench.heartbeat(bench.connect(), "old", 1, instance_id="i-1")
-    bench.reply(bench.heartbeat_answer(0, ErrorCode.FENCED_INSTANCE_ID), bench.calls[-1])
+    bench.reply(described(member("new", epoch=5, instance_id="i-1")), bench.calls[-1])
     assert bench.error(gone) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_client_that_was_away_may_have_been_handed_something_else_at_the_same_epoch() -> None:
+    """The broker may assign more to a member without moving its epoch; another process may have handed that out."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0,), member_id="member-a")
+    bench.client_gone(connection)
+    heartbeat = bench.heartbeat(bench.connect(), "member-a", 1)
+    bench.reply(described(member("member-a", epoch=1)))
+    assert all(call.message.topic_partitions is None for call in bench.calls)  # nothing is acknowledged
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_client_that_was_away_tries_again_while_the_broker_can_not_say_whether_it_is_a_member() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0,), member_id="member-a")
+    bench.client_gone(connection)
+    heartbeat = bench.heartbeat(bench.connect(), "member-a", 1)
+    bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert bench.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -6,7 +6,8 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
     ConsumerGroupDescribeResponseMember,
 )
-from translation.actions import EventKind
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from translation.actions import Connection, EventKind
 
 from .bench import GROUP, TOPIC, Bench, owned
 
@@ -94,3 +95,74 @@ def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() ->
     heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def adopted(bench: Bench) -> Connection:
+    """A connection whose client has sent a Heartbeat as a member that another process had served."""
+    connection = bench.connect()
+    bench.heartbeat(connection, "member-a", 4)
+    bench.reply(described(member("member-a", epoch=5)))
+    bench.beat(5)
+    return connection
+
+
+def test_an_adopted_member_whose_client_joins_anew_holding_nothing_leaves_at_once() -> None:
+    bench = Bench()
+    connection = adopted(bench)
+    join = bench.join(connection, "member-b")
+    left = bench.heartbeat_call().message
+    assert (left.member_id, left.member_epoch) == ("member-a", -1)
+    bench.beat(-1)
+    joined = bench.heartbeat_call().message
+    assert (joined.member_id, joined.member_epoch) == ("member-b", 0)
+    bench.beat(6, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_an_adopted_member_stays_if_its_client_still_holds_something() -> None:
+    bench = Bench()
+    connection = adopted(bench)
+    bench.join(connection, "member-b", claims=(0,), protocol="cooperative-sticky")
+    bench.reply_names()
+    assert bench.heartbeat_call().message.member_id == "member-b"
+
+
+def test_an_adopted_member_stays_if_another_connection_joins() -> None:
+    bench = Bench()
+    adopted(bench)
+    bench.join(bench.connect(), "member-b")
+    assert bench.heartbeat_call().message.member_id == "member-b"
+
+
+def test_a_member_that_has_joined_here_stays_whoever_joins_on_its_connection() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.join(connection, "member-b")
+    assert bench.heartbeat_call().message.member_id == "member-b"
+
+
+def test_an_older_process_with_the_instance_id_fences_nobody_before_the_broker_was_asked() -> None:
+    bench = Bench(new_group=False)
+    bench.join(bench.connect(), "older", instance_id="instance-1")
+    commit = bench.commit(bench.connect(), "newer", 3, instance_id="instance-1")
+    assert commit not in bench.answers
+
+
+def test_a_static_member_that_is_away_is_not_adopted_with_its_epoch_of_minus_two() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    heartbeat = bench.heartbeat(connection, "away", 4, instance_id="instance-1")
+    bench.reply(described(member("away", epoch=-2, instance_id="instance-1")))
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not bench.calls
+
+
+def test_an_answer_without_a_heartbeat_interval_leaves_the_one_before() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="a")
+    bench.heartbeat(connection, "a", 1)
+    bench.reply(ConsumerGroupHeartbeatResponse(member_id="a", member_epoch=1, heartbeat_interval_ms=0))
+    bench.advance(1)
+    assert bench.translator.next_deadline() > bench.now

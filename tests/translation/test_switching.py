@@ -10,16 +10,21 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
     encode_assignment,
+    encode_subscription,
 )
 from protocol_codecs.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from translation.actions import RequestId
+from translation.member import Move
 from translation.policy import Mode, Policy, Rule
 
 from .bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
@@ -39,11 +44,22 @@ def mixed_group(*classic: str) -> ConsumerGroupDescribeResponse:
 
 
 def classic_group(
-    *, state: str = "Stable", protocol_type: str = "consumer", assignor: str = "range", user_data: bytes = b""
+    *,
+    state: str = "Stable",
+    protocol_type: str = "consumer",
+    assignor: str = "range",
+    user_data: bytes = b"",
+    claims: tuple[int, ...] = (),
 ) -> DescribeGroupsResponse:
     topics = (ConsumerProtocolTopicPartition(topic=TOPIC, partitions=(0, 1)),)
     assignment = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data or None)
-    member = DescribedGroupMember(member_id=A, member_assignment=encode_assignment(assignment, 0))
+    owned = (ConsumerProtocolTopicPartition(topic=TOPIC, partitions=claims),)
+    subscription = ConsumerProtocolSubscription(topics=(TOPIC,), owned_partitions=owned)
+    member = DescribedGroupMember(
+        member_id=A,
+        member_metadata=encode_subscription(subscription, 1),
+        member_assignment=encode_assignment(assignment, 0),
+    )
     group = DescribedGroup(
         group_id=GROUP,
         group_state=state,
@@ -60,6 +76,7 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
     told = bench.heartbeat(connection, A, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.calls == []  # nothing is left while it may still hold partitions
     assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
@@ -73,12 +90,60 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
     assert bench.answers[join].generation_id == 5
 
 
+def test_to_translate_the_heartbeat_that_is_told_counts_as_life_at_the_broker() -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.HEARTBEAT
+    assert (call.message.member_id, call.message.generation_id) == (A, 4)
+    assert heartbeat not in bench.answers
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_to_translate_a_heartbeat_that_the_broker_refuses_is_the_brokers_to_answer(code: ErrorCode) -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse(error_code=code))
+    assert bench.forwarded == [heartbeat]
+
+
+def test_to_translate_a_member_of_a_mixed_group_is_told_although_that_rebalances() -> None:
+    """Each member that moves makes the others, which are still classic, rejoin; they need not do it twice."""
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(mixed_group(A))
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.join(connection, "uuid-1")
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    assert [member.member_id for member in leave.message.members] == [A]
+
+
 def test_the_others_are_relayed_until_it_is_their_turn() -> None:
     bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
     first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
     bench.heartbeat(first, A, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
     waiting = bench.heartbeat(second, B, 4)
     bench.reply(NO_CONSUMER_GROUP)
     still = bench.heartbeat(second, B, 4)
@@ -86,7 +151,25 @@ def test_the_others_are_relayed_until_it_is_their_turn() -> None:
     bench.advance(5.1)
     told = bench.heartbeat(second, B, 4)
     bench.reply(mixed_group(B))
+    bench.reply(HeartbeatResponse())
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_of_members_whose_heartbeats_come_together_one_is_told() -> None:
+    """Members that joined at one rebalance beat at the same moments."""
+    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
+    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    told, waiting = bench.heartbeat(first, A, 4), bench.heartbeat(second, B, 4)
+    for answer in (NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
+        for call in list(bench.calls):
+            bench.reply(answer, call)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.forwarded == [waiting]
+    bench.advance(5.1)
+    told_next = bench.heartbeat(second, B, 4)
+    bench.reply(mixed_group(B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told_next) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(
@@ -116,8 +199,10 @@ def test_a_group_whose_assignor_keeps_user_data_is_moved_all_at_once() -> None:
     told = bench.heartbeat(first, A, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group(user_data=b"sticky"))
+    bench.reply(HeartbeatResponse())
     told_too = bench.heartbeat(second, B, 4)
     bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(HeartbeatResponse())
     assert {bench.error(told), bench.error(told_too)} == {ErrorCode.UNKNOWN_MEMBER_ID}
     bench.join(first, "")
     join = bench.join(first, "uuid-1")
@@ -140,7 +225,72 @@ def test_a_group_that_rebalances_is_converted_later() -> None:
     told = bench.heartbeat(connection, A, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_in_the_middle_of_a_cooperative_rebalance_is_converted_when_all_have_given_up_or_had_time_to() -> (
+    None
+):
+    """The broker would take what the leader assigned for what the members hold."""
+    bench = Bench()
+    connection = bench.connect()
+
+    def tell(claims: tuple[int, ...]) -> RequestId:
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=claims))
+        return heartbeat
+
+    assert bench.forwarded == [tell((1, 2))]
+    bench.advance(299.0)
+    assert tell((1, 2)) in bench.forwarded
+    bench.advance(2.0)
+    told = tell((1, 2))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_time_to_give_up_partitions_runs_on_when_the_members_ids_are_forgotten_meanwhile() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    for wait in (0.0, 299.0, 2.0):
+        bench.advance(wait)
+        bench.commit(connection, A, 4)  # looked up, relayed, and not remembered
+        bench.reply(NO_CONSUMER_GROUP)
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=(1, 2)))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_another_policy_gives_members_time_anew_to_give_up_partitions() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    for _ in range(2):
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=(1, 2)))
+        assert heartbeat in bench.forwarded
+        bench.advance(400.0)
+        bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+
+
+def test_a_classic_member_that_joins_before_it_hears_that_it_is_to_move_stays_classic_with_its_partitions() -> (
+    None
+):
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
 
 
 def test_a_classic_member_that_joins_with_partitions_in_hand_stays_classic_for_now() -> None:
@@ -180,6 +330,7 @@ def test_a_classic_member_that_rejoins_in_a_classic_group_stays_classic_for_now(
     connection = bench.connect()
     bench.join(connection, A)
     bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
     (call,) = bench.calls
     assert call.api_key == ApiKey.JOIN_GROUP
 
@@ -203,6 +354,87 @@ def test_back_to_observe_a_member_is_told_to_join_anew_and_leaves_the_new_protoc
     # From here on it is the broker's.
     again = bench.join(connection, A)
     assert bench.forwarded == [again]
+
+
+def test_back_to_observe_a_member_that_joins_before_it_hears_of_it_keeps_its_partitions() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a", protocol="cooperative-sticky")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.heartbeat(connection, "member-a", 1)
+    bench.join(connection, "member-a", claims=(0, 1), protocol="cooperative-sticky")
+    upstream = bench.heartbeat_call().message
+    assert (upstream.member_epoch, owned(upstream)) == (1, {TOPIC: (0, 1)})
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_back_to_observe_a_member_that_has_not_been_told_stays_whatever_its_client_left_behind_before() -> (
+    None
+):
+    """The broker would convert it in place, and the client would be answered by both sides."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), epoch=2)
+    bench.translator._context.group(GROUP).moves["older"] = Move(
+        "older", None, connection.id, "app", "", bench.now
+    )
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(connection, "member-a")
+    assert bench.heartbeat_call().message.member_epoch == 2
+
+
+def test_back_to_observe_the_heartbeat_that_is_told_counts_as_life() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    session_ends = bench.translator._context.member(GROUP, "member-a").session_deadline
+    bench.advance(session_ends - bench.now - 0.5)
+    bench.heartbeat(connection, "member-a", 1)
+    while any(call.message.member_epoch == 1 for call in bench.calls):
+        bench.beat(1)
+    bench.advance(1.0)
+    assert all(call.message.member_epoch == 1 for call in bench.calls)  # no -1 while it may hold something
+
+
+def test_back_to_observe_a_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.heartbeat(connection, "member-a", 1)
+    join = bench.join(connection, "")
+    bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.join(connection, "")
+    assert bench.heartbeat_call().message.member_epoch == -1
+
+
+def test_a_member_that_is_to_go_back_and_then_not_is_left_alone() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_back_to_observe_a_new_process_with_a_known_instance_id_comes_after_the_old_one_has_left() -> None:
+    """The broker would put it in the old one's place without a rebalance."""
+    bench = Bench()
+    old, new = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(new, "", instance_id="i-1")
+    leave = bench.heartbeat_call().message
+    assert (leave.member_id, leave.member_epoch) == ("old", -1)
+    bench.beat(-1)
+    (call,) = [call for call in bench.calls if call.api_key == ApiKey.JOIN_GROUP]
+    assert call.message.group_instance_id == "i-1"
 
 
 def test_back_to_observe_those_whose_turn_has_not_come_go_on_translated() -> None:

@@ -1,0 +1,165 @@
+"""Calls around a membership, on its own connection or on another one: commits of producers, fetches, leaves."""
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol_codecs.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from translation.actions import Connection, RequestId
+
+from .bench import GROUP, TOPIC, Bench
+from .test_static_and_adoption import described, member
+
+
+def transactional(bench: Bench, connection: Connection, generation: int, version: int = 3) -> RequestId:
+    partitions = (TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=42),)
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id=GROUP,
+        producer_id=1,
+        producer_epoch=0,
+        generation_id_or_member_epoch=generation,
+        member_id="member-a",
+        topics=(TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions),),
+    )
+    return bench.send(connection, ApiKey.TXN_OFFSET_COMMIT, version, request)
+
+
+def transactional_answer(code: ErrorCode) -> TxnOffsetCommitResponse:
+    partitions = (TxnOffsetCommitResponsePartition(partition_index=0, error_code=code),)
+    return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name=TOPIC, partitions=partitions),))
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_a_transactional_commit_comes_from_the_producers_connection_and_keeps_its_version(
+    version: int,
+) -> None:
+    bench = Bench()
+    consumer, producer = bench.connect(), bench.connect()
+    bench.stable_member(consumer, (0, 1), epoch=7)
+    transactional(bench, producer, 7, version)
+    (call,) = bench.calls
+    assert (call.connection_id, call.api_key, call.version) == (
+        producer.id,
+        ApiKey.TXN_OFFSET_COMMIT,
+        version,
+    )
+    assert call.message.generation_id_or_member_epoch == 7
+    bench.reply(transactional_answer(ErrorCode.NONE))
+    heartbeat = bench.heartbeat(
+        consumer, "member-a", 7
+    )  # the member is still reached through its own connection
+    assert bench.calls[-1].connection_id == consumer.id
+    bench.beat(7)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_a_transactional_commit_with_an_old_generation_is_refused() -> None:
+    bench = Bench()
+    bench.stable_member(bench.connect(), (0, 1), epoch=7)
+    answer = bench.answers[transactional(bench, bench.connect(), 6)]
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_transactional_commit_in_another_process_goes_out_with_the_described_epoch() -> None:
+    bench = Bench()
+    transactional(bench, bench.connect(), 4)
+    bench.reply(described(member("member-a", epoch=5)))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.TXN_OFFSET_COMMIT, 5)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_offset_fetch_names_no_member_upstream_on_whatever_connection_or_process(*, known: bool) -> None:
+    """franz-go sends its generation, which the broker would take for an epoch."""
+    bench = Bench()
+    if known:
+        bench.stable_member(bench.connect(), (0, 1), epoch=7)
+    groups = (OffsetFetchRequestGroup(group_id=GROUP, member_id="member-a", member_epoch=6, topics=None),)
+    bench.send(bench.connect(), ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=groups))
+    (call,) = bench.calls
+    (group,) = call.message.groups
+    assert (group.group_id, group.member_id, group.member_epoch) == (GROUP, None, -1)
+
+
+def test_an_offset_fetch_without_member_fields_is_relayed_as_it_is() -> None:
+    bench = Bench()
+    groups = (OffsetFetchRequestGroup(group_id=GROUP, topics=None),)
+    fetch = bench.send(bench.connect(), ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=groups))
+    assert bench.forwarded == [fetch]
+
+
+def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> None:
+    bench = Bench()
+    bench.stable_member(bench.connect(), (0,), member_id="member-a", protocol="cooperative-sticky")
+    bench.stable_member(
+        bench.connect(), (1,), member_id="member-b", instance_id="i-1", protocol="cooperative-sticky"
+    )
+    identities = (
+        MemberIdentity(member_id="member-a"),
+        MemberIdentity(member_id="", group_instance_id="i-1"),
+        MemberIdentity(member_id="stranger"),
+    )
+    admin = bench.connect()
+    leave = bench.send(admin, ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(group_id=GROUP, members=identities))
+    bench.reply(
+        LeaveGroupResponse(
+            members=(
+                MemberResponse(member_id="member-a"),
+                MemberResponse(member_id="", group_instance_id="i-1"),
+                MemberResponse(member_id="stranger", error_code=ErrorCode.UNKNOWN_MEMBER_ID),
+            )
+        )
+    )
+    codes = [one.error_code for one in bench.answers[leave].members]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.translator._context.find(GROUP, "member-a") is None
+    assert bench.translator._context.find(GROUP, "member-b") is None
+
+
+def test_leave_group_before_version_3_names_one_member() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = LeaveGroupRequest(group_id=GROUP, member_id="member-a")
+    leave = bench.send(connection, ApiKey.LEAVE_GROUP, 2, request)
+    bench.reply(LeaveGroupResponse())
+    assert bench.error(leave) == ErrorCode.NONE
+    assert bench.translator._context.find(GROUP, "member-a") is None
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_join_group_in_every_version(version: int) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    join = bench.join(connection, "member-a", version=version)
+    bench.beat(3, orders=(0,))
+    assert bench.answers[join].generation_id == 3
+    assert bench.handed(bench.sync(connection, "member-a", 3)) == {TOPIC: (0,)}
+
+
+def test_join_group_version_0_has_no_rebalance_timeout_so_it_is_the_session_timeout() -> None:
+    bench = Bench()
+    bench.join(bench.connect(), "member-a", version=0, rebalance_timeout_ms=-1, session_timeout_ms=10_000)
+    assert bench.heartbeat_call().message.rebalance_timeout_ms == 10_000 + 10_000 + 10_000
+
+
+def test_a_share_group_is_left_to_the_broker_which_refuses_a_classic_join() -> None:
+    """GROUP_ID_NOT_FOUND at epoch 0; to the JoinGroup itself a broker says INCONSISTENT_GROUP_PROTOCOL."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "member-a")
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
+    assert bench.forwarded == [join]

@@ -1,0 +1,57 @@
+"""What is known of a member whose calls pass through (:mod:`translation.observer`)."""
+
+from collections.abc import Callable
+from itertools import groupby
+
+import msgspec
+
+from protocol_codecs import Uuid
+from protocol_codecs.uuids import uuid_to_text
+from translation.actions import MemberProtocol
+from translation.member_state import MemberState
+from translation.partitions import OneTopic, TopicPartitions
+
+Owned = frozenset[tuple[str, Uuid | None, int]]
+"""(topic name or empty, topic id or None, partition index): classic calls tell names only, the new protocol ids."""
+
+NOTHING: Owned = frozenset()
+
+_SESSION_TIMEOUT_MS = 45_000
+"""Kafka's default, for members whose own was not seen."""
+
+
+class PassingMember(msgspec.Struct, kw_only=True):
+    """A member as its calls show it. ``owned`` is None as long as nothing told what it holds."""
+
+    group_id: str
+    id: str
+    protocol: MemberProtocol
+    instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str = ""
+    software: str = ""
+    is_consumer: bool = True
+    generation: int = -1
+    epoch: int = -1
+    state: MemberState = MemberState.ABSENT
+    owned: Owned | None = None
+    asked_back: Owned = NOTHING
+    session_timeout_ms: int = _SESSION_TIMEOUT_MS
+    rebalance_timeout_ms: int = -1
+    alive_until: float = 0.0
+
+    def touch(self, now: float) -> None:
+        """A sign of life, in seconds of the caller's clock."""
+        self.alive_until = now + self.session_timeout_ms / 1000
+
+
+def told(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
+    """The set for people and the journal; ``name_of`` gives the names of those that are known by id."""
+    named = [
+        (name or ("" if topic_id is None else name_of(topic_id)), topic_id or b"", index)
+        for name, topic_id, index in partitions
+    ]
+    return tuple(
+        OneTopic(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(one[2] for one in same))
+        for (name, topic_id), same in groupby(sorted(named), key=lambda one: one[:2])
+    )

@@ -1,0 +1,42 @@
+"""Topic names by id, as far as they were seen: members of the new protocol are told ids only."""
+
+from collections.abc import Iterable
+
+from protocol_codecs import Uuid
+
+_LIMIT = 20_000
+
+
+class TopicBook:
+    """Names of topics. An id never changes its name, so nothing here gets stale."""
+
+    def __init__(self, *, limit: int = _LIMIT) -> None:
+        self.names: dict[Uuid, str] = {}
+        self._limit = limit
+        self._only: dict[tuple[str, str], str] = {}
+        self.wanted = False
+        """Whether an id came up whose name is not known: the next Metadata answer may tell it."""
+
+    def learn(self, pairs: Iterable[tuple[Uuid, str]]) -> None:
+        """Keep these names."""
+        self.names.update(pairs)
+        while len(self.names) > self._limit:
+            del self.names[next(iter(self.names))]
+        self.wanted = False
+
+    def subscribed(self, group_id: str, member_id: str, topics: tuple[str, ...]) -> None:
+        """What a member subscribes to: if it is one topic, then that is what it is assigned."""
+        if len(topics) == 1 and len(self._only) < self._limit:
+            self._only[group_id, member_id] = topics[0]
+        else:
+            self._only.pop((group_id, member_id), None)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """A member is gone."""
+        self._only.pop((group_id, member_id), None)
+
+    def name(self, group_id: str, member_id: str, topic_id: Uuid) -> str:
+        """The name of a topic that this member was assigned; empty if it is not known."""
+        name = self.names.get(topic_id) or self._only.get((group_id, member_id), "")
+        self.wanted = self.wanted or not name
+        return name
