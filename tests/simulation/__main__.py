@@ -1,11 +1,17 @@
-"""``python -m tests.simulation --seeds 1-2000 --jobs 2``: run seeds, print what fails as a story."""
+"""``python -m tests.simulation --seeds 2000 --jobs 2``: run seeds, print what fails as a story.
+
+``--seed N`` prints the story of one seed, also if all goes well.
+"""
 
 import argparse
+import gc
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing import get_context
 
+from tests.simulation import coverage
 from tests.simulation.simulation import Result, run
 
 _PROGRESS_EVERY = 500
@@ -14,28 +20,27 @@ _PROGRESS_EVERY = 500
 def main(arguments: list[str] | None = None) -> int:
     """Run the seeds; the exit code says whether all invariants held."""
     parser = argparse.ArgumentParser(prog="tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", default="1-200", help="one seed, or the first and the last: 1-2000")
+    parser.add_argument(
+        "--seeds", default="200", help="how many, from 1 on; or the first and the last: 201-300"
+    )
+    parser.add_argument("--seed", type=int, help="print the story of this seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument(
-        "--story", action="store_true", help="print the story of each seed, also if all went well"
-    )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="name failing seeds, and print one story at the end"
+        "--keep-going", action="store_true", help="go on after a failure, and name all that fail"
     )
     options = parser.parse_args(arguments)
-    first, _, last = options.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    if options.story:
-        for seed in seeds:
-            print(run(seed, always_story=True).story)
-        return 0
+    if options.seed is not None:
+        result = run(options.seed, always_story=True)
+        print(result.story)
+        return 0 if result.failure is None else 1
+    seeds = seeds_of(options.seeds)
     failed: list[Result] = []
     counts: Counter[str] = Counter()
-    done = 0
+    steps, done, began = 0, 0, time.monotonic()
     for result in _results(seeds, options.jobs):
         done += 1
+        steps += result.steps
         counts.update(result.counts)
-        counts.update({"steps": result.steps, "virtual seconds": round(result.virtual_s)})
         if result.failure is not None:
             failed.append(result)
             print(f"seed {result.seed}: {result.failure}", flush=True)
@@ -46,16 +51,25 @@ def main(arguments: list[str] | None = None) -> int:
     if failed:
         shortest = min(failed, key=lambda result: len(result.story))
         print(f"\nThe story of seed {shortest.seed}:\n\n{shortest.story}\n")
+    print(coverage.table(counts))
     print(
-        f"{done} seeds, {len(failed)} failed; {', '.join(f'{n} {what}' for what, n in sorted(counts.items()))}"
+        f"{done:,} seeds, {len(failed)} failed; {steps:,} steps in {time.monotonic() - began:.0f} s",
+        flush=True,
     )
     return 1 if failed else 0
+
+
+def seeds_of(text: str) -> range:
+    """``2000`` is 1 to 2000, ``201-300`` is what it says."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
 def _results(seeds: range, jobs: int) -> Iterator[Result]:
     if jobs <= 1:
         yield from map(run, seeds)
         return
+    gc.freeze()
     with get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(run, seeds, chunksize=10)
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
+from coordinator.classic_groups.group import ClassicGroup
 from coordinator.config import CoordinatorConfig
+from coordinator.consumer_groups.admission import check_epoch
 from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.errors import RequestRefused
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log.batches import LoggedBatch
@@ -23,7 +26,12 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseDescribedGroup,
 )
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.consumer_protocol import decode_assignment
+from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
@@ -242,14 +250,49 @@ class Broker:
 
     def owned(self, member_id: str) -> frozenset[Pid]:
         """What the coordinator takes this member to own, what it is to give up included."""
-        member = None if self.group is None else self.group.members.get(member_id)
+        if self.group is None:
+            return self._classic_assignment(member_id)
+        member = self.group.members.get(member_id)
         if member is None:
             return frozenset()
         return flat(member.assigned) | flat(member.pending_revocation)
 
+    def fences(self, heartbeat: ConsumerGroupHeartbeatRequest) -> bool:
+        """Whether the coordinator refuses a heartbeat for its epoch, so that its owned list counts for nothing."""
+        member = None if self.group is None else self.group.members.get(heartbeat.member_id)
+        if member is None or heartbeat.member_epoch < 0:
+            return False
+        try:
+            check_epoch(member, heartbeat.member_epoch, heartbeat.topic_partitions)
+        except RequestRefused:
+            return True
+        return False
+
+    @property
+    def classic_group(self) -> ClassicGroup | None:
+        group = self.coordinator.shard.groups.get(GROUP)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _classic_assignment(self, member_id: str) -> frozenset[Pid]:
+        """What the leader of a classic group gave this member."""
+        group = self.classic_group
+        member = None if group is None else group.members.get(member_id)
+        if member is None or not member.assignment:
+            return frozenset()
+        _, assignment = decode_assignment(member.assignment)
+        topics = self.image.topics
+        return frozenset(
+            (topics[topic.topic].topic_id, index)
+            for topic in assignment.assigned_partitions
+            if topic.topic in topics
+            for index in topic.partitions
+        )
+
     def target(self, member_id: str) -> frozenset[Pid]:
         """What this member is to own when all is done."""
-        return frozenset() if self.group is None else flat(self.group.target_assignment.get(member_id, {}))
+        if self.group is None:
+            return self._classic_assignment(member_id)
+        return flat(self.group.target_assignment.get(member_id, {}))
 
 
 def flat(partitions: Any) -> frozenset[Pid]:
@@ -292,6 +335,11 @@ def refusal(ask: Ask, code: ErrorCode) -> Any:
                 for group_id in ask.message.group_ids
             )
             return ConsumerGroupDescribeResponse(groups=groups)
+        case ApiKey.DESCRIBE_GROUPS:
+            described = tuple(
+                DescribedGroup(error_code=code, group_id=group_id) for group_id in ask.message.groups
+            )
+            return DescribeGroupsResponse(groups=described)
         case ApiKey.JOIN_GROUP:
             return JoinGroupResponse(error_code=code, member_id=ask.message.member_id)
         case ApiKey.SYNC_GROUP:

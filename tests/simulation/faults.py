@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.network import Link
-from tests.simulation.plan import make_client
+from tests.simulation.plan import ANOTHER_COMES, SWITCH
 from translation.policy import Mode, Policy, Rule
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ _NEVER_MS = 10**9
 
 def happen(world: "World", kind: str) -> None:
     """Let one of them happen, by its name in the plan."""
+    world.watch.count(f"{kind}")
     _ALL[kind](world)
 
 
@@ -31,16 +32,19 @@ def _pick(world: "World", things: list) -> object | None:
 # -- clients -------------------------------------------------------------------------------------------------------
 
 
-def _crash(world: "World") -> None:
+def _crash(world: "World", *, silently: bool = False) -> None:
     client = _pick(world, world.alive())
     if client is None:
         return
     kernel = world.kernel
-    silently = kernel.chance(0.4)
     world.watch.fault(f"{client} crashes{', and nobody is told' if silently else ''}")
     client.stop("crashed", silently=silently)
     if kernel.chance(0.7):
         kernel.after(kernel.between(0, 9_000), _restart, world, client)
+
+
+def _end_silently(world: "World") -> None:
+    _crash(world, silently=True)
 
 
 def _restart(world: "World", client: Caller) -> None:
@@ -65,9 +69,8 @@ def _same_instance(world: "World") -> None:
 
 
 def _another_client(world: "World") -> None:
-    name = f"d{len(world.clients)}"
-    plan = make_client(world.kernel.random, name, world.plan.topics, 1)
-    world.start(plan, name)
+    plan = world.newcomers.popleft()
+    world.start(plan, plan.name)
 
 
 def _rejoin(world: "World") -> None:
@@ -127,6 +130,29 @@ def _cut_client(world: "World") -> None:
 
 def _cut_upstream(world: "World") -> None:
     _cut(world, _pick(world, _upstream_links(world)))
+
+
+def _lose(world: "World", links: list[Link]) -> None:
+    """The next answer on a connection is lost, and the connection with it: nobody knows what was done."""
+    link = _pick(world, links)
+    if link is None:
+        return
+
+    def breaks() -> None:
+        world.watch.fault(f"an answer on {link} is lost, and the connection breaks")
+        world.watch.count("answers lost")
+        _broken(world, link)
+        link.cut(near_hears_ms=world.kernel.between(0, 400), far_hears_ms=world.kernel.between(0, 400))
+
+    link.to_near.loses_next = breaks
+
+
+def _lose_for_client(world: "World") -> None:
+    _lose(world, _client_links(world))
+
+
+def _lose_for_proxy(world: "World") -> None:
+    _lose(world, _upstream_links(world))
 
 
 def _stall(world: "World", link: Link | None) -> None:
@@ -198,6 +224,17 @@ def _proxy_pause(world: "World") -> None:
         kernel.after(for_ms, lambda: process.resume(timers_first=timers_first))
 
 
+def _clock_jumps(world: "World") -> None:
+    process = _pick(world, [p for p in world.processes if p.up])
+    if process is not None:
+        by_ms = world.kernel.between(200, 15_000)
+        world.watch.fault(f"the clock of {process} jumps by {by_ms} ms")
+        for client, standing in world.watch.standings.items():
+            if client.alive and world.process_of(client) is process:
+                standing.age(by_ms)
+        process.jump(by_ms)
+
+
 def _move(world: "World") -> None:
     client = _pick(world, _classic(world))
     if client is not None and len(world.processes) > 1:
@@ -250,19 +287,31 @@ def _create(world: "World", name: str, partitions: int) -> None:
 
 def _reload_policy(world: "World") -> None:
     assignor = ("range", "uniform", None)[world.kernel.between(0, 2)]
-    world.policy = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE, assignor=assignor),))
+    mode = world.policy.rules[0].mode
+    world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, assignor=assignor),))
     world.watch.note("policy", f"is read again, with assignor {assignor}")
     for process in world.processes:
-        if process.up:
-            process.set_policy(world.policy)
+        process.read_policy()
+
+
+def _switch_mode(world: "World") -> None:
+    before = world.policy.rules[0].mode
+    mode = Mode.OBSERVE if before is Mode.TRANSLATE else Mode.TRANSLATE
+    pause_ms = (0, 500, 2_000)[world.kernel.between(0, 2)]
+    world.policy = Policy(rules=(Rule(pattern=".*", mode=mode, switch_pause_ms=pause_ms),))
+    world.watch.note("policy", f"changes to {mode}, {pause_ms} ms between two members")
+    world.watch.count(f"policy changes to {mode}")
+    for process in world.processes:
+        world.kernel.after(world.kernel.between(0, 1_500), process.read_policy)
 
 
 _ALL: dict[str, Callable[["World"], None]] = {
     "a client crashes": _crash,
+    "a client ends without a word": _end_silently,
     "a client leaves": _leave,
     "a client rejoins by itself": _rejoin,
     "a client changes its subscription": _resubscribe,
-    "another client comes": _another_client,
+    ANOTHER_COMES: _another_client,
     "an instance id is used twice": _same_instance,
     "a late thread commits": _zombie_commit,
     "a client's connection breaks": _cut_client,
@@ -270,11 +319,15 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "an upstream connection breaks": _cut_upstream,
     "JoinGroups of a client race": _race,
     "an upstream connection stalls": _stall_upstream,
+    "an answer to a client is lost": _lose_for_client,
+    "an answer of the broker is lost": _lose_for_proxy,
     "a proxy crashes": _proxy_crash,
     "a proxy stands still": _proxy_pause,
+    "a proxy's clock jumps": _clock_jumps,
     "a client moves to another replica": _move,
     "the coordinator fails over": _fail_over,
     "partitions are added": _add_partitions,
     "a topic is created again": _recreate_topic,
     "the policy is read again": _reload_policy,
+    SWITCH: _switch_mode,
 }

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import adopt, commit, deadlines, join, leave, outcomes, translator, upstream
+from translation import adopt, commit, deadlines, join, leave, origin, outcomes, translator, upstream
 from translation.context import Context, replaced
 from translation.exchange import Turns
 from translation.heartbeat import reconsider
@@ -174,6 +174,82 @@ def let_a_late_join_group_in() -> AbstractContextManager[Any]:
     return patch.object(Context, "is_late", lambda *_: False)
 
 
+def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
+    """Back to observe, a membership ends although its client still claims partitions."""
+    return patch.object(translator, "claims_something", lambda message: False)
+
+
+def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
+    """A Heartbeat that is told to move to the other protocol does not renew the session."""
+    moves_back = translator.Translator._moves_back
+
+    def broken(self: Any, connection: Any, request: Any) -> bool:
+        member = self._context.find(request.message.group_id, request.message.member_id)
+        before = None if member is None else member.session_deadline
+        moves = moves_back(self, connection, request)
+        if moves and member is not None:
+            member.session_deadline = before
+        return moves
+
+    return patch.object(translator.Translator, "_moves_back", broken)
+
+
+def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
+    """A classic group is converted while members still have partitions to give up."""
+    return patch.object(TranslatorSettings, "gives_up_within_s", new=-math.inf)
+
+
+def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
+    """What a process knows of a client counts although another process may have served it meanwhile."""
+
+    def broken(self: Context, member: Member, generation: int) -> bool:
+        return not self.settings.sole_process and generation > member.generation
+
+    return patch.object(Context, "was_elsewhere", broken)
+
+
+def do_not_call_off_a_move() -> AbstractContextManager[Any]:
+    """A member that was told to go back is told again although the policy says translate again."""
+    moves_back = translator.Translator._moves_back
+
+    def broken(self: Any, connection: Any, request: Any) -> bool:
+        group = self._context.groups.get(request.message.group_id)
+        return (group is not None and request.message.member_id in group.moves) or moves_back(
+            self, connection, request
+        )
+
+    return patch.object(translator.Translator, "_moves_back", broken)
+
+
+def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
+    """A JoinGroup counts although its client has hung up, and may have joined elsewhere."""
+    return patch.object(origin, "_see_that_somebody_waits", lambda *_: None)
+
+
+def remember_one_answered_generation() -> AbstractContextManager[Any]:
+    """The answer to a second JoinGroup takes the place of a generation that the client still has."""
+    answer = join._answer
+
+    def broken(context: Context, member: Member, *rest: Any) -> None:
+        before = member.generation
+        answer(context, member, *rest)
+        member.previous_generation = before
+
+    return patch.object(join, "_answer", broken)
+
+
+def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
+    """A call with an older generation tells where its client is."""
+    return patch.object(
+        Context, "heard", lambda self, member, connection, generation: self.reach(member, connection)
+    )
+
+
+def keep_a_changed_assignor() -> AbstractContextManager[Any]:
+    """An assignor that the policy changes reaches the broker only when the client joins again."""
+    return patch.object(translator, "choose_assignors", lambda context, group: None)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -191,4 +267,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     trust_to_be_the_only_process,
     do_not_replace_static_members,
     let_a_late_join_group_in,
+    go_back_with_partitions_in_hand,
+    a_told_heartbeat_is_no_life,
+    convert_in_the_middle_of_a_cooperative_rebalance,
+    trust_a_client_that_was_away,
+    do_not_call_off_a_move,
+    count_a_join_group_that_nobody_waits_for,
+    remember_one_answered_generation,
+    look_for_a_client_where_a_late_call_came,
+    keep_a_changed_assignor,
 )

@@ -28,7 +28,7 @@ class Party(Protocol):
 class Pipe:
     """One direction of a connection."""
 
-    __slots__ = ("broken", "in_flight", "last_at_ms", "link", "party", "slow_until_ms")
+    __slots__ = ("broken", "in_flight", "last_at_ms", "link", "loses_next", "party", "slow_until_ms")
 
     def __init__(self, link: "Link", party: Party) -> None:
         self.link = link
@@ -38,8 +38,13 @@ class Pipe:
         self.last_at_ms = 0
         self.slow_until_ms = 0
         """A stall: nothing arrives before this."""
+        self.loses_next: Callable[[], None] | None = None
+        """Breaks the connection when the next message is sent here, which is lost."""
 
     def send(self, message: Any) -> None:
+        if self.loses_next is not None and message is not _CLOSED:
+            breaks, self.loses_next = self.loses_next, None
+            breaks()
         if self.broken:
             return
         self.in_flight.append(message)

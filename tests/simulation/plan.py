@@ -9,7 +9,7 @@ import random
 import msgspec
 
 from tests.simulation.clients.classic import Pace
-from tests.simulation.clients.habits import ALL_KINDS, Habits
+from tests.simulation.clients.habits import ALL_KINDS, FAMILIES, KAFKA_PYTHON, Habits
 
 TOPICS = ("orders", "refunds")
 
@@ -42,17 +42,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     assignment_interval_ms: int
     processes: int
     slow_network: bool
+    starts_observed: bool = False
+    """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
+    newcomers: tuple[ClientPlan, ...] = ()
+    """Who comes when a fault says that another client comes, in this order."""
     faults: tuple[FaultPlan, ...]
     calm_from_ms: int
 
+
+ANOTHER_COMES = "another client comes"
 
 CHANGES = {
     "a client leaves": 3,
     "a client rejoins by itself": 2,
     "a client changes its subscription": 2,
     "partitions are added": 2,
-    "another client comes": 2,
+    ANOTHER_COMES: 2,
     "the policy is read again": 1,
     "a late thread commits": 3,
 }
@@ -60,12 +66,16 @@ CHANGES = {
 
 FAULTS = {
     "a client crashes": 4,
+    "a client ends without a word": 3,
     "a client's connection breaks": 6,
     "a client's connection stalls": 4,
     "an upstream connection breaks": 6,
     "an upstream connection stalls": 4,
+    "an answer to a client is lost": 4,
+    "an answer of the broker is lost": 5,
     "a proxy crashes": 3,
     "a proxy stands still": 2,
+    "a proxy's clock jumps": 2,
     "a client moves to another replica": 4,
     "the coordinator fails over": 2,
     "JoinGroups of a client race": 3,
@@ -75,8 +85,14 @@ FAULTS = {
 """What should not happen, with weights."""
 
 
+SWITCH = "the policy changes the mode"
+"""From observe to translate or back, while the group lives. It happens only among clients that could be in one classic
+group."""
+
+
 def make_plan(seed: int) -> Plan:
-    """The plan of a seed. Every fourth has no faults; a run has three to six clients."""
+    """The plan of a seed. Every fourth has no faults, every fifth has a policy that changes; a run has two to five
+    clients, and more may come."""
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
     broker_session_ms, broker_heartbeat_ms = chance.choice(((45_000, 5_000), (12_000, 3_000), (6_000, 1_500)))
     topics = {"orders": chance.randint(2, 6)}
@@ -84,56 +100,87 @@ def make_plan(seed: int) -> Plan:
         topics["refunds"] = chance.randint(1, 3)
     calm_from_ms = chance.randint(15_000, 45_000)
     faultless = seed % 4 == 0
+    switches = chance.randint(1, 3) if seed % 5 == 0 else 0
+    starts_observed = switches > 0 and chance.random() < 0.6
     weights = dict(CHANGES) if faultless else {**CHANGES, **FAULTS}
+    kinds = chance.choices(list(weights), list(weights.values()), k=chance.randint(1, 4 if faultless else 9))
     faults = tuple(
         sorted(
             (
                 FaultPlan(at_ms=chance.randint(1_000, calm_from_ms), kind=kind)
-                for kind in chance.choices(
-                    list(weights), list(weights.values()), k=chance.randint(1, 4 if faultless else 9)
-                )
+                for kind in [*kinds, *[SWITCH] * switches]
             ),
             key=lambda fault: fault.at_ms,
         )
     )
+    family = _family(chance, ends_observed=starts_observed != bool(switches % 2)) if switches else ALL_KINDS
+    processes = chance.choice((1, 1, 2))
+    # A broker puts a classic process with a known instance id in the place of a new-protocol member without a
+    # rebalance, which is not safe; only a process that has the old member can see to it that it leaves first.
+    may_be_static = not switches or processes == 1
     return Plan(
         seed=seed,
         topics=topics,
         broker_session_ms=broker_session_ms,
         broker_heartbeat_ms=broker_heartbeat_ms,
         assignment_interval_ms=chance.choice((1_000, 1_000, 0)),
-        processes=chance.choice((1, 1, 2)),
+        processes=processes,
         slow_network=broker_session_ms > 6_000 and chance.random() < 0.3,
+        starts_observed=starts_observed,
         clients=tuple(
-            make_client(chance, f"c{n}", topics, calm_from_ms) for n in range(chance.randint(2, 5))
+            make_client(chance, f"c{n}", topics, calm_from_ms, family, may_be_static=may_be_static)
+            for n in range(chance.randint(2, 5))
+        ),
+        newcomers=tuple(
+            make_client(chance, f"d{n}", topics, 1, family, may_be_static=may_be_static)
+            for n in range(kinds.count(ANOTHER_COMES))
         ),
         faults=faults,
         calm_from_ms=calm_from_ms,
     )
 
 
-def make_client(chance: random.Random, name: str, topics: dict[str, int], until_ms: int) -> ClientPlan:
-    """A client of any kind."""
-    native = chance.random() < 0.12
-    habits = chance.choice(ALL_KINDS)
+def _family(chance: random.Random, *, ends_observed: bool) -> tuple[Habits, ...]:
+    """Kinds that can be in one classic group. One whose memory over-claims is kept out of a group that ends as a
+    classic one: the leader leaves idle what it claims, and that is not ours to mend."""
+    family = chance.choice(FAMILIES)
+    return tuple(habits for habits in family if not ends_observed or habits.claims is not KAFKA_PYTHON.claims)
+
+
+def make_client(
+    chance: random.Random,
+    name: str,
+    topics: dict[str, int],
+    until_ms: int,
+    family: tuple[Habits, ...] = ALL_KINDS,
+    *,
+    may_be_static: bool = True,
+) -> ClientPlan:
+    """A client of one of these kinds, or sometimes one of the new protocol among any kinds."""
+    # Not among clients whose policy changes: the broker itself converts a classic group when one comes, also in the
+    # middle of a cooperative rebalance, when that is not safe.
+    native = chance.random() < 0.12 and family is ALL_KINDS
+    habits = chance.choice(family)
     subscription = frozenset(topics) if chance.random() < 0.7 else frozenset({"orders"})
     session_timeout_ms = chance.choice((6_000, 8_000, 10_000))
     heartbeat_ms = session_timeout_ms // chance.choice((3, 3, 5))
     slow = habits.heartbeats_between_polls and chance.random() < 0.7
-    static = not native and habits.is_static_capable and chance.random() < 0.25
+    static = not native and habits.is_static_capable and may_be_static and chance.random() < 0.25
+    poll_ms = chance.randint(2_000, session_timeout_ms - 2_500) if slow else chance.choice((200, 500, 1_000))
+    revoke_ms = chance.choice((10, 50, 500, 2_000))
+    enough_ms = poll_ms + revoke_ms + 3_000  # it hears at one poll, gives up at the next, and commits
     return ClientPlan(
         name=name,
         starts_ms=chance.choice((0, 0, chance.randint(0, until_ms // 2))) + chance.randint(0, 500),
         habits=None if native else habits,
         pace=Pace(
             session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=habits.ignores_rebalance_ms + chance.choice((8_000, 10_000, 15_000)),
+            rebalance_timeout_ms=habits.ignores_rebalance_ms
+            + max(chance.choice((8_000, 10_000, 15_000)), enough_ms),
             heartbeat_ms=heartbeat_ms,
-            poll_ms=chance.randint(2_000, session_timeout_ms - 2_500)
-            if slow
-            else chance.choice((200, 500, 1_000)),
+            poll_ms=poll_ms,
             commit_ms=chance.choice((1_000, 2_500, 5_000)),
-            revoke_ms=chance.choice((10, 50, 500, 2_000)),
+            revoke_ms=revoke_ms,
         ),
         topics=subscription,
         instance_id=f"instance-{name}" if static else None,

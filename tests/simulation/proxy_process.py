@@ -13,7 +13,7 @@ The shell's rules are those of ``proxy.conversation`` and ``proxy.translation_hu
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
@@ -32,7 +32,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.policy import Policy
+from translation.policy import Mode, Policy
 from translation.translator import Translator
 
 
@@ -73,27 +73,38 @@ class ShellConnection:
         """What was sent to the broker and not answered yet."""
 
 
+class Surroundings(Protocol):
+    """What a process needs of the world."""
+
+    kernel: Kernel
+    watch: Watch
+    policy: Policy
+    """What its policy file says."""
+
+
 class ProxyProcess:
     """One replica. ``make_translator`` gives a new one with an empty registry, as a restart does."""
 
     def __init__(
         self,
         name: str,
-        kernel: Kernel,
+        world: Surroundings,
         network: Network,
         broker: Party,
-        watch: Watch,
         make_translator: Callable[[], Translator],
     ) -> None:
         self.name = name
         self.up = False
         self.incarnation = 0
-        self._kernel = kernel
+        self._world = world
+        self._kernel = world.kernel
         self._network = network
         self._broker = broker
-        self._watch = watch
+        self._watch = world.watch
         self._make_translator = make_translator
         self._last_id = 0
+        self._ahead_ms = 0
+        """How much its clock is ahead of everybody else's."""
         self._paused = False
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.start()
@@ -106,6 +117,8 @@ class ProxyProcess:
     def start(self) -> None:
         """Begin with nothing known."""
         self.up = True
+        self.policy = self._world.policy
+        self.policy_read_ms = self._kernel.now_ms
         self.incarnation += 1
         self.translator = self._make_translator()
         self.connections: dict[ConnectionId, ShellConnection] = {}
@@ -210,7 +223,8 @@ class ProxyProcess:
             self._deserted.add(shell.awaiting)
             self._requests.pop(shell.awaiting, None)
             shell.awaiting = None
-            self._watch.deserted(shell.client.near, shell.owed[-1][0])
+        for ask, _ in shell.owed:
+            self._watch.deserted(shell.client.near, ask)
 
     def _forget(self, shell: ShellConnection) -> None:
         self._desert(shell)
@@ -269,10 +283,17 @@ class ProxyProcess:
 
     # -- the translator --------------------------------------------------------------------------------------------
 
-    def set_policy(self, policy: Policy) -> None:
-        """Another policy holds."""
-        if not self._later(self.set_policy, policy):
-            self._do("set_policy", policy)
+    @property
+    def translates(self) -> bool:
+        """Whether its policy says so."""
+        return self.policy.rules[0].mode is Mode.TRANSLATE
+
+    def read_policy(self) -> None:
+        """Read the policy file again."""
+        if self.up and not self._later(self.read_policy):
+            self.policy = self._world.policy
+            self.policy_read_ms = self._kernel.now_ms
+            self._do("set_policy", self.policy)
 
     def _do(self, what: str, *arguments: Any) -> None:
         self._work.append((what, arguments))
@@ -282,7 +303,7 @@ class ProxyProcess:
         try:
             while self._work:
                 what, arguments = self._work.popleft()
-                for action in getattr(self.translator, what)(self._kernel.now_s, *arguments):
+                for action in getattr(self.translator, what)(self._now_s, *arguments):
                     self._act(action)
         finally:
             self._working = False
@@ -336,15 +357,27 @@ class ProxyProcess:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
+    @property
+    def _now_s(self) -> float:
+        return (self._kernel.now_ms + self._ahead_ms) / 1000
+
+    def jump(self, by_ms: int) -> None:
+        """Its clock jumps forward, as that of a machine that was suspended and did not lose its connections."""
+        self._ahead_ms += by_ms
+        self._wake_ms = math.inf
+        if self.up and not self._paused:
+            self._look_at_time()
+
     def _book(self) -> None:
         deadline = self.translator.next_deadline()
         if deadline == math.inf:
             self._wake_ms = math.inf
             return
         # Rounded up, so that the deadline has come when we look; a hair's breadth later is later.
-        wake_ms = max(math.ceil(round(deadline * 1000, 6)), self._kernel.now_ms)
+        wake_ms = math.ceil(round(deadline * 1000, 6))
         if wake_ms / 1000 < deadline:
             wake_ms += 1
+        wake_ms = max(wake_ms - self._ahead_ms, self._kernel.now_ms)
         if wake_ms < self._wake_ms:
             self._wake_ms = wake_ms
             self._kernel.at(wake_ms, self._wake, self.incarnation)
@@ -356,7 +389,7 @@ class ProxyProcess:
                 self._look_at_time()
 
     def _look_at_time(self) -> None:
-        if self.translator.next_deadline() <= self._kernel.now_s:
+        if self.translator.next_deadline() <= self._now_s:
             self._do("handle_time")
         else:
             self._book()

@@ -1,10 +1,12 @@
 """When a run has settled: every client holds what the broker wants it to hold, and nobody else is in the group."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.consumer_groups.group import ConsumerGroupState
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.native import NativeMember
+from translation.assignors import server_assignor
+from translation.policy import Mode
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -12,10 +14,10 @@ if TYPE_CHECKING:
 
 def why_not_settled(world: "World") -> str | None:
     """What is still missing; None if nothing is."""
-    group = world.broker.group
+    group = world.broker.group or world.broker.classic_group
     members = [c for c in world.alive() if isinstance(c, NativeMember) or not c.fenced]
     if group is None:
-        return None if not members else "the group is no consumer group"
+        return None if not members else "there is no group"
     ids = {getattr(client, "member_id", "") for client in members}
     if strangers := world.broker.members() - ids:
         return f"the group has members that nobody is: {sorted(strangers)}"
@@ -24,13 +26,29 @@ def why_not_settled(world: "World") -> str | None:
             return f"{client} is {client.phase}{' and wants to rejoin' if client.wants_rejoin else ''}"
         if client.member_id not in world.broker.members():
             return f"{client} is no member"
+        if why := _wrong_assignor(world, client):
+            return why
+        classic = world.watch.standings[client].classic
+        if isinstance(client, ClassicClient) and classic is (world.policy.rules[0].mode is Mode.TRANSLATE):
+            return f"{client} has not been moved to the other protocol"
         target = world.broker.target(client.member_id)
         if client.held != target:
             story = world.watch.story
             return f"{client} holds {story.partitions(client.held)}, not {story.partitions(target)}"
-    if members and group.state is not ConsumerGroupState.STABLE:
+    if members and group.state.value != ConsumerGroupState.STABLE.value:
         return f"the group is {group.state}"
     return _orphans(world, members)
+
+
+def _wrong_assignor(world: "World", client: Any) -> str | None:
+    """A translated member has the assignor that the policy says, else the one that stands in for its own."""
+    if world.broker.group is None or not isinstance(client, ClassicClient):
+        return None
+    member = world.broker.group.members[client.member_id]
+    wanted = world.policy.rules[0].assignor or server_assignor(client.habits.protocols)
+    if world.watch.standings[client].classic or member.server_assignor == wanted:
+        return None
+    return f"the broker has assignor {member.server_assignor} for {client}, not {wanted}"
 
 
 def _orphans(world: "World", members: list) -> str | None:

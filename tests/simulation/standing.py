@@ -30,10 +30,15 @@ class Standing:
 
     __slots__ = (
         "_kernel",
+        "answered_ms",
         "asked_to_rejoin_ms",
         "broken_ms",
         "claims",
+        "classic",
         "client",
+        "committed_disowned",
+        "deserted_join",
+        "disowned",
         "generation",
         "given",
         "handed",
@@ -69,10 +74,20 @@ class Standing:
         self.moved = False
         """Whether more than one process has served it."""
         self.joins_waiting: set[int] = set()
+        self.deserted_join = False
+        """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
         self.joined_ms: int | None = None
         """When its JoinGroup was answered, until its SyncGroup comes."""
 
+        self.answered_ms = -1
+        """When its last JoinGroup was answered."""
+        self.classic = False
+        """Whether the broker itself answered its last JoinGroup: it is a classic member."""
+        self.disowned: frozenset[Pid] = frozenset()
+        """What it went on working on although its last JoinGroup did not claim it; it has no right to that."""
+        self.committed_disowned: frozenset[Pid] = frozenset()
+        """What of that it has committed offsets for, and has not committed by right since."""
         self.member_id = ""
         self.joined_at: tuple[str, int] | None = None
         """Which incarnation of which process answered its last JoinGroup."""
@@ -114,8 +129,18 @@ class Standing:
 
     def renew(self) -> None:
         """It took over another assignment."""
+        self.disowned = frozenset()
         if self.client.alive:
             self.over = None
+
+    def age(self, by_ms: int) -> None:
+        """The clock by which it is measured jumped forward."""
+        self.excuse()
+        self.heard_ms -= by_ms
+        if self.asked_to_rejoin_ms is not None:
+            self.asked_to_rejoin_ms -= by_ms
+        if self.joined_ms is not None:
+            self.joined_ms -= by_ms
 
     def heard(self) -> None:
         """A call of it was read."""
@@ -125,6 +150,7 @@ class Standing:
     def break_off(self) -> None:
         """Its way to the broker is broken; JoinGroups that waited were heard until now."""
         if self.joins_waiting:
+            self.deserted_join = True
             self.joins_waiting.clear()
             self.heard_ms = self._kernel.now_ms
         self.broken_ms = self._kernel.now_ms

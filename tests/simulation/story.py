@@ -3,7 +3,7 @@
 Lines are kept as they come and put into words only when somebody wants to read them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
@@ -150,8 +150,7 @@ def _committed(message: OffsetCommitRequest) -> str:
 
 
 def _event(event: Event) -> str:
-    partitions: Mapping[str, tuple[int, ...]] = event.partitions
-    listed = " ".join(f"{name}{_indexes(indexes)}" for name, indexes in partitions.items())
+    listed = " ".join(f"{one.topic}{_indexes(one.partitions)}" for one in event.partitions)
     change = f" {event.previous_state} -> {event.state}" if event.previous_state else f" ({event.state})"
     words = f"[{event.kind}: {_short(event.member_id)}{change if event.state else ''}"
     return f"{words}{' ' + listed if listed else ''}{', ' + event.reason if event.reason else ''}]"

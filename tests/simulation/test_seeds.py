@@ -1,18 +1,47 @@
 """Two thousand histories, each made from its seed, on the real translation and the embedded coordinator.
 
-A seed that fails prints its story; `python -m tests.simulation --seeds N` replays it.
+A seed that fails prints its story; ``make simulate SEED=N`` replays it.
 """
+
+from collections import Counter
+from functools import cache
 
 import pytest
 
-from tests.simulation.simulation import run
+from tests.simulation import coverage
+from tests.simulation.__main__ import seeds_of
+from tests.simulation.simulation import Result, run
 
 SEEDS = 2_000
 CHUNK = 100
 
 
+@cache
+def results(first: int) -> tuple[Result, ...]:
+    return tuple(run(seed) for seed in range(first, first + CHUNK))
+
+
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
 def test_the_invariants_hold(first: int) -> None:
-    for seed in range(first, first + CHUNK):
-        result = run(seed)
-        assert result.failure is None, f"seed {seed}: {result.failure}\n{result.story}"
+    for result in results(first):
+        assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
+
+
+@pytest.mark.timeout(900)  # alone it runs all the seeds first
+def test_every_kind_of_client_vice_and_fault_occurs() -> None:
+    counts: Counter[str] = Counter()
+    for first in range(1, SEEDS + 1, CHUNK):
+        for result in results(first):
+            counts.update(result.counts)
+    assert coverage.missing(counts) == [], coverage.table(counts)
+
+
+def test_a_seed_is_one_history() -> None:
+    assert run(5, always_story=True).story == run(5, always_story=True).story
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("2000", range(1, 2001)), ("201-300", range(201, 301)), ("7-7", range(7, 8))]
+)
+def test_seeds_are_a_count_or_a_range(text: str, seeds: range) -> None:
+    assert seeds_of(text) == seeds

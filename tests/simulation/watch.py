@@ -5,14 +5,19 @@ Chapter 4 of the design, as it is checked here:
 1. ``holds``: no two clients within their contract hold a partition of the same topic id. ``expired``: the broker's
    own timeouts end no membership of a client that is within its contract and was not cut off.
 2. ``called`` and ``heard``: nothing that is sent upstream (an owned list, epoch -1 or -2) releases a partition that a
-   client within its contract works on.
+   client within its contract works on. What arrives late and is fenced by the broker releases nothing.
 3. ``answered``: a commit with the current generation is accepted; one with an old generation is not.
-   ``said``: no commit is accepted for a partition that somebody else, and not the committer, holds by contract.
+   ``said``: no commit is accepted for a partition that somebody else, and not the committer, holds by contract; except
+   if the committer worked on it when it committed, against its own claim: a generation is all that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
 5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order.
 6. ``answered``: REBALANCE_IN_PROGRESS only if the broker gave this member another assignment since its SyncGroup, or
-   it claimed what was withheld, or another process adopted it; no other ending of a membership without a cause; and
+   it claimed what was withheld, or another process adopted it; no other ending of a membership without a cause (one
+   is that the policy changed, after which the client is within its contract until it has given up everything); and
    only codes that this API's old clients know.
+
+While the policy lets the group pass through, its members are classic ones, and what the broker itself does to them is
+not judged. What the proxy does to them is: it ends no classic membership of a client that works on something (2).
 
 What "within its contract" means is in :mod:`tests.simulation.standing`.
 """
@@ -75,6 +80,8 @@ class Watch:
         self._holders: dict[Pid, list[Any]] = {}
         self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
         self._commits: dict[tuple[Any, int], bool | None] = {}
+        self._broker_said: Any = None
+        """The last answer of the broker to a request of the proxy's own."""
 
     # -- the story -------------------------------------------------------------------------------------------------
 
@@ -123,16 +130,27 @@ class Watch:
         for pid in held - before:
             others = self._holders.setdefault(pid, [])
             for other in others:
-                if self._within(client) and self._within(other):
+                if self._has_right(client, pid) and self._has_right(other, pid):
                     raise Violation(1, f"{self.story.partitions([pid])} is held by {other} and by {client}")
             others.append(client)
 
-    def _within(self, client: "Caller") -> bool:
-        return self.standings[client].excuse() is None
+    def _has_right(self, client: "Caller", pid: Pid) -> bool:
+        """Whether a client may work on a partition that it holds."""
+        standing = self.standings[client]
+        return pid not in standing.disowned and standing.excuse() is None
 
     def asked(self, client: "Caller", link: Link, ask: Ask) -> None:
         if ask.api_key != ApiKey.FETCH:
             self.tell(client, f"-> {link}", ask.message)
+        if ask.api_key == ApiKey.JOIN_GROUP:
+            standing = self.standings[client]
+            standing.disowned = client.held - self._claimed(client, ask)
+            if standing.disowned:
+                self.count("vice: claims less than it holds")
+        elif ask.api_key == ApiKey.OFFSET_COMMIT:
+            standing = self.standings[client]
+            kept = standing.committed_disowned - client.held
+            standing.committed_disowned = kept | (standing.disowned & client.held)
 
     def got(self, client: "Caller", ask: Ask | None, reply: Reply) -> None:
         if ask is None or ask.number != reply.number:
@@ -142,7 +160,8 @@ class Watch:
 
     def timed_out(self, client: "Caller", link: Link, ask: Ask, asked_ms: int) -> None:
         self.tell(client, f"gives up waiting on {link} for the answer to", ask.message)
-        if self.last_fault_ms < asked_ms:
+        # The broker itself never answers a JoinGroup that another one of the same classic member has overtaken.
+        if self.last_fault_ms < asked_ms and not self.standings[client].classic:
             raise Violation(5, f"{client} got no answer to {self.story.message(ask.message)}")
 
     def lost_line(self, client: "Caller", link: Link) -> None:
@@ -154,6 +173,10 @@ class Watch:
         wanted = frozenset(named)
         known = self._ids.get(client, {})
         return {pid: name for pid, name in known.items() if name in wanted}
+
+    def topics(self) -> dict[str, Any]:
+        """What Metadata would say."""
+        return dict(self.broker.image.topics)
 
     def partition_counts(self) -> dict[str, int]:
         return {name: topic.partitions for name, topic in self.broker.image.topics.items()}
@@ -179,10 +202,20 @@ class Watch:
             case ApiKey.OFFSET_COMMIT:
                 self._commits[client, ask.number] = self._may_commit(standing, process, ask)
 
+    @staticmethod
+    def _claimed(client: "Caller", ask: Ask) -> frozenset[Pid]:
+        """What of its partitions a client's JoinGroup names."""
+        _, subscription = decode_subscription(ask.message.protocols[0].metadata)
+        names = {
+            (owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions
+        }
+        return frozenset(pid for pid in client.held if client.names.get(pid) in names)
+
     def deserted(self, client: "Caller", ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
         standing = self.standings[client]
         if ask.number in standing.joins_waiting:
+            standing.deserted_join = True
             standing.joins_waiting.discard(ask.number)
             standing.heard()
 
@@ -191,6 +224,17 @@ class Watch:
         for other in self.standings.values():
             same_instance = other.instance_id == join.group_instance_id and other.client is not client
             if same_instance and (not join.member_id or other.client.born < client.born):
+                other.end("another process has its instance id")
+                other.replaced = True
+
+    def _has_replaced(self, standing: Standing) -> None:
+        """A process with an instance id was let in: older ones have lost it, whatever they sent meanwhile."""
+        for other in self.standings.values():
+            if (
+                other.instance_id is not None
+                and other.instance_id == standing.instance_id
+                and other.client.born < standing.client.born
+            ):
                 other.end("another process has its instance id")
                 other.replaced = True
 
@@ -205,6 +249,10 @@ class Watch:
             return True
         if generation == standing.previous_generation and not standing.synced:
             return True
+        if standing.previous_generation < generation < standing.generation and not standing.synced:
+            return None  # of a JoinGroup that was answered and answered again, maybe
+        if standing.excuse() is not None:
+            return None  # forgotten here, and maybe adopted again: then its generation is not known
         return None if standing.previous_generation < 0 and not standing.synced else False
 
     def answered(
@@ -213,6 +261,9 @@ class Watch:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
         codes = _codes(message)
+        if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
+            self._joined_classic(standing, ask, message)
+            return
         for code in codes if arrives else ():
             ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
             if ended and standing.excuse() is not None:
@@ -232,25 +283,31 @@ class Watch:
         if ErrorCode.REBALANCE_IN_PROGRESS in codes:
             self._told_to_rejoin(process, standing)
         for code in codes & _OVER if arrives else ():
-            self._told_it_is_over(standing, ask, ErrorCode(code))
+            self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
     def _join_answered(self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any) -> None:
         standing.joins_waiting.discard(ask.number)
         standing.heard_ms = self.kernel.now_ms
         if message.error_code != ErrorCode.NONE:
             return
+        self._has_replaced(standing)
         self.client_of[message.member_id] = standing
         if message.member_id not in self.broker.members() and self._was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
         if standing.member_id != message.member_id or standing.joined_at is None:
-            standing.generation = -1
+            standing.generation = standing.previous_generation = -1
         standing.member_id = message.member_id
+        standing.classic = False
+        standing.answered_ms = self.kernel.now_ms
         served_by = process.name, process.incarnation
         # A process that adopts a member does not know its generation: the one before this one is the same unknown.
-        previous = standing.generation if standing.joined_at == served_by else -1
+        if standing.joined_at != served_by:
+            standing.previous_generation = -1
+        elif standing.synced:  # else it may not have heard the answer before this one
+            standing.previous_generation = standing.generation
         standing.joined_at = served_by
-        standing.previous_generation, standing.generation = previous, message.generation_id
-        standing.synced = False
+        standing.generation = message.generation_id
+        standing.synced = standing.deserted_join = False
         standing.joined_ms = self.kernel.now_ms
         _, subscription = decode_subscription(ask.message.protocols[0].metadata)
         names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
@@ -279,19 +336,32 @@ class Watch:
         adopted = standing.joined_at != (process.name, process.incarnation)
         changed = any(given != standing.handed for given in standing.given)
         withheld = not standing.claims <= standing.handed
-        if not (adopted or changed or withheld) and standing.synced and standing.excuse() is None:
+        # What a JoinGroup did whose answer nobody heard can only be undone by another one.
+        known = standing.synced and not standing.deserted_join
+        if not (adopted or changed or withheld) and known and standing.excuse() is None:
             raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
 
-    def _told_it_is_over(self, standing: Standing, ask: Ask, code: ErrorCode) -> None:
+    def _told_it_is_over(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, code: ErrorCode
+    ) -> None:
         generation = getattr(ask.message, "generation_id", None)
         if generation is None:
             generation = getattr(ask.message, "generation_id_or_member_epoch", -1)
         if ask.message.member_id != standing.member_id or generation != standing.generation:
             return  # of an older membership or generation
         excuse = standing.excuse()
+        if code == ErrorCode.UNKNOWN_MEMBER_ID and self._is_moved(process, standing):
+            # It goes on being a member until it has given up everything and joins anew.
+            self.count("clients moved between the protocols")
+            return
         if excuse is None:
             raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
         standing.end(f"it was told {code.name}")
+
+    @staticmethod
+    def _is_moved(process: "ProxyProcess", standing: Standing) -> bool:
+        """Whether the policy is a reason to tell a client to join anew."""
+        return standing.classic is process.translates or process.policy_read_ms >= standing.answered_ms
 
     def _commit_answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
         must = self._commits.pop((standing.client, ask.number), None)
@@ -315,12 +385,7 @@ class Watch:
             return
         standing = self.standings[client]
         if ask.api_key == ApiKey.JOIN_GROUP:
-            standing.joins_waiting.discard(ask.number)
-            standing.heard_ms = self.kernel.now_ms
-            if message.error_code == ErrorCode.NONE:
-                standing.member_id = message.member_id
-                standing.joined_at = None
-                standing.generation, standing.synced = message.generation_id, False
+            self._joined_classic(standing, ask, message)
         elif ask.api_key == ApiKey.SYNC_GROUP and message.error_code == ErrorCode.NONE:
             self._ids[client] = {
                 (topic.topic_id, index): (topic.name, index)
@@ -330,14 +395,32 @@ class Watch:
         if _codes(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
             standing.end("the broker told it that its membership is over")
 
+    def _joined_classic(self, standing: Standing, ask: Ask, message: Any) -> None:
+        standing.joins_waiting.discard(ask.number)
+        standing.heard_ms = self.kernel.now_ms
+        if message.error_code == ErrorCode.NONE:
+            self._has_replaced(standing)
+            self.client_of[message.member_id] = standing
+            standing.member_id = message.member_id
+            standing.joined_at = None
+            standing.classic = True
+            standing.answered_ms = self.kernel.now_ms
+            standing.generation, standing.synced = message.generation_id, False
+        elif message.error_code in _OVER:
+            standing.end("the broker told it that its membership is over")
+
     def called(self, process: "ProxyProcess", call: Call, *, lost: bool) -> None:
         """The translation sends a request upstream."""
         self.tell(process, "calls" + (" into the void" if lost else ""), call.message)
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not lost:
             self._check_release(str(process), call.message)
+        elif call.api_key == ApiKey.LEAVE_GROUP and not lost:
+            for identity in call.message.members:
+                self._check_released(str(process), identity.member_id, frozenset())
 
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         self.tell(process, "<-", message)
+        self._broker_said = message
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
             standing = self.client_of.get(call.message.member_id)
             if standing is not None:
@@ -350,28 +433,37 @@ class Watch:
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         self.tell(process, "", event)
         standing = self.client_of.get(event.member_id)
-        if event.kind is EventKind.ADOPTED and standing is not None and standing.moved:
+        if event.kind is not EventKind.ADOPTED or standing is None:
+            return
+        alone = process.translator._context.settings.sole_process
+        cut_off = not alone and standing.broken_ms >= standing.answered_ms
+        if standing.moved or cut_off or standing.excuse() is not None:
             standing.joined_at = None
 
     # -- the broker ------------------------------------------------------------------------------------------------
 
     def heard(self, broker: "Broker", link: Link, ask: Ask) -> None:
         """The coordinator is about to serve a request."""
-        if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        # What the broker fences (a late heartbeat of a process that served the client before) releases nothing.
+        if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not broker.fences(ask.message):
             self._check_release("broker", ask.message)
 
     def _check_release(self, who: str, heartbeat: Any) -> None:
-        standing = self.client_of.get(heartbeat.member_id)
-        if standing is None or standing.session_timeout_ms is None or not standing.client.held:
-            return
         if heartbeat.member_epoch < 0:
             kept: frozenset[Pid] = frozenset()
         elif heartbeat.topic_partitions is None:
             return
         else:
             kept = frozenset((t.topic_id, i) for t in heartbeat.topic_partitions for i in t.partitions)
-        owned = self.broker.owned(heartbeat.member_id) - kept
-        released = frozenset(pid for pid in standing.client.held & owned if self.broker.image.by_id(pid[0]))
+        self._check_released(who, heartbeat.member_id, kept)
+
+    def _check_released(self, who: str, member_id: str, kept: frozenset[Pid]) -> None:
+        standing = self.client_of.get(member_id)
+        if standing is None or standing.session_timeout_ms is None or not standing.client.held:
+            return
+        working_on = standing.client.held - standing.disowned
+        owned = self.broker.owned(member_id) - kept
+        released = frozenset(pid for pid in working_on & owned if self.broker.image.by_id(pid[0]))
         if released and standing.excuse() is None:
             text = f"{who} releases {self.story.partitions(released)} while {standing.client} works on it"
             raise Violation(2, text)
@@ -387,14 +479,16 @@ class Watch:
             return
         names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
         working_on = standing.client.named()
+        # With its generation a client may commit what its JoinGroup kept silent about: classic brokers take that too.
+        overstepped = {standing.client.names[pid] for pid in standing.committed_disowned}
         for topic in message.topics:
             for partition in topic.partitions:
                 pid = names.get(topic.name), partition.partition_index
                 holders = self._holders.get(pid, ())
-                if (topic.name, partition.partition_index) in working_on:
+                if (topic.name, partition.partition_index) in working_on | overstepped:
                     continue  # of this topic, or of one that had its name
                 for other in holders:
-                    if self._within(other):
+                    if self._has_right(other, pid):
                         text = (
                             f"{standing.client} commits {self.story.partitions([pid])}, which {other} holds"
                         )
@@ -408,7 +502,7 @@ class Watch:
             return
         if self._was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
-        elif standing.session_timeout_ms is None:
+        elif standing.session_timeout_ms is None or standing.classic:
             standing.end("the broker's own timeout passed")
         else:
             raise Violation(1, f"the broker removes {standing.client}, which is within its contract")

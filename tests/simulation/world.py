@@ -1,5 +1,6 @@
 """Everything of one run, put together from its plan."""
 
+from collections import deque
 from typing import Any
 
 from coordinator.config import CoordinatorConfig
@@ -18,6 +19,7 @@ from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
 TRANSLATE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.TRANSLATE),))
+OBSERVE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE),))
 
 
 class World:
@@ -28,7 +30,7 @@ class World:
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
         self.network = Network(self.kernel, self._delay_ms)
-        self.policy = TRANSLATE_ALL
+        self.policy = OBSERVE_ALL if plan.starts_observed else TRANSLATE_ALL
         config = CoordinatorConfig(
             consumer_session_timeout_ms=plan.broker_session_ms,
             consumer_heartbeat_interval_ms=plan.broker_heartbeat_ms,
@@ -41,10 +43,11 @@ class World:
             self.broker.set_topic(name, partitions)
         self.learn_topics()
         self.processes = [
-            ProxyProcess(f"proxy{n}", self.kernel, self.network, self.broker, self.watch, self._translator)
+            ProxyProcess(f"proxy{n}", self, self.network, self.broker, self._translator)
             for n in range(plan.processes)
         ]
         self.clients: list[Caller] = []
+        self.newcomers = deque(plan.newcomers)
         self.homes: dict[str, int] = {}
         """Which process serves a client's address."""
         self._births = 0
@@ -66,7 +69,7 @@ class World:
         return f"m{self._uuids}"
 
     def _translator(self) -> Translator:
-        settings = TranslatorSettings(sole_process=self.plan.processes == 1)
+        settings = TranslatorSettings(sole_process=self.plan.processes == 1, gives_up_within_s=20.0)
         return Translator(self.policy, settings=settings, new_uuid=self._new_uuid)
 
     def _delay_ms(self) -> int:
@@ -84,6 +87,9 @@ class World:
     def start(self, plan: ClientPlan, name: str) -> Caller:
         """A client's process begins."""
         client: Any
+        self.watch.count(f"client {'native' if plan.habits is None else plan.habits.kind}")
+        if plan.instance_id is not None:
+            self.watch.count("client with an instance id")
         if plan.habits is None:
             client = NativeMember(name, self, plan.topics, f"native-{name}")
             self.watch.began(client)

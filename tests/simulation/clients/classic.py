@@ -101,6 +101,8 @@ class ClassicClient(Caller):
         self._attempt = 0
         self._impatience = 0
         self._members: tuple[Any, ...] = ()
+        self._led: dict[str, Any] | None = None
+        """The topics when it shared out their partitions, as the leader of a classic group."""
         self._heartbeat_out = False
         self._heartbeat_due_ms = 0
         self._commit_due_ms = 0
@@ -126,7 +128,10 @@ class ClassicClient(Caller):
         elif self.habits.cooperative and self.phase in {Phase.JOINING, Phase.SYNCING}:
             self._commit_if_due(now_ms)  # it goes on with what it keeps
         elif self.phase is Phase.STABLE:
+            if self._led is not None and self._led != self.watch.topics():
+                self.wants_rejoin = True  # as the leader of a classic group it looks after the topics
             if self.habits.heartbeats_between_polls and now_ms >= self._heartbeat_due_ms:
+                self.watch.count("vice: heartbeats between polls only")
                 self._heartbeat()
             self._commit_if_due(now_ms)
         self.later(self.pace.poll_ms, self._poll)
@@ -198,13 +203,18 @@ class ClassicClient(Caller):
         if self.habits.connections is Connections.NEW_EACH_GENERATION:
             self.put_aside("group")
         self.asked_for = self.topics
+        claims = self._claims()
+        if not claims <= self.named():
+            self.watch.count("vice: claims what it does not hold")
+        if self.habits.connections is not Connections.ONE:
+            self.watch.count("vice: JoinGroup on another connection than Heartbeat")
         request = join_request(
             self.habits,
             member_id=self.member_id,
             instance_id=self.instance_id,
             generation=self.generation,
             topics=self.topics,
-            claims=self._claims(),
+            claims=claims,
             session_timeout_ms=self.pace.session_timeout_ms,
             rebalance_timeout_ms=self.pace.rebalance_timeout_ms,
         )
@@ -222,6 +232,7 @@ class ClassicClient(Caller):
 
     def _lose_patience(self, attempt: int) -> None:
         if attempt == self._attempt and self.phase is Phase.JOINING:
+            self.watch.count("vice: two JoinGroups race")
             self.watch.note(self, "loses patience and sends JoinGroup again on another connection")
             self.put_aside(self._line(ApiKey.JOIN_GROUP))
             self._attempt += 1
@@ -249,6 +260,8 @@ class ClassicClient(Caller):
             self._join_failed(attempt, code)
 
     def _join_failed(self, attempt: int, code: int) -> None:
+        if self.held and not self.habits.gives_up_when_join_fails:
+            self.watch.count("vice: keeps its partitions when JoinGroup fails")
         if code in _MEMBERSHIP_OVER:
             self.generation = -1
             if code == ErrorCode.UNKNOWN_MEMBER_ID or self.habits.illegal_generation_drops_id:
@@ -282,6 +295,7 @@ class ClassicClient(Caller):
         if attempt != self._attempt:
             return
         self.phase = Phase.SYNCING
+        self._led = self.watch.topics() if self._members else None
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.generation,
@@ -296,7 +310,7 @@ class ClassicClient(Caller):
             ApiKey.SYNC_GROUP,
             self.habits.sync_version,
             request,
-            lambda response: self._synced(attempt, response),
+            lambda response: self._synced(attempt, request.generation_id, response),
             lambda: self._sync_lost(attempt),
             timeout_ms=_REQUEST_TIMEOUT_MS,
         )
@@ -309,8 +323,11 @@ class ClassicClient(Caller):
         else:
             self.phase = Phase.UNJOINED
 
-    def _synced(self, attempt: int, response: SyncGroupResponse) -> None:
+    def _synced(self, attempt: int, generation: int, response: SyncGroupResponse) -> None:
         if attempt != self._attempt or self.phase is not Phase.SYNCING:
+            return
+        if generation != self.generation:
+            self.phase = Phase.UNJOINED  # a Heartbeat was told meanwhile that its membership is over
             return
         code = response.error_code
         if code != ErrorCode.NONE:
@@ -332,13 +349,15 @@ class ClassicClient(Caller):
         if self.habits.cooperative and revoked:
             # onPartitionsRevoked for what is gone comes first; then it joins again without it.
             self.phase = Phase.ADJUSTING
-            self.later(self.pace.revoke_ms, self._adjust, assigned)
+            self.later(self.pace.revoke_ms, self._adjust, attempt, assigned)
         else:
             self.phase = Phase.STABLE
             self.watch.renewed(self)
             self.hold(assigned)
 
-    def _adjust(self, assigned: frozenset[Pid]) -> None:
+    def _adjust(self, attempt: int, assigned: frozenset[Pid]) -> None:
+        if attempt != self._attempt or self.phase is not Phase.ADJUSTING:
+            return
         self.phase = Phase.STABLE
         if not self.lost_all:  # else its next poll gives up everything
             self.watch.renewed(self)
@@ -382,6 +401,7 @@ class ClassicClient(Caller):
         """What an answer of Heartbeat, SyncGroup or commit means for the membership."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.habits.ignores_rebalance_ms and self.phase is Phase.STABLE:
+                self.watch.count("vice: ignores REBALANCE_IN_PROGRESS for a while")
                 self.later(self.habits.ignores_rebalance_ms, self._stop_ignoring, self._attempt)
             else:
                 self.wants_rejoin = True

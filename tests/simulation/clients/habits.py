@@ -76,6 +76,9 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     commits_when_revoked: bool = True
     """Commits with its current generation before it gives partitions up."""
 
+    truncates: bool = False
+    """Its subscription says version 1, and ends before the owned partitions that version 1 has (kafka-go)."""
+
     keeps_unsubscribed: bool = False
     """What it has just unsubscribed from is held, and claimed, until SyncGroup (franz-go)."""
 
@@ -163,6 +166,7 @@ KAFKA_GO = Habits(
     kind="kafka-go",
     protocols=("range",),
     embedded_version=0,
+    truncates=True,
     claims=Claims.NOTHING,
     connections=Connections.NEW_EACH_GENERATION,
     join_error_drops_id=True,
@@ -197,6 +201,16 @@ IMPATIENT_COOPERATIVE = Habits(
     gives_up_when_join_fails=False,
 )
 
+UNDERCLAIMER = Habits(
+    kind="underclaimer",
+    protocols=("cooperative-sticky",),
+    cooperative=True,
+    embedded_version=0,
+    claims=Claims.NOTHING,
+    truncates=True,
+)
+"""Works on while it rejoins, and does not say so (as other fetchers of kafkajs may)."""
+
 ALL_KINDS = (
     JAVA_EAGER,
     JAVA_COOPERATIVE,
@@ -211,4 +225,25 @@ ALL_KINDS = (
     DAWDLER,
     IMPATIENT,
     IMPATIENT_COOPERATIVE,
+    UNDERCLAIMER,
 )
+
+
+def _with_range(habits: Habits) -> Habits:
+    return msgspec.structs.replace(habits, protocols=("range",))
+
+
+FAMILIES = (
+    (
+        JAVA_EAGER,
+        JAVA_BOTH,
+        _with_range(AIOKAFKA),
+        _with_range(SARAMA),
+        KAFKA_GO,
+        DAWDLER,
+        IMPATIENT,
+    ),
+    (JAVA_COOPERATIVE, LIBRDKAFKA, KAFKA_PYTHON, FRANZ_GO, IMPATIENT_COOPERATIVE),
+    (KAFKAJS,),
+)
+"""Kinds that have an assignor in common, so that they can be in one classic group."""

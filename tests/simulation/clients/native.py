@@ -17,6 +17,13 @@ from tests.simulation.wire import GROUP
 
 _REQUEST_TIMEOUT_MS = 30_000
 _RETRY_MS = 200
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_SERVER_ERROR,  # into a classic group whose first rebalance is under way
+    }
+)
 _REVOKE_MS = 50
 
 
@@ -108,7 +115,7 @@ class NativeMember(Caller):
             self.assigned = frozenset()
             self.hold(())
             self._lost()
-        elif code in {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}:
+        elif code in _RETRIABLE:
             self._told = None
             self._next_ms = self.kernel.now_ms + _RETRY_MS
         else:

@@ -57,6 +57,8 @@ def join_request(
         ),
         habits.embedded_version,
     )
+    if habits.truncates:
+        metadata = b"\x00\x01" + metadata[2:]
     return JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=session_timeout_ms,

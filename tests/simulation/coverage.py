@@ -1,0 +1,55 @@
+"""What a number of runs has met: kinds of clients, their vices, faults and changes, and how often each must occur."""
+
+from collections.abc import Mapping
+
+from tests.simulation.clients.habits import ALL_KINDS
+from tests.simulation.plan import CHANGES, FAULTS
+
+CLIENTS = (*(f"client {habits.kind}" for habits in ALL_KINDS), "client native", "client with an instance id")
+
+VICES = (
+    "vice: claims what it does not hold",
+    "vice: claims less than it holds",
+    "vice: JoinGroup on another connection than Heartbeat",
+    "vice: two JoinGroups race",
+    "vice: ignores REBALANCE_IN_PROGRESS for a while",
+    "vice: heartbeats between polls only",
+    "vice: keeps its partitions when JoinGroup fails",
+)
+
+EVENTS = (
+    "answers lost",
+    "policy changes to observe",
+    "policy changes to translate",
+    "clients moved between the protocols",
+    "commits",
+    "commits refused",
+    "rejoins",
+)
+
+MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS)
+
+AT_LEAST = 20
+"""How often each of them occurs in the 2,000 seeds of the tests, at the very least."""
+
+
+def table(counts: Mapping[str, int]) -> str:
+    """The counts as lines, the heading of each part above it."""
+    width = max(map(len, MUST_OCCUR))
+    parts = (
+        ("clients", CLIENTS),
+        ("their vices", VICES),
+        ("faults", tuple(FAULTS)),
+        ("changes", tuple(CHANGES)),
+        ("what happened", EVENTS),
+    )
+    lines = []
+    for heading, names in parts:
+        lines.append(f"{heading}:")
+        lines += [f"  {name.removeprefix('vice: '):<{width}} {counts.get(name, 0):>9,}" for name in names]
+    return "\n".join(lines)
+
+
+def missing(counts: Mapping[str, int], at_least: int = AT_LEAST) -> list[str]:
+    """What occurred too seldom."""
+    return [name for name in MUST_OCCUR if counts.get(name, 0) < at_least]

@@ -1,0 +1,94 @@
+"""Which mutation is caught by what: ``python -m tests.simulation.mutants`` prints the table of docs/testing.md.
+
+Each mutation is open while the history that is kept for it is replayed (:mod:`tests.simulation.regressions`). With
+``--search N`` the first N seeds are tried instead, one after another, and what none of them catches is left to the
+exploration.
+"""
+
+import argparse
+import sys
+from functools import partial
+from multiprocessing import get_context
+
+import msgspec
+
+from tests.simulation import regressions
+from tests.simulation.explore import SCOPES, explore
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.plan import make_plan
+from tests.simulation.simulation import run
+
+_BY_NAME = {mutation.__name__: mutation for mutation in MUTATIONS}
+
+
+class Caught(msgspec.Struct, frozen=True, kw_only=True):
+    """How a mutation was caught. ``seed`` 0 is the exploration; ``steps`` are the events of the failing history."""
+
+    what: str
+    seed: int = 0
+    failure: str = ""
+    steps: int = 0
+
+    def row(self) -> str:
+        """Its line in the table."""
+        by = f"seed {self.seed}" if self.seed else "exploration"
+        caught = f"{self.failure} | {by} | {self.steps:,}" if self.failure else "**not caught** | |"
+        return f"| {self.what} | {caught} |"
+
+
+def what_it_breaks(mutation: Mutation) -> str:
+    """The first line of its docstring."""
+    return (mutation.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def replay(mutation: Mutation) -> Caught:
+    """Replay what is kept for this mutation until something fails."""
+    what = what_it_breaks(mutation)
+    with mutation():
+        for kept in regressions.read():
+            if kept.shown_by == mutation.__name__:
+                result = run(kept.plan.seed, kept.plan)
+                if result.invariant:
+                    return Caught(
+                        what=what, seed=result.seed, failure=result.failure or "", steps=result.steps
+                    )
+    return Caught(what=what)
+
+
+def search(mutation: Mutation, seeds: range) -> Caught:
+    """Try seeds, then the exploration without faults, until something fails."""
+    what = what_it_breaks(mutation)
+    with mutation():
+        for seed in seeds:
+            result = run(seed, make_plan(seed))
+            if result.invariant:
+                return Caught(what=what, seed=seed, failure=result.failure or "", steps=result.steps)
+        for scope in SCOPES:
+            found = explore(msgspec.structs.replace(scope, faults=0))
+            if found.failure is not None:
+                return Caught(what=what, failure=found.failure, steps=found.steps)
+    return Caught(what=what)
+
+
+def _catch(seeds: int, name: str) -> Caught:
+    mutation = _BY_NAME[name]
+    return search(mutation, range(1, seeds + 1)) if seeds else replay(mutation)
+
+
+def main() -> int:
+    """Print the table; the exit code says whether all were caught."""
+    parser = argparse.ArgumentParser(prog="tests.simulation.mutants", description=__doc__)
+    parser.add_argument("--search", type=int, default=0, help="try so many seeds instead of what is kept")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    options = parser.parse_args()
+    print("| what is broken | caught as | by | steps |\n| --- | --- | --- | --- |", flush=True)
+    all_caught = True
+    with get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+        for caught in pool.imap(partial(_catch, options.search), _BY_NAME):
+            print(caught.row(), flush=True)
+            all_caught = all_caught and bool(caught.failure)
+    return 0 if all_caught else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Histories that once broke an invariant, or that a mutation breaks, replayed from their whole plans."""
+
+import pytest
+
+from tests.simulation import regressions
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.regressions import Regression
+from tests.simulation.simulation import run
+
+KEPT = regressions.read()
+BY_NAME = {mutation.__name__: mutation for mutation in MUTATIONS}
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.name)
+def test_what_was_broken_once_holds(kept: Regression) -> None:
+    result = run(kept.plan.seed, kept.plan)
+    assert result.failure is None, f"{kept.shows}: {result.failure}\n{result.story}"
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_every_mutation_is_caught(mutation: Mutation) -> None:
+    """Each breaks the real code while it is open, and at least one of the kept histories notices."""
+    plans = [kept.plan for kept in KEPT if kept.shown_by == mutation.__name__]
+    assert plans, "no history is kept that catches this mutation"
+    with mutation():
+        results = [run(plan.seed, plan) for plan in plans]
+    assert any(result.invariant for result in results), "no invariant was broken"
+
+
+def test_there_are_mutations_enough_and_each_is_a_name_of_its_own() -> None:
+    assert len(BY_NAME) == len(MUTATIONS) >= 10

@@ -1,0 +1,309 @@
+"""The observer sees what is planted: each invariant can fail, and does, when something breaks it."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tests.simulation.clients.classic import ClassicClient, Pace
+from tests.simulation.clients.habits import JAVA_EAGER
+from tests.simulation.clients.speech import commit_request
+from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.settling import why_not_settled
+from tests.simulation.watch import Violation
+from tests.simulation.wire import GROUP, Ask, Reply
+from tests.simulation.world import World
+from translation.actions import Call, CallId, ConnectionId
+
+
+def settled_world() -> World:
+    """Two eager clients that share two partitions, and nothing wrong."""
+    clients = tuple(
+        ClientPlan(
+            name=name,
+            starts_ms=0,
+            habits=JAVA_EAGER,
+            pace=Pace(),
+            topics=frozenset({"orders"}),
+            instance_id=None,
+        )
+        for name in ("a", "b")
+    )
+    world = World(
+        Plan(
+            seed=1,
+            topics={"orders": 2},
+            broker_session_ms=45_000,
+            broker_heartbeat_ms=5_000,
+            assignment_interval_ms=0,
+            processes=1,
+            slow_network=False,
+            clients=clients,
+            faults=(),
+            calm_from_ms=0,
+        )
+    )
+    world.kernel.run_until(15_000)
+    assert why_not_settled(world) is None
+    return world
+
+
+class Planted:
+    """A settled world, and the hands to do wrong in it."""
+
+    def __init__(self) -> None:
+        self.world = settled_world()
+        self.watch = self.world.watch
+        self.process = self.world.processes[0]
+        self.a, self.b = self.world.clients
+
+    def ask(self, api_key: ApiKey, message: Any, version: int = 4) -> Ask:
+        return Ask(9_999, api_key, version, "a", message)
+
+    def heartbeat(self) -> Ask:
+        assert isinstance(self.a, ClassicClient)
+        message = HeartbeatRequest(
+            group_id=GROUP, generation_id=self.a.generation, member_id=self.a.member_id
+        )
+        return self.ask(ApiKey.HEARTBEAT, message)
+
+    def commit(self, generation: int, partition: int | None = None) -> Ask:
+        assert isinstance(self.a, ClassicClient)
+        named = self.a.named() if partition is None else {("orders", partition)}
+        message = commit_request(
+            member_id=self.a.member_id,
+            instance_id=None,
+            generation=generation,
+            offsets=dict.fromkeys(named, 1),
+        )
+        return self.ask(ApiKey.OFFSET_COMMIT, message, 8)
+
+    def answered(self, ask: Ask, message: Any) -> None:
+        self.watch.call_arrived(self.process, self.a, ask)
+        self.watch.answered(self.process, self.a, ask, message, arrives=True)
+
+    def called(self, api_key: ApiKey, message: Any) -> None:
+        call = Call(ConnectionId(1), CallId(1), api_key, 1, "a", message)
+        self.watch.called(self.process, call, lost=False)
+
+    def released(self, epoch: int, owned: Any = None) -> None:
+        assert isinstance(self.a, ClassicClient)
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP, member_id=self.a.member_id, member_epoch=epoch, topic_partitions=owned
+        )
+        self.called(ApiKey.CONSUMER_GROUP_HEARTBEAT, message)
+
+
+def committed(code: ErrorCode) -> OffsetCommitResponse:
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    return OffsetCommitResponse(topics=(OffsetCommitResponseTopic(name="orders", partitions=(partition,)),))
+
+
+@pytest.fixture
+def planted() -> Planted:
+    return Planted()
+
+
+def broken(number: int) -> Any:
+    return pytest.raises(Violation, match=f"^invariant {number}: ")
+
+
+# -- 1: nobody holds what somebody else holds by contract ---------------------------------------------------------
+
+
+def test_two_holders(planted: Planted) -> None:
+    with broken(1):
+        planted.b.hold(planted.a.held | planted.b.held)
+
+
+def test_two_holders_are_no_violation_when_one_has_left(planted: Planted) -> None:
+    planted.watch.leaving(planted.a)
+    planted.b.hold(planted.a.held | planted.b.held)
+
+
+def test_two_holders_are_no_violation_when_one_did_not_claim_what_it_holds(planted: Planted) -> None:
+    planted.watch.standings[planted.a].disowned = planted.a.held
+    planted.b.hold(planted.a.held | planted.b.held)
+
+
+def test_a_member_within_its_contract_that_the_broker_removes(planted: Planted) -> None:
+    with broken(1):
+        planted.watch.expired(planted.world.broker, planted.a.member_id)
+
+
+# -- 2: nothing is released upstream that somebody works on --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epoch", "owned"), [(-1, None), (-2, None), (1, ())])
+def test_a_release_without_proof(planted: Planted, epoch: int, owned: Any) -> None:
+    with broken(2):
+        planted.released(epoch, owned)
+
+
+@pytest.mark.parametrize(("behind", "violates"), [(0, True), (-1, False)])
+def test_a_late_heartbeat_that_arrives_releases_something_unless_the_broker_fences_it(
+    planted: Planted, behind: int, violates: bool
+) -> None:
+    broker = planted.world.broker
+    assert broker.group is not None
+    epoch = broker.group.members[planted.a.member_id].member_epoch
+    message = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id=planted.a.member_id, member_epoch=epoch + behind, topic_partitions=()
+    )
+    # Its previous epoch the broker takes too; that one is not the one before.
+    assert broker.group.members[planted.a.member_id].previous_member_epoch != epoch - 1
+    ask = planted.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, message, 1)
+    with broken(2) if violates else nullcontext():
+        planted.watch.heard(broker, next(iter(planted.a.lines.values())), ask)
+
+
+def test_a_null_list_releases_nothing(planted: Planted) -> None:
+    planted.released(1)
+
+
+def test_a_leave_group_without_proof(planted: Planted) -> None:
+    member = MemberIdentity(member_id=planted.a.member_id)
+    with broken(2):
+        planted.called(ApiKey.LEAVE_GROUP, LeaveGroupRequest(group_id=GROUP, members=(member,)))
+
+
+def test_a_release_of_a_client_whose_session_has_passed_is_none(planted: Planted) -> None:
+    planted.watch.standings[planted.a].age(60_000)
+    planted.released(-1)
+
+
+# -- 3: commits ----------------------------------------------------------------------------------------------------
+
+
+def test_an_old_generation_that_is_accepted(planted: Planted) -> None:
+    with broken(3):
+        planted.answered(planted.commit(0), committed(ErrorCode.NONE))
+
+
+def test_the_current_generation_that_is_refused(planted: Planted) -> None:
+    ask = planted.commit(planted.a.generation)
+    with broken(3):
+        planted.answered(ask, committed(ErrorCode.ILLEGAL_GENERATION))
+
+
+def test_a_commit_for_what_somebody_else_holds(planted: Planted) -> None:
+    ((_, other),) = planted.b.held
+    ask = planted.commit(planted.a.generation, partition=other)
+    link = next(iter(planted.a.lines.values()))
+    with broken(3):
+        planted.watch.said(planted.world.broker, link, ask, committed(ErrorCode.NONE))
+
+
+def test_a_commit_for_what_a_client_worked_on_without_claiming_it_is_no_violation(planted: Planted) -> None:
+    link = next(iter(planted.a.lines.values()))
+    ask = planted.commit(planted.a.generation)
+    held = planted.a.held
+    planted.watch.standings[planted.a].disowned = held
+    planted.watch.asked(planted.a, link, ask)
+    planted.watch.renewed(planted.a)
+    planted.a.hold(())
+    planted.b.hold(planted.b.held | held)
+    planted.watch.said(planted.world.broker, link, ask, committed(ErrorCode.NONE))
+
+
+def test_a_late_commit_for_what_a_client_had_by_right_and_somebody_else_holds_now(planted: Planted) -> None:
+    link = next(iter(planted.a.lines.values()))
+    ask = planted.commit(planted.a.generation)
+    held = planted.a.held
+    planted.watch.asked(planted.a, link, ask)
+    planted.a.hold(())
+    planted.b.hold(planted.b.held | held)
+    with broken(3):
+        planted.watch.said(planted.world.broker, link, ask, committed(ErrorCode.NONE))
+
+
+# -- 4: it settles -------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_nobody_holds(planted: Planted) -> None:
+    planted.a.hold(())
+    assert "a holds nothing, not orders" in (why_not_settled(planted.world) or "")
+
+
+def test_a_member_that_nobody_is(planted: Planted) -> None:
+    planted.a.member_id = "another"
+    assert "members that nobody is" in (why_not_settled(planted.world) or "")
+
+
+def test_a_client_that_was_not_moved_to_the_protocol_of_the_policy(planted: Planted) -> None:
+    planted.watch.standings[planted.a].classic = True
+    assert why_not_settled(planted.world) == "a has not been moved to the other protocol"
+
+
+# -- 5: one answer, in order ---------------------------------------------------------------------------------------
+
+
+def test_an_answer_out_of_order(planted: Planted) -> None:
+    with broken(5):
+        planted.watch.got(planted.a, planted.heartbeat(), Reply(1, HeartbeatResponse()))
+
+
+def test_an_answer_to_nothing(planted: Planted) -> None:
+    with broken(5):
+        planted.watch.got(planted.a, None, Reply(1, HeartbeatResponse()))
+
+
+def test_no_answer(planted: Planted) -> None:
+    link = next(iter(planted.a.lines.values()))
+    with broken(5):
+        planted.watch.timed_out(planted.a, link, planted.heartbeat(), asked_ms=0)
+
+
+# -- 6: rejoins only for a reason, and only codes that old clients know --------------------------------------------
+
+
+def test_a_rejoin_without_a_change(planted: Planted) -> None:
+    with broken(6):
+        planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def test_a_rejoin_after_a_change(planted: Planted) -> None:
+    planted.watch.standings[planted.a].given.add(frozenset())
+    planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
+)
+def test_an_end_without_a_cause(planted: Planted, code: ErrorCode) -> None:
+    with broken(6):
+        planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=code))
+
+
+def test_an_end_because_the_policy_changed_leaves_the_client_its_partitions(planted: Planted) -> None:
+    planted.process.policy_read_ms = planted.world.kernel.now_ms
+    planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    with broken(1):
+        planted.b.hold(planted.a.held | planted.b.held)
+
+
+def test_a_code_that_old_clients_do_not_know(planted: Planted) -> None:
+    with broken(6):
+        planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.FENCED_MEMBER_EPOCH))
+
+
+def test_a_join_group_that_fails_in_a_way_that_some_clients_do_not_survive(planted: Planted) -> None:
+    ask = planted.ask(ApiKey.JOIN_GROUP, None, 9)
+    with broken(6):
+        planted.watch.answered(
+            planted.process,
+            planted.a,
+            ask,
+            JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
+            arrives=True,
+        )
