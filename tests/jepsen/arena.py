@@ -1,0 +1,337 @@
+"""One run: start everything, break it by the schedule, heal it, wait until the group is whole, end.
+
+What happened is in the folder, in files that tests/jepsen/check.py judges:
+
+    <consumer>.<number>.jsonl   what each consumer process said (tests/integration/drivers/line_protocol.py)
+    produced.jsonl              every record that was acknowledged
+    faults.jsonl                what was done to whom, and when it had healed
+    run.json                    seed, duration, topic, session timeout, who took part
+
+and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
+"""
+
+import contextlib
+import functools
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+from support import find_broker
+from support.broker import Kafka
+from support.consumers import ConsumerProcess, Consumers
+from support.ownership import Partition
+
+from tests.jepsen.proxies import FRONT, BalancerProcess, ProxyProcess, ports_for
+from tests.jepsen.roster import SEATS, Seat
+from tests.jepsen.schedule import PROXIES, Fault, Step, schedule
+from tools.kafka.cluster import Cluster
+from tools.kafka.ports import free_ports
+
+PARTITIONS = 24
+RATE = 120
+"""Records a second."""
+
+SESSION_TIMEOUT_MS = 10_000
+"""Of the clients, and of the broker's own sessions: a client may take so long to come back after a fault, and the
+broker must wait for it as long."""
+
+SPEC = {
+    "session_timeout_ms": SESSION_TIMEOUT_MS,
+    "heartbeat_interval_ms": 1_000,
+    "max_poll_interval_ms": 60_000,
+    "auto_commit": False,
+    "commit_every_ms": 1_000,
+}
+
+LATER_S = 4.0
+RESTART_S = 3.0
+"""After how long the supervisor of a consumer that failed by itself starts it again."""
+
+START_TIMEOUT_S = 120.0
+SETTLE_TIMEOUT_S = 180.0
+
+Say = Callable[[str], None]
+
+
+class Arena:
+    """Everything that takes part. `run` is the whole story."""
+
+    def __init__(self, folder: Path, seed: int, seconds: float, say: Say) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._seconds = seconds
+        self._say = say
+        self._group = f"jepsen-{seed}"
+        self._living: dict[str, ConsumerProcess] = {}
+        self._starts: dict[str, int] = {}
+        self._healing: list[tuple[float, str, Callable[[], None]]] = []
+        self._replaced: set[str] = set()
+        self._restarting = threading.Thread()
+        self._faults = (folder / "faults.jsonl").open("w")
+
+    def run(self) -> None:
+        """Raises AssertionError when the group is not whole again some time after the last fault."""
+        overrides = {"group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._faults.close)
+            self._cluster = stack.enter_context(
+                find_broker.own_cluster(f"jepsen-{self._seed}", overrides=overrides)
+            )
+            self._start(stack, self._cluster)
+            self._wait(self._whole, "the partitions are shared", START_TIMEOUT_S)
+            self._producing.start()
+            self._break()
+            self._producing.stop()
+            self._say("all faults have healed; waiting until the group is whole and has read everything")
+            self._wait(self._finished, "everything is read and has an owner", SETTLE_TIMEOUT_S)
+            for seat in SEATS:
+                self._living[seat.name].close()
+
+    # Beginning.
+
+    def _start(self, stack: contextlib.ExitStack, cluster: Cluster) -> None:
+        kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+        self._topic = kafka.new_topic("jepsen", partitions=PARTITIONS)
+        about = {
+            "seed": self._seed,
+            "seconds": self._seconds,
+            "kafka": cluster.version,
+            "topic": self._topic,
+            "partitions": PARTITIONS,
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "consumers": [str(seat) for seat in SEATS],
+        }
+        (self._folder / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+        self._ports = ports_for([seat.name for seat in SEATS])
+        admins = free_ports(len(PROXIES))
+        self._proxies = {
+            name: ProxyProcess(name, self._folder, cluster.bootstrap, self._ports, admin)
+            for name, admin in zip(PROXIES, admins, strict=True)
+        }
+        for proxy in self._proxies.values():
+            proxy.start()
+            stack.callback(proxy.stop)
+        for proxy in self._proxies.values():
+            proxy.wait_ready()
+        self._balancer = BalancerProcess(self._folder, self._ports)
+        stack.callback(self._balancer.stop)
+        self._producing = Producing(cluster.bootstrap, self._topic, self._folder / "produced.jsonl")
+        stack.callback(self._producing.stop)
+        self._consumers = Consumers(self._folder)
+        stack.callback(self._consumers.end)
+        for seat in SEATS:
+            self._seat(seat)
+
+    def _seat(self, seat: Seat) -> None:
+        """Let a new process take this place."""
+        number = self._starts[seat.name] = self._starts.get(seat.name, 0) + 1
+        self._balancer.tell("forget", seat.name)
+        self._living[seat.name] = self._consumers.start(
+            seat.kind,
+            f"{FRONT}:{self._ports[seat.name][0]}",
+            self._group,
+            self._topic,
+            seat.assignor,
+            name=f"{seat.name}.{number}",
+            instance_id=seat.instance_id,
+            **SPEC,
+        )
+
+    # Middle.
+
+    def _break(self) -> None:
+        began = time.monotonic()
+        for step in schedule(self._seed, self._seconds, [seat.name for seat in SEATS]):
+            self._heal_until(began + step.at_s)
+            self._say(f"{time.monotonic() - began:6.1f} s  {step.fault} {step.victim}")
+            self._inflict(step)
+        self._heal_until(began + self._seconds)
+        while self._healing or self._restarting.is_alive():
+            self._heal_until(self._healing[0][0] if self._healing else time.monotonic() + 0.1)
+
+    def _heal_until(self, when: float) -> None:
+        """Let time pass, and start again what is due, among it consumers that failed by themselves."""
+        while True:
+            now = time.monotonic()
+            for due in sorted(entry for entry in self._healing if entry[0] <= now):
+                self._healing.remove(due)
+                due[2]()
+            self._replace_failed()
+            if now >= when:
+                return
+            time.sleep(min(0.1, when - now))
+
+    def _replace_failed(self) -> None:
+        for seat in SEATS:
+            consumer = self._living[seat.name]
+            if consumer.name in self._replaced:
+                continue
+            if consumer.ended and consumer.events[-1].kind in {"failed", "died"}:
+                self._replaced.add(consumer.name)
+                why = consumer.events[-1].fields
+                self._note("failed", seat.name, process=consumer.name, why=str(why))
+                self._say(f"          {consumer.name} failed by itself: {why}")
+                self._heal_later(RESTART_S, seat.name, functools.partial(self._seat, seat))
+
+    def _inflict(self, step: Step) -> None:
+        match step.fault:
+            case Fault.KILL_CONSUMER | Fault.CLOSE_CONSUMER:
+                self._end_consumer(step)
+            case Fault.KILL_PROXY:
+                self._kill_proxy(step)
+            case Fault.MOVE_CLIENT:
+                self._note(step.fault, step.victim)
+                self._balancer.tell("move", step.victim)
+            case Fault.KILL_BROKER | Fault.STOP_BROKER:
+                self._restart_broker(step)
+
+    def _end_consumer(self, step: Step) -> None:
+        consumer = self._living[step.victim]
+        if consumer.ended or consumer.seen("closing"):
+            self._inflict_later(step)
+            return
+        self._note(step.fault, step.victim, process=consumer.name)
+        if step.fault is Fault.KILL_CONSUMER:
+            consumer.kill()
+        else:
+            consumer.send("close")
+        seat = next(seat for seat in SEATS if seat.name == step.victim)
+
+        def come_back() -> None:
+            if not consumer.ended:  # it still closes; its place is not free before
+                self._heal_later(1.0, seat.name, come_back)
+            else:
+                self._seat(seat)
+
+        self._heal_later(step.heal_s, seat.name, come_back)
+
+    def _kill_proxy(self, step: Step) -> None:
+        if not all(proxy.alive for proxy in self._proxies.values()):
+            self._inflict_later(step)  # one of them must be there for the clients
+            return
+        proxy = self._proxies[step.victim]
+        self._note(step.fault, step.victim)
+        proxy.kill()
+
+        def come_back() -> None:
+            proxy.start()
+            self._note("healed", step.victim)
+
+        self._heal_later(step.heal_s, step.victim, come_back)
+
+    def _restart_broker(self, step: Step) -> None:
+        if self._restarting.is_alive():
+            self._inflict_later(step)
+            return
+        self._note(step.fault, "broker")
+
+        def restart() -> None:
+            if step.fault is Fault.KILL_BROKER:
+                self._cluster.kill_broker(1)
+            else:
+                self._cluster.stop_broker(1)
+            self._cluster.start_broker(1)
+            self._note("healed", "broker")
+
+        self._restarting = threading.Thread(target=restart, name="restart the broker")
+        self._restarting.start()
+
+    def _inflict_later(self, step: Step) -> None:
+        """Its victim is down already: when it may be up again."""
+        self._heal_later(LATER_S, step.victim, lambda: self._inflict(step))
+
+    def _heal_later(self, seconds: float, victim: str, act: Callable[[], None]) -> None:
+        self._healing.append((time.monotonic() + seconds, victim, act))
+        self._healing.sort(key=lambda entry: entry[:2])
+
+    def _note(self, fault: str, victim: str, **more: object) -> None:
+        line = {
+            "event": str(fault),
+            "victim": victim,
+            "mono": time.monotonic_ns(),
+            "time": time.time_ns(),
+            **more,
+        }
+        self._faults.write(json.dumps(line) + "\n")
+        self._faults.flush()
+
+    # End.
+
+    def _wait(self, is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not is_so():
+            if time.monotonic() > deadline:
+                stories = "\n".join(consumer.story() for consumer in self._living.values())
+                raise AssertionError(f"{timeout_s:.0f} s passed while waiting until {what}\n{stories}")
+            self._heal_until(time.monotonic() + 0.5)
+
+    def _whole(self) -> bool:
+        owned = [partition for consumer in self._living.values() for partition in consumer.owned()]
+        return sorted(owned) == [Partition(self._topic, number) for number in range(PARTITIONS)]
+
+    def _finished(self) -> bool:
+        consumed: set[tuple[Partition, int]] = set().union(*(one.consumed() for one in self._consumers.all))
+        return self._whole() and self._producing.acknowledged <= consumed
+
+
+class Producing:
+    """Produces at a steady rate from a thread of its own; whatever was acknowledged is written down."""
+
+    def __init__(self, bootstrap: str, topic: str, log: Path) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        self._topic = topic
+        self._log = log.open("w")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="producer", daemon=True)
+        self.acknowledged: set[tuple[Partition, int]] = set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is under way, and end; a second time does nothing."""
+        if self._log.closed:
+            return
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._producer.flush(60):
+            raise AssertionError("records were not acknowledged a minute after the last fault had healed")
+        self._log.close()
+
+    def _produce(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._stopping.wait(0.05):
+            while sent < (time.monotonic() - began) * RATE:
+                self._producer.produce(
+                    self._topic, str(sent).encode(), partition=sent % PARTITIONS, on_delivery=self._delivered
+                )
+                sent += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            return  # not acknowledged: nobody has to read it
+        partition, offset = Partition(self._topic, message.partition()), message.offset()
+        self.acknowledged.add((partition, offset))
+        line: dict[str, Any] = {
+            "partition": partition.number,
+            "offset": offset,
+            "value": message.value().decode(),
+        }
+        self._log.write(json.dumps(line) + "\n")
+
+
+def run(folder: Path, *, seed: int, seconds: float, say: Say = print) -> None:
+    """One run into an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    Arena(folder, seed, seconds, say).run()

@@ -1,0 +1,145 @@
+"""`python -m tests.jepsen.balancer SETTINGS`: a TCP load balancer with client affinity, as a Service has it.
+
+Both proxies listen on the same ports, each on a loopback address of its own; the clients know only the balancer's
+address. Each client has ports of its own here, which stand for the address that it would have on a machine of its
+own: all connections to them reach one proxy, until only the other can be reached or `move` says otherwise. Then the
+client's other connections are cut too, so at no time is a client connected to both.
+
+Standard input has commands, {"command": "move" | "forget", "client": name}; standard output says where each client
+is pinned, and ends with the input.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+
+import msgspec
+import trio
+
+_CHUNK = 65_536
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Where to listen and where to connect to."""
+
+    front: str
+    backends: dict[str, str]
+    clients: dict[str, list[int]]
+
+
+class Pipe:
+    """One connection of a client; `connected` once a proxy is at its other end."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.connected = False
+
+
+class Balancer:
+    """Which client is with which proxy, and the pipes between them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pins: dict[str, str] = {}
+        self._pipes: dict[str, set[Pipe]] = {name: set() for name in settings.clients}
+
+    async def run(self) -> None:
+        """Until the input ends."""
+        async with trio.open_nursery() as nursery:
+            for client, ports in self._settings.clients.items():
+                for port in ports:
+                    await nursery.start(self._listen, client, port)
+            say(event="listening")
+            await self._obey()
+            nursery.cancel_scope.cancel()
+
+    async def _listen(self, client: str, port: int, task_status: trio.TaskStatus[object]) -> None:
+        async def serve(stream: trio.SocketStream) -> None:
+            await self._serve(client, port, stream)
+
+        await trio.serve_tcp(serve, port, host=self._settings.front, task_status=task_status)
+
+    async def _obey(self) -> None:
+        async for line in trio.wrap_file(sys.stdin):
+            command = json.loads(line)
+            client = command["client"]
+            match command["command"]:
+                case "move":
+                    self._pin(client, self._other(self._pins.get(client)))
+                case "forget":
+                    self._pins.pop(client, None)
+                case unknown:
+                    raise ValueError(f"unknown command {unknown}")
+
+    async def _serve(self, client: str, port: int, stream: trio.SocketStream) -> None:
+        pipe = Pipe()
+        self._pipes[client].add(pipe)
+        try:
+            with pipe.scope:
+                backend = await self._connect(client, port, pipe)
+                if backend is not None:
+                    async with backend:
+                        await _pump_both(stream, backend)
+        finally:
+            self._pipes[client].discard(pipe)
+
+    async def _connect(self, client: str, port: int, pipe: Pipe) -> trio.SocketStream | None:
+        """To the proxy that this client is with; to the other one if only that is there."""
+        for _ in range(3):
+            pinned = self._pins.get(client) or self._pin(client, self._least_used())
+            for name in (pinned, self._other(pinned)):
+                try:
+                    stream = await trio.open_tcp_stream(self._settings.backends[name], port)
+                except OSError:
+                    continue
+                if self._pins.get(client) != pinned:  # pinned elsewhere meanwhile: begin again
+                    await stream.aclose()
+                    break
+                if name != pinned:
+                    self._pin(client, name)
+                pipe.connected = True
+                return stream
+        return None
+
+    def _pin(self, client: str, backend: str) -> str:
+        say(event="pinned", client=client, backend=backend, before=self._pins.get(client))
+        self._pins[client] = backend
+        for pipe in self._pipes[client]:
+            if pipe.connected:
+                pipe.scope.cancel()
+        return backend
+
+    def _other(self, backend: str | None) -> str:
+        return next(name for name in self._settings.backends if name != backend)
+
+    def _least_used(self) -> str:
+        used = Counter(self._pins.values())
+        return min(self._settings.backends, key=lambda name: used[name])
+
+
+async def _pump_both(one: trio.SocketStream, other: trio.SocketStream) -> None:
+    """Until either side ends, however it does."""
+    async with trio.open_nursery() as nursery:
+        for source, sink in ((one, other), (other, one)):
+            nursery.start_soon(_pump, source, sink, nursery.cancel_scope)
+
+
+async def _pump(source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope) -> None:
+    try:
+        while data := await source.receive_some(_CHUNK):
+            await sink.send_all(data)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # one side went away without a word, and so does the other
+    scope.cancel()
+
+
+def say(**event: object) -> None:
+    """One line of the log, stamped like the drivers' events."""
+    line = {"mono": time.monotonic_ns(), "time": time.time_ns(), **event}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    trio.run(Balancer(msgspec.json.decode(sys.argv[1], type=Settings)).run)

@@ -1,0 +1,179 @@
+"""`python -m tests.jepsen.check DIR ...`: what the consumers' own logs of a run prove. Exit 1 on a violation.
+
+Four things are judged, from nothing but what the consumers said, what was produced, and what was broken when:
+
+1. **No partition has two owners at once.** Ownership is what tests/integration/support/ownership.py says: from
+   `assigned` until the end of `revoked` or `lost`, or until just before the process was killed. There is no
+   excuse for an overlap, with one exception, which is the contract's own: a client that let its session timeout pass
+   without a word of an answer has left its contract. That is seen in its own log: its ownership ended with `lost` or
+   with a failed commit, and it had nothing from the broker (no record, no commit, no callback) for a whole session
+   timeout before the other owner began.
+2. **No record is lost**: each that was acknowledged to the producer was read by somebody, and nothing else was read.
+3. **No committed record is read again**: whoever was assigned a partition after a commit was acknowledged begins
+   after it.
+4. **A record is read twice only where a crash came before its commit.** That is: the process that read it first
+   was killed or failed while it owned the partition; or its membership was lost, or its commit of this record
+   failed, and in the last two session timeouts before that a proxy or the broker had been killed, or the connections
+   of a client cut.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from support.ownership import Delivery, Interval, Overlap, account, gaps, overlaps
+
+from tests.jepsen.history import History
+
+CRASHED = frozenset({"killed", "died", "failed"})
+ALIVE = frozenset({"records", "committed", "assigned", "revoked"})
+
+
+@dataclass
+class Verdict:
+    """What was found."""
+
+    violations: list[str] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+    def violated(self, what: str) -> None:
+        """This must not be."""
+        self.violations.append(what)
+
+
+def judge(history: History) -> Verdict:
+    """Look at everything."""
+    verdict = Verdict()
+    _two_owners(history, verdict)
+    _lost_and_strange(history, verdict)
+    for first, second in _read_twice(history):
+        _twice(history, verdict, first, second)
+    return verdict
+
+
+def _two_owners(history: History, verdict: Verdict) -> None:
+    for overlap in overlaps(history.logs.values()):
+        if _had_left_its_contract(history, overlap):
+            verdict.notes["overlaps with a client whose session had passed"] += 1
+        else:
+            verdict.violated(str(overlap))
+
+
+def _had_left_its_contract(history: History, overlap: Overlap) -> bool:
+    first, second = overlap.first, overlap.second
+    if first.ended_by is None or first.end <= second.begin:
+        return False
+    log = history.logs[first.client]
+    failed = any(
+        commit.client == first.client and second.begin <= commit.mono <= first.end
+        for commit in history.failed_commits.get(first.partition, [])
+    )
+    if first.ended_by.kind != "lost" and not failed:
+        return False
+    silent_since = max(
+        (event.mono for event in log if event.kind in ALIVE and event.mono < second.begin), default=0
+    )
+    return second.begin - silent_since >= history.session_ns
+
+
+def _lost_and_strange(history: History, verdict: Verdict) -> None:
+    found = account(history.produced, history.logs.values())
+    for partition, offset in sorted(found.lost):
+        verdict.violated(f"{partition}@{offset} was never read")
+    for delivery in found.unexpected:
+        verdict.violated(
+            f"{delivery.client} read {delivery.partition}@{delivery.offset}, which was never acknowledged"
+        )
+    verdict.notes["records handed to an application after its partition was given up"] = len(found.strays)
+
+
+def _read_twice(history: History) -> Iterator[tuple[Delivery, Delivery]]:
+    """Each reading of a record with the one before it."""
+    found = account(history.produced, history.logs.values())
+    for deliveries in found.duplicates.values():
+        in_order = sorted(deliveries, key=lambda delivery: delivery.mono)
+        yield from pairwise(in_order)
+
+
+def _twice(history: History, verdict: Verdict, first: Delivery, second: Delivery) -> None:
+    what = f"{first.partition}@{first.offset} by {first.client} and again by {second.client}"
+    before = history.interval_of(first.client, first.partition, first.mono)
+    after = history.interval_of(second.client, second.partition, second.mono)
+    if before is None or after is None:
+        verdict.violated(f"{what}: one of them never owned the partition")
+        return
+    if before == after:
+        verdict.violated(f"{what}: twice in one ownership")
+        return
+    commit = history.committed_before(after.partition, after.begin)
+    if commit is not None and commit.offset > first.offset:
+        verdict.violated(f"{what}: {commit.client} had committed {commit.offset} before")
+        return
+    excuse = _excuse(history, before, first, after)
+    if excuse is None:
+        verdict.violated(f"{what}: no crash came between, {before} and {after}")
+    else:
+        verdict.notes[f"records read twice after {excuse}"] += 1
+
+
+def _excuse(history: History, before: Interval, first: Delivery, after: Interval) -> str | None:
+    if before.ended_by is None:
+        return None
+    kind = before.ended_by.kind
+    if kind in CRASHED:
+        return f"the first reader {'was killed' if kind == 'killed' else 'failed'}"
+    window = 2 * history.session_ns
+    if kind == "lost" and history.disturbed(before.end - window, before.end):
+        return "the first reader's membership was lost in a fault"
+    for commit in history.failed_commits.get(before.partition, []):
+        if (
+            commit.client == first.client
+            and commit.offset > first.offset
+            and first.mono <= commit.mono <= after.begin + window
+            and history.disturbed(commit.mono - window, commit.mono)
+        ):
+            return "the first reader's commit failed in a fault"
+    return None
+
+
+def report(history: History, verdict: Verdict) -> Iterator[str]:
+    """For people."""
+    about = history.about
+    everything = [interval for log in history.owned.values() for mine in log.values() for interval in mine]
+    partitions = {interval.partition for interval in everything}
+    yield f"Kafka {about['kafka']}, seed {about['seed']}, {about['seconds'] / 60:g} minutes of faults"
+    for consumer in about["consumers"]:
+        yield f"  {consumer}"
+    for kind, count in sorted(Counter(fault.kind for fault in history.faults).items()):
+        yield f"{count:8}  {kind}"
+    yield f"{len(history.logs):8}  consumer processes"
+    yield f"{len(everything):8}  times a partition was taken ({len(partitions)} partitions)"
+    yield f"{_longest_gap(history):8.1f}  seconds the longest that a partition had no owner"
+    yield f"{len(history.produced):8}  records acknowledged to the producer"
+    for note, count in sorted(verdict.notes.items()):
+        yield f"{count:8}  {note}"
+    for violation in verdict.violations:
+        yield f"VIOLATION {violation}"
+    yield f"{'FAILED' if verdict.violations else 'PASSED'}: {len(verdict.violations)} violations"
+
+
+def _longest_gap(history: History) -> float:
+    return max((gap.seconds for gap in gaps(history.logs.values())), default=0.0)
+
+
+def main(folders: Sequence[str]) -> int:
+    """Judge each folder."""
+    worst = 0
+    for folder in folders:
+        history = History.read(Path(folder))
+        verdict = judge(history)
+        print("\n".join(report(history, verdict)))
+        worst = max(worst, int(bool(verdict.violations)))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""The files of a run (tests/jepsen/arena.py says which), read and sorted."""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from support.ownership import Event, Interval, Partition, intervals, read_log
+
+DISTURBING = frozenset({"kill proxy", "move client", "kill broker", "stop broker"})
+"""Faults that can cut a commit of any consumer, beside the end of the consumer itself."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A consumer committed `offset` (which is one past the record), or failed to."""
+
+    client: str
+    offset: int
+    mono: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something was broken at `mono`; `healed` is when it had been started again, if that took anything."""
+
+    kind: str
+    victim: str
+    mono: int
+    healed: int
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that a verdict follows from."""
+
+    about: dict[str, Any]
+    logs: dict[str, list[Event]]
+    """By consumer process."""
+    produced: dict[tuple[Partition, int], str]
+    faults: list[Fault]
+
+    @classmethod
+    def read(cls, folder: Path) -> "History":
+        """Raises OSError or ValueError for a folder that does not hold a run."""
+        about = json.loads((folder / "run.json").read_text())
+        logs = {
+            path.stem: read_log(path)
+            for path in sorted(folder.glob("*.jsonl"))
+            if path.stem not in {"produced", "faults"}
+        }
+        produced = {
+            (Partition(about["topic"], line["partition"]), line["offset"]): line["value"]
+            for line in _lines(folder / "produced.jsonl")
+        }
+        if not logs or not produced:
+            raise ValueError(f"{folder} has no consumers or no records: nothing was shown")
+        return cls(about, logs, produced, _faults(_lines(folder / "faults.jsonl")))
+
+    @property
+    def session_ns(self) -> int:
+        """The session timeout of every client, in nanoseconds."""
+        return int(self.about["session_timeout_ms"]) * 1_000_000
+
+    @cached_property
+    def owned(self) -> dict[str, dict[Partition, list[Interval]]]:
+        """What each process owned, in order."""
+        found: dict[str, dict[Partition, list[Interval]]] = {}
+        for client, log in self.logs.items():
+            mine = found[client] = defaultdict(list)
+            for interval in sorted(intervals(log), key=lambda one: one.begin):
+                mine[interval.partition].append(interval)
+        return found
+
+    def interval_of(self, client: str, partition: Partition, mono: int) -> Interval | None:
+        """In which ownership a process was at a moment; the one before, if it had ended by then."""
+        mine = self.owned[client].get(partition, [])
+        at = bisect_right([one.begin for one in mine], mono)
+        return mine[at - 1] if at else None
+
+    @cached_property
+    def commits(self) -> dict[Partition, list[Commit]]:
+        """Commits that the broker took, by the time at which the client knew."""
+        return self._commits("committed")
+
+    @cached_property
+    def failed_commits(self) -> dict[Partition, list[Commit]]:
+        """Commits of which the client was told that they failed."""
+        return self._commits("commit_failed")
+
+    def _commits(self, kind: str) -> dict[Partition, list[Commit]]:
+        found: dict[Partition, list[Commit]] = defaultdict(list)
+        for client, log in self.logs.items():
+            for event in log:
+                if event.kind == kind:
+                    for topic, offsets in event.fields.get("offsets", {}).items():
+                        for partition, offset in offsets.items():
+                            at = Partition(topic, int(partition))
+                            found[at].append(Commit(client, offset, event.mono))
+        for commits in found.values():
+            commits.sort(key=lambda commit: commit.mono)
+        return found
+
+    def committed_before(self, partition: Partition, mono: int) -> Commit | None:
+        """The commit with the highest offset that was known to be taken before this moment."""
+        commits = self.commits.get(partition, [])
+        before = commits[: bisect_left([commit.mono for commit in commits], mono)]
+        return max(before, key=lambda commit: commit.offset, default=None)
+
+    def disturbed(self, begin: int, end: int) -> Fault | None:
+        """A fault that was there at some time from `begin` to `end` and could cut a commit."""
+        for fault in self.faults:
+            if fault.kind in DISTURBING and fault.mono <= end and fault.healed >= begin:
+                return fault
+        return None
+
+
+def _faults(lines: list[dict[str, Any]]) -> list[Fault]:
+    found = []
+    for number, line in enumerate(lines):
+        if line["event"] == "healed":
+            continue
+        healed = next(
+            (
+                later["mono"]
+                for later in lines[number + 1 :]
+                if later["event"] == "healed" and later["victim"] == line["victim"]
+            ),
+            line["mono"],
+        )
+        found.append(Fault(line["event"], line["victim"], line["mono"], healed))
+    return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

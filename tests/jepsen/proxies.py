@@ -1,0 +1,163 @@
+"""Two proxy processes and the balancer before them."""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from support import ROOT
+
+from tests.jepsen.schedule import PROXIES
+from tools.kafka.ports import free_ports
+
+FRONT = "127.0.0.1"
+BACKENDS = {name: f"127.0.0.{number}" for number, name in enumerate(PROXIES, start=2)}
+BROKER_ID = 1
+READY_TIMEOUT_S = 60.0
+
+CONFIG = """\
+upstream: {{bootstrap: ["{kafka}"]}}
+listeners:
+{listeners}
+admin: {{bind: {address}, port: {admin}}}
+policy: {{file: {policy}}}
+sole_process: false
+"""
+
+LISTENER = (
+    '  - {{bind: {address}, port: {bootstrap}, advertised_host: {front}, nodes: {{"{broker}": {node}}}}}'
+)
+
+POLICY = 'default: observe\nrules: [{pattern: ".*", mode: translate}]\n'
+
+
+class ProxyProcess:
+    """`epochgate run`, as an operator starts it; each client has a listener of its own (see balancer.py)."""
+
+    def __init__(self, name: str, folder: Path, kafka: str, ports: dict[str, list[int]], admin: int) -> None:
+        self.name = name
+        self._folder = folder
+        self._address = BACKENDS[name]
+        self._admin = admin
+        self._process: subprocess.Popen[bytes] | None = None
+        listeners = [
+            LISTENER.format(
+                address=self._address, bootstrap=bootstrap, front=FRONT, broker=BROKER_ID, node=node
+            )
+            for bootstrap, node in ports.values()
+        ]
+        policy = folder / "policy.yaml"
+        policy.write_text(POLICY)
+        (folder / f"proxy-{name}.yaml").write_text(
+            CONFIG.format(
+                kafka=kafka,
+                listeners="\n".join(listeners),
+                address=self._address,
+                admin=admin,
+                policy=policy,
+            )
+        )
+
+    def start(self) -> None:
+        """Without waiting for it."""
+        config = self._folder / f"proxy-{self.name}.yaml"
+        with (self._folder / f"proxy-{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "proxy", "run", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Until /readyz says so. Raises AssertionError."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._ready():
+            if not self.alive or time.monotonic() > deadline:
+                raise AssertionError(
+                    f"proxy {self.name} did not become ready: see {self._folder}/proxy-{self.name}.log"
+                )
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when that does not end it."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _ready(self) -> bool:
+        url = f"http://{self._address}:{self._admin}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+class BalancerProcess:
+    """balancer.py as a process; its log is `balancer.log`."""
+
+    def __init__(self, folder: Path, ports: dict[str, list[int]]) -> None:
+        settings = {"front": FRONT, "backends": BACKENDS, "clients": ports}
+        with (folder / "balancer.stderr").open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.jepsen.balancer", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=ROOT,
+            )
+        self._log = folder / "balancer.log"
+        self._listening = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="read balancer", daemon=True)
+        self._reader.start()
+        if not self._listening.wait(timeout=30):
+            raise AssertionError(f"the balancer does not listen: see {folder}/balancer.stderr")
+
+    def tell(self, command: str, client: str) -> None:
+        """One command of balancer.py."""
+        self._process.stdin.write((json.dumps({"command": command, "client": client}) + "\n").encode())
+        self._process.stdin.flush()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.stdin.close()
+        self._process.wait(timeout=10)
+        self._reader.join()
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        with self._log.open("ab") as log:
+            for line in self._process.stdout:
+                log.write(line)
+                log.flush()
+                self._listening.set()
+
+
+def ports_for(clients: Sequence[str]) -> dict[str, list[int]]:
+    """A bootstrap port and a port for the broker, for each client."""
+    free = iter(free_ports(2 * len(clients)))
+    return {client: list(itertools.islice(free, 2)) for client in clients}

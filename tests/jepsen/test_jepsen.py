@@ -1,0 +1,29 @@
+"""The Jepsen-style run itself, two minutes of faults; `make jepsen MINUTES=10` is the long form."""
+
+import os
+
+import pytest
+from support import ROOT, find_broker
+
+from tests.jepsen import arena, check
+from tests.jepsen.history import History
+from tests.jepsen.schedule import Fault
+
+MINUTES = float(os.environ.get("EPOCHGATE_JEPSEN_MINUTES", "2"))
+SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(1_200)
+def test_two_minutes_of_faults():
+    folder = ROOT / "build" / "jepsen" / "test"
+    try:
+        arena.run(folder, seed=SEED, seconds=60 * MINUTES)
+    except find_broker.NoBrokerError as reason:
+        if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
+            pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
+        pytest.skip(str(reason))
+    history = History.read(folder)
+    assert {fault.kind for fault in history.faults} >= set(Fault), "not everything was broken"
+    verdict = check.judge(history)
+    assert verdict.violations == [], "\n".join(check.report(history, verdict))
