@@ -1,18 +1,23 @@
-"""HTTP for operators: metrics and health. It only reads."""
+"""HTTP for operators: metrics, health, the state of all groups as pages and as JSON. It only reads."""
 
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.exposition import exposed
 from proxy.metrics import Metrics
+from proxy.visibility.api import api_routes
+from proxy.visibility.status_page import page_routes
+from proxy.workers.asking import Answers, Processes, ThisProcess
 
 _OK = 200
 _UNAVAILABLE = 503
@@ -38,23 +43,70 @@ class Health:
         self._metrics.ready.set(1)
 
 
-def admin_app(metrics: Metrics, health: Health) -> Starlette:
+class Panel(Processes, Protocol):
+    """What the admin port shows: of this process, or of a supervisor and its workers."""
+
+    async def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        ...
+
+    async def not_ready(self) -> str | None:
+        """Why no clients should come; None if they should."""
+        ...
+
+    async def not_alive(self) -> str | None:
+        """Why the process should be replaced; None if it should not."""
+        ...
+
+
+class OwnPanel(ThisProcess):
+    """The panel of a process that serves alone."""
+
+    def __init__(self, metrics: Metrics, health: Health, answers: Answers) -> None:
+        super().__init__(answers)
+        self._metrics = metrics
+        self._health = health
+
+    async def exposition(self) -> bytes:
+        """See :class:`Panel`."""
+        return await exposed(self._metrics)
+
+    async def not_ready(self) -> str | None:
+        """See :class:`Panel`."""
+        return self._health.reason
+
+    async def not_alive(self) -> str | None:
+        """See :class:`Panel`: it is alive, for it answers."""
+        return None
+
+
+def admin_app(panel: Panel) -> Starlette:
     """The application behind the admin port."""
 
     async def expose(_request: Request) -> Response:
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(await panel.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     async def alive(_request: Request) -> Response:
-        return JSONResponse({"alive": True})
+        return _told("alive", await panel.not_alive())
 
     async def ready(_request: Request) -> Response:
-        if health.reason is None:
-            return JSONResponse({"ready": True}, _OK)
-        return JSONResponse({"ready": False, "reason": health.reason}, _UNAVAILABLE)
+        return _told("ready", await panel.not_ready())
 
     return Starlette(
-        routes=[Route("/metrics", expose), Route("/healthz", alive), Route("/readyz", ready)],
+        routes=[
+            Route("/metrics", expose),
+            Route("/healthz", alive),
+            Route("/readyz", ready),
+            *api_routes(panel),
+            *page_routes(panel),
+        ],
     )
+
+
+def _told(what: str, why_not: str | None) -> Response:
+    if why_not is None:
+        return JSONResponse({what: True}, _OK)
+    return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)
 
 
 async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]]) -> None:

@@ -3,13 +3,19 @@
 An offer belongs to one upstream connection, since the brokers of a cluster may differ during an upgrade.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from protocol_codecs import ApiKey, ErrorCode, decode, encode
-from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from protocol_codecs.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from protocol_codecs.registry import APIS
 from proxy.envelope import correlation_id_of, response_body_offset, response_of_body
 from proxy.reviewed_apis import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED
@@ -20,6 +26,10 @@ Ranges = Mapping[int, tuple[int, int]]
 LEARNING_VERSION = 0
 """The version in which the proxy itself asks: every broker answers it, and it has the ranges."""
 
+SOFTWARE_FROM = 3
+"""The version since which clients name their software (KIP-511)."""
+
+_SOFTWARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
 _ERROR_BODY_VERSION = 0
 _REMEMBERED = 64
 
@@ -144,3 +154,9 @@ _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWE
 
 if not APIS.keys() >= TRANSLATED:
     raise ImportError("an API that is handed to the translation has no declared messages")
+
+
+def software(request: ApiVersionsRequest) -> str:
+    """The client's software as ``name/version``; empty if it tells none, or what KIP-511 does not allow."""
+    name, version = request.client_software_name, request.client_software_version
+    return f"{name}/{version}" if _SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version) else ""

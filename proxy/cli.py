@@ -1,35 +1,44 @@
-"""The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check``."""
+"""The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check|plan``,
+``epochgate status``.
+"""
 
 import json
-import resource
-import sys
+import urllib.request
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import structlog
 import trio
 import typer
 
 from proxy.config import Config
 from proxy.config_file import ConfigError, load_config, load_policy, policy_file, policy_of
 from proxy.demo.cli import demo
-from proxy.listeners import BindError
+from proxy.file_watch import FileWatch, Watched
 from proxy.logs import configure
 from proxy.metrics import software_version
+from proxy.policy_plan import LiveGroups, explain, plan, summary
 from proxy.policy_reload import PolicyReloader
+from proxy.process import a_translator, run_to_exit
 from proxy.server import Server
-from proxy.upstream import UnreachableError
+from proxy.tls import TlsFilesError, check_files
+from proxy.visibility.status_command import status
+from proxy.workers.supervisor import Supervisor
 from translation.policy import Policy
-from translation.translator import Translator
 
 BAD_CONFIG = 2
 """Exit code for a configuration, policy or command line that can't be."""
 
-CANT_START = 1
-"""Exit code for a start that failed: a port is taken, or no broker answers."""
+NO_ANSWER = 1
+"""Exit code if the running proxy that is asked does not answer."""
 
-_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy")
+_ADMIN_S = 10.0
+"""Patience with a running proxy's admin port."""
+
+COMMANDS = "epochgate.commands"
+"""Entry points of this group are called with the command line, to add their commands to it."""
 
 app = typer.Typer(
     name="epochgate",
@@ -41,6 +50,7 @@ app = typer.Typer(
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at the policy.", no_args_is_help=True)
 app.command()(demo)
+app.command()(status)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
 
@@ -65,44 +75,42 @@ def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML)
     """Run the proxy."""
     loaded, policy = _load(config)
     configure(loaded.log)
-    _raise_file_limit()
-    try:
-        trio.run(_serve, loaded, policy, policy_file(loaded, config))
-    except* (BindError, UnreachableError) as errors:
-        for error in _leaves(errors):
-            _log.error("can't start", reason=str(error))
-        sys.exit(CANT_START)
+    serve = _supervise if loaded.workers > 1 else _serve
+    run_to_exit(lambda: trio.run(serve, loaded, policy, policy_file(loaded, config), config.parent))
 
 
-def _raise_file_limit() -> None:
-    """Allow as many sockets as the system lets this process have: each client takes two."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+async def _serve(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
+    server = Server(config, a_translator(config, policy), policy=policy, folder=folder)
+    await _run(server, server.set_policy, policy_path, server.certificates)
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group of groups, one for each nursery that they passed."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for one in error.exceptions for leaf in _leaves(one)]
-    return [error]
+async def _supervise(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
+    supervisor = Supervisor(config, policy, folder)
+    await _run(supervisor, supervisor.set_policy, policy_path, supervisor.certificates)
 
 
-async def _serve(config: Config, policy: Policy, policy_path: Path | None) -> None:
-    server = Server(config, Translator(policy))
+async def _run(
+    process: Server | Supervisor,
+    set_policy: Callable[[Policy], None],
+    policy_path: Path | None,
+    certificates: Sequence[Watched] = (),
+) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.stop_at_signals)
+        nursery.start_soon(process.stop_at_signals)
+        watched: list[Watched] = list(certificates)
         if policy_path is not None:
-            reloader = PolicyReloader(policy_path, server.hub.set_policy, server.metrics)
-            nursery.start_soon(reloader.run)
-        await server.run()
+            watched.append(PolicyReloader(policy_path, set_policy, process.metrics))
+        nursery.start_soon(FileWatch(watched).run)
+        await process.run()
         nursery.cancel_scope.cancel()
 
 
 def _load(config: Path) -> tuple[Config, Policy]:
     try:
         loaded = load_config(config)
+        check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
         return loaded, policy_of(loaded, config)
-    except ConfigError as error:
+    except (ConfigError, TlsFilesError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(BAD_CONFIG) from None
 
@@ -122,17 +130,54 @@ def config_schema() -> None:
 
 @policy_app.command("check")
 def check_policy(file: Path) -> None:
-    """Say whether a policy file can be used."""
+    """Say whether a policy file can be used, and what each of its rules does."""
+    policy = _load_policy(file)
+    typer.echo(f"{file}: good, {len(policy.rules)} rules, default {policy.default}")
+    for line in explain(policy):
+        typer.echo(line)
+
+
+@policy_app.command("plan")
+def plan_policy(
+    file: Path,
+    admin: Annotated[str, typer.Option(help="Admin port of the running proxy.")] = "http://127.0.0.1:9080",
+) -> None:
+    """Say which live groups of a running proxy a policy file would move, and which it can't. Changes nothing."""
+    policy = _load_policy(file)
     try:
-        policy = load_policy(file)
+        live = _live_groups(admin)
+    except (OSError, ValueError) as error:
+        typer.echo(f"error: {admin}: {error}", err=True)
+        raise typer.Exit(NO_ANSWER) from None
+    moves = plan(policy, live.groups)
+    for line in (*moves, *summary(moves, len(live.groups), live.left_out)):
+        typer.echo(line)
+
+
+def _load_policy(file: Path) -> Policy:
+    try:
+        return load_policy(file)
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(BAD_CONFIG) from None
-    typer.echo(f"{file}: good, {len(policy.rules)} rules, default {policy.default}")
+
+
+def _live_groups(admin: str) -> LiveGroups:
+    """What the proxy knows of groups.
+
+    :raises OSError: nobody answers there, or with an error.
+    :raises ValueError: that is no admin port of ours.
+    """
+    if not admin.startswith(("http://", "https://")):
+        raise ValueError("expected http://host:port")
+    with urllib.request.urlopen(f"{admin.rstrip('/')}/api/groups", timeout=_ADMIN_S) as answer:  # noqa: S310 - checked
+        return msgspec.json.decode(answer.read(), type=LiveGroups)
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. Other rooms add commands of their own as entry points, which this one need not know."""
+    for added in entry_points(group=COMMANDS):
+        added.load()(app)
     app()
 
 

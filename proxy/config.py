@@ -9,13 +9,18 @@ import re
 from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta
+
+from proxy.config_section import Section
+from proxy.tls_config import ListenerTls, UpstreamTls
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
 _NODE_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
 _HIGHEST_PORT = 65535
+NODE_ID = "{node_id}"
+"""Stands for a node's id in ``advertised_host``."""
+
 _MOST_NODE_PORTS = 5000
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  clients are on other machines
 
@@ -41,10 +46,6 @@ class Address(NamedTuple):
         return cls(match["host"].strip("[]"), int(match["port"]))
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of the file in which only known keys may stand."""
-
-
 class Upstream(Section, frozen=True, kw_only=True, dict=True):
     """The Kafka cluster behind the proxy."""
 
@@ -52,10 +53,7 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
         tuple[str, ...],
         Meta(min_length=1, description="Brokers to ask first, each `host:port`; tried in turn."),
     ]
-    tls: Annotated[
-        None,
-        Meta(description="TLS towards the brokers. Not supported yet: only `null` (plain TCP) is accepted."),
-    ] = None
+    tls: Annotated[UpstreamTls | None, Meta(description="TLS towards the brokers; `null`: plain TCP.")] = None
     connect_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one attempt to connect to a broker may take.")
     ] = 10.0
@@ -90,7 +88,8 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         str,
         Meta(
             min_length=1,
-            description="Host name that clients are told for every node; they must be able to resolve it.",
+            description="Host name that clients are told for every node; they must be able to resolve it. "
+            "`{node_id}` in it is replaced by the node's id, for load balancers that give each node a name.",
         ),
     ]
     nodes: Annotated[
@@ -102,9 +101,7 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
             "Port 0: any free port for each.",
         ),
     ]
-    tls: Annotated[
-        None, Meta(description="TLS towards clients. Not supported yet: only `null` (plain TCP) is accepted.")
-    ] = None
+    tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
 
     def __post_init__(self) -> None:
         """Refuse ranges that can't be: no numbers, overlapping, ports beyond the last."""
@@ -175,6 +172,14 @@ class Limits(Section, frozen=True, kw_only=True):
             description="Largest request of a connection that has not sent a valid one yet, in bytes.",
         ),
     ] = 2 * 1024 * 1024
+    sasl_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Largest request or token of an authentication, in bytes (Kafka: "
+            "`sasl.server.max.receive.size`).",
+        ),
+    ] = 512 * 1024
     decoded_max_bytes: Annotated[
         int,
         Meta(
@@ -192,8 +197,51 @@ class Limits(Section, frozen=True, kw_only=True):
         ),
     ] = 256
     first_request_timeout_s: Annotated[
-        float, Meta(gt=0, description="Seconds in which a new connection must have sent its first request.")
+        float,
+        Meta(
+            gt=0,
+            description="Seconds in which a new connection must have sent its first request, TLS handshake included.",
+        ),
     ] = 30.0
+    request_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds in which the rest of a request must follow its beginning; for a larger one, so many "
+            "for each MiB.",
+        ),
+    ] = 60.0
+    idle_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which a connection is closed on which nothing is under way and nothing was sent "
+            "(Kafka: `connections.max.idle.ms`), or whose client reads nothing of what waits for it.",
+        ),
+    ] = 600.0
+    max_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Connections of clients that may be open (Kafka: `max.connections`); each worker takes its "
+            "share. Never more than half of the descriptors that the process may have (`ulimit -n`).",
+        ),
+    ] = 2**31 - 1
+    max_connections_per_address: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Connections that one client address may have open (Kafka: `max.connections.per.ip`).",
+        ),
+    ] = 2**31 - 1
+    connection_max_age_s: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description="Seconds after which a connection is closed at its next moment of rest, so that its client "
+            "connects anew and a replica that was added gets its share; drawn from the last fifth before, for each. "
+            "Never while a member that is reached through it is in a rebalance. `null`: never.",
+        ),
+    ] = None
 
 
 class Versions(Section, frozen=True, kw_only=True):
@@ -224,6 +272,64 @@ class Log(Section, frozen=True, kw_only=True):
     ] = "auto"
 
 
+class MetricsSection(Section, frozen=True, kw_only=True):
+    """What `/metrics` and the status page tell of groups."""
+
+    groups: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Groups that have metrics of their own; the others share the label `other`.",
+        ),
+    ] = 200
+    ask_brokers_every_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds between two questions to a broker about one group: how many of its members are "
+            "classic and how many of the new protocol. Asked on a connection of one of the group's own members, "
+            "with at most 20 groups a second. 0: never.",
+        ),
+    ] = 30.0
+
+
+class JournalSection(Section, frozen=True, kw_only=True):
+    """Where what happens to groups is written down (docs/journal.md)."""
+
+    path: Annotated[
+        str | None,
+        Meta(description="Directory for the journal's files, relative to this file. `null`: no files."),
+    ] = None
+    topic: Annotated[
+        str | None,
+        Meta(
+            description="Topic of the cluster behind the proxy that gets the journal; it must exist. `null`: none."
+        ),
+    ] = None
+    file_max_bytes: Annotated[
+        int, Meta(ge=4096, description="Size in bytes at which a file is finished and the next one begun.")
+    ] = 64 * 1024 * 1024
+    file_max_age_s: Annotated[
+        float, Meta(gt=0, description="Age in seconds at which a file is finished, however small it is.")
+    ] = 60.0
+    keep_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Bytes of finished files of one replica that stay in the directory; the oldest are deleted "
+            "beyond that, and counted. 0: all stay.",
+        ),
+    ] = 4 * 1024 * 1024 * 1024
+    queue_events: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Events that may wait to be written, for each of files and topic; what comes beyond is lost, "
+            "and counted.",
+        ),
+    ] = 20_000
+
+
 class Drain(Section, frozen=True, kw_only=True):
     """What happens at SIGTERM or SIGINT."""
 
@@ -246,10 +352,26 @@ class Config(Section, frozen=True, kw_only=True):
     policy: PolicySource = PolicySource()
     limits: Limits = Limits()
     versions: Versions = Versions()
+    metrics: MetricsSection = MetricsSection()
+    journal: JournalSection = JournalSection()
     drain: Drain = Drain()
     log: Log = Log()
+    sole_process: Annotated[
+        bool,
+        Meta(
+            description="`false` if several proxies may serve the same clients (replicas behind one address): none of "
+            "them then takes a silent client out of its group, which another may serve by now; the broker's "
+            "`group.consumer.session.timeout.ms` does. With several `workers` it is so whatever is said here."
+        ),
+    ] = True
     workers: Annotated[
-        Literal[1], Meta(description="Processes that share the ports. Not supported yet: only 1 is accepted.")
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Processes that serve the ports together. All connections of one client address go to the "
+            "same of them.",
+        ),
     ] = 1
 
     def __post_init__(self) -> None:

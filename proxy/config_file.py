@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 from msgspec import inspect
+from msgspec.structs import replace
 
 from proxy.config import Config
+from proxy.tls_config import located
 from translation.policy import Policy
 
 T = TypeVar("T")
@@ -27,11 +29,6 @@ ENVIRONMENT_PREFIX = "EPOCHGATE_"
 _MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
-_NOT_YET = {
-    "tls": "TLS is not supported yet; only `null` (plain TCP) is accepted",
-    "workers": "more than one worker is not supported yet; only 1 is accepted",
-}
-
 _NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
@@ -104,7 +101,17 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
         document.value = {}
     if isinstance(document.value, dict):
         _override(document, environment)
-    return _typed(document, Config)
+    return _located(_typed(document, Config), file.parent)
+
+
+def _located(config: Config, folder: Path) -> Config:
+    """The configuration with the paths of TLS, which are relative to the configuration's folder, made whole."""
+    listeners = tuple(
+        replace(listener, tls=listener.tls and located(listener.tls, folder)) for listener in config.listeners
+    )
+    tls = config.upstream.tls
+    upstream = replace(config.upstream, tls=tls and located(tls, folder))
+    return replace(config, listeners=listeners, upstream=upstream)
 
 
 def load_policy(file: Path) -> Policy:
@@ -154,8 +161,6 @@ def _explain(document: _Document, kind: type, message: str) -> str:
     if (unknown := _UNKNOWN_FIELD.match(message)) is not None:
         path = (*path, unknown["key"])
         message = _unknown_key(unknown["key"], _type_at(kind, path[:-1]))
-    elif path and path[-1] in _NOT_YET:
-        message = _NOT_YET[str(path[-1])]
     else:
         message = message[:1].lower() + message[1:]
         expected = _type_at(kind, path)
@@ -187,8 +192,17 @@ def _type_at(kind: type, path: KeyPath) -> Any:
             info = info.item_type
         else:
             return None
-        while isinstance(info, inspect.Metadata):
-            info = info.type
+        info = _bare(info)
+    return info
+
+
+def _bare(info: Any) -> Any:
+    """The type without its description, and without the `null` that may stand in its place."""
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    if isinstance(info, inspect.UnionType):
+        sections = [one for one in info.types if isinstance(one, inspect.StructType)]
+        return sections[0] if sections else info
     return info
 
 

@@ -13,7 +13,7 @@ has something to write (``proxy.outbox``). All endings come together in :meth:`C
 import math
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import structlog
@@ -23,6 +23,10 @@ from prometheus_client import Summary
 from protocol_codecs import Message
 from proxy.conversation import ClientError, Conversation, Terms, UpstreamError
 from proxy.outbox import Outbox
+from proxy.splice import MOVE_ABOVE, Move, PipePool, movable
+from proxy.streams import TcpStream
+from proxy.tallies import Tally
+from proxy.tls_stream import TlsError, TlsStream
 from proxy.translation_hub import TranslationHub
 from proxy.upstream import Dialed, UnreachableError
 from translation.actions import Call, ConnectionId, RequestId
@@ -45,16 +49,23 @@ class Cause(StrEnum):
     CLIENT_CLOSED = "client_closed"
     CLIENT_ERROR = "client_error"
     FIRST_REQUEST_TIMEOUT = "idle_timeout"
+    SLOW_REQUEST = "slow_request"
+    CLIENT_STALLED = "client_stalled"
+    IDLE = "idle"
+    AGE = "age"
     SERVER_UNREACHABLE = "server_unreachable"
     SERVER_CLOSED = "server_closed"
     SERVER_ERROR = "server_error"
     MISROUTED = "misrouted"
+    SESSION_EXPIRED = "session_expired"
     TRANSLATION = "translation"
     DRAIN = "drain"
     INTERNAL_ERROR = "internal_error"
 
 
-_CLIENT_AT_FAULT = frozenset({Cause.CLIENT_ERROR, Cause.FIRST_REQUEST_TIMEOUT})
+_CLIENT_AT_FAULT = frozenset(
+    {Cause.CLIENT_ERROR, Cause.FIRST_REQUEST_TIMEOUT, Cause.SLOW_REQUEST, Cause.CLIENT_STALLED}
+)
 _BROKER_AT_FAULT = frozenset(
     {Cause.SERVER_UNREACHABLE, Cause.SERVER_ERROR, Cause.INTERNAL_ERROR, Cause.TRANSLATION}
 )
@@ -71,8 +82,12 @@ class Dials(Protocol):
 class Watches(Protocol):
     """Knows which nodes can be reached, as :class:`proxy.reachability.Reachability`."""
 
-    def failed(self, node_id: int | None, reason: str) -> None:
+    def failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""
+        ...
+
+    def heard(self, node_id: int | None) -> Tally:
+        """Counts what is read from a node."""
         ...
 
     async def check(self, node_id: int | None) -> None:
@@ -87,6 +102,26 @@ class Services(msgspec.Struct, frozen=True):
     dialer: Dials
     reachability: Watches
     hub: TranslationHub
+    pipes: PipePool
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """What a connection has done so far, as numbers that grow, and what it waits for."""
+
+    reads: int
+    """Reads from either side."""
+    writes: int
+    """Pieces that the client took which it had not taken at once."""
+    requests: int
+    """Requests that have begun."""
+    client_owes_rest: bool
+    """Whether the client has begun a request and the rest is waited for."""
+    request_size: int
+    """How large that request is, as far as is known, in bytes."""
+    client_owes_reading: bool
+    """Whether something waits that the client does not read."""
+    at_rest: bool
+    """Whether nothing is under way."""
 
 
 class ClientConnection:
@@ -109,6 +144,8 @@ class ClientConnection:
         self._dialer = services.dialer
         self._reachability = services.reachability
         self._hub = services.hub
+        self._pipes = services.pipes
+        self._movable = False
         self._metrics = services.terms.meter.metrics
         self._conversation = Conversation(connection_id, client_host, services.terms)
         self._cause: Cause | None = None
@@ -119,6 +156,11 @@ class ClientConnection:
         self._released = False
         self._room: trio.Event | None = None
         self._end_when_idle: Cause | None = None
+        self._end_at_rest: Cause | None = None
+        self._reads = 0
+        self._moving_upstream: Move | None = None
+        self._moving_to_client: Move | None = None
+        self._running = False
         self._nursery: trio.Nursery
         self._to_client: Outbox
         self._to_upstream: Outbox | None = None
@@ -138,6 +180,37 @@ class ClientConnection:
         self._end_when_idle = cause
         self._conversation.stop_taking()
         self._end_if_idle()
+
+    def end_at_rest(self, cause: Cause) -> None:
+        """End at the next moment in which nothing is under way and every member on it is settled.
+
+        Unlike :meth:`end_when_idle` this goes on taking requests: a connection that is never at rest stays.
+        """
+        self._end_at_rest = cause
+        self._end_if_at_rest()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has begun, and nothing has ended it."""
+        return self._running and self._cause is None
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        conversation = self._conversation
+        up, down = self._moving_upstream, self._moving_to_client
+        moved_down = 0 if down is None else down.taken
+        broker_is_slow = (up is not None and up.waiting) or (
+            self._to_upstream is not None and self._to_upstream.full
+        )
+        return Progress(
+            reads=self._reads + moved_down + (0 if up is None else up.taken),
+            writes=self._to_client.written + moved_down,
+            requests=conversation.begun,
+            client_owes_rest=conversation.awaits_rest and not broker_is_slow,
+            request_size=conversation.request_size,
+            client_owes_reading=self._to_client.size > 0 or (down is not None and down.waiting),
+            at_rest=conversation.at_rest,
+        )
 
     def answer(self, request_id: RequestId, message: Message) -> None:
         """See :class:`proxy.translation_hub.TranslatedConnection`."""
@@ -176,6 +249,7 @@ class ClientConnection:
         try:
             async with trio.open_nursery() as self._nursery:
                 self._to_client = Outbox(self._client, self._nursery)
+                self._running = True
                 with (
                     self._metrics.client_connections_active.labels(self._port).track_inprogress(),
                     self._serving,
@@ -208,12 +282,23 @@ class ClientConnection:
         timeout_s = self._terms.limits.first_request_timeout_s
         with trio.move_on_after(timeout_s) as first_request:
             try:
-                while (data := await self._next_from_client()) and self._cause is None:
+                if isinstance(self._client, TlsStream):
+                    await self._client.handshake()
+                while True:
+                    if self._movable and self._conversation.unread_for_upstream >= MOVE_ABOVE:
+                        await self._move_upstream()
+                    data = await self._next_from_client()
+                    if not data or self._cause is not None:
+                        break
+                    self._reads += 1
                     self._conversation.receive_from_client(data)
                     self._advance()
                     if self._conversation.wants_upstream:
                         first_request.deadline = math.inf
                         await self._open_upstream()
+            except TlsError as error:
+                self._metrics.client_errors.labels(error.kind).inc()
+                self.end(Cause.CLIENT_ERROR, str(error))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             self.end(Cause.CLIENT_CLOSED)
@@ -231,15 +316,63 @@ class ClientConnection:
             else:
                 return bytes(await self._client.receive_some())
 
+    async def _move_upstream(self) -> None:
+        """Move the rest of a large request to the broker, if one has begun."""
+        if self._to_upstream is None:
+            return
+        count = self._conversation.unread_for_upstream
+        self._moving_upstream = done = Move()
+        try:
+            moved = await self._move(
+                self._client, self._to_upstream, count, done, self._metrics.client_reads_paused
+            )
+        finally:
+            self._moving_upstream = None
+        if moved:
+            self._conversation.moved_upstream(moved)
+            self._advance()
+
+    async def _move_to_client(self, source: trio.abc.Stream) -> None:
+        """Move the rest of a large response, or of records in it, to the client."""
+        while (count := self._conversation.unread_for_client) >= MOVE_ABOVE:
+            self._moving_to_client = done = Move()
+            try:
+                moved = await self._move(
+                    source, self._to_client, count, done, self._metrics.upstream_reads_paused
+                )
+            finally:
+                self._moving_to_client = None
+            if moved:
+                self._conversation.moved_to_client(moved)
+                self._advance()
+            if moved < count:
+                return
+
+    async def _move(
+        self, source: trio.abc.Stream, sink: Outbox, count: int, done: Move, paused: Summary
+    ) -> int:
+        """Move bytes from one side to the other; how many left the source. 0: they have to be copied."""
+        if sink.broken or (pipe := self._pipes.borrow()) is None:
+            return 0
+        try:
+            await sink.move_from(cast("TcpStream", source), count, pipe, done)
+        finally:
+            self._pipes.give_back(pipe)
+            self._reads += 1
+        if done.waited_s:
+            paused.observe(done.waited_s)
+        return done.taken
+
     async def _open_upstream(self) -> None:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
         except UnreachableError as error:
-            self._reachability.failed(self.node_id, str(error))
+            self._reachability.failed(self.node_id, error)
             self.end(Cause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
         self._to_upstream = Outbox(self.dialed.stream, self._nursery)
+        self._movable = movable(self._client, self.dialed.stream)
         self._conversation.opened()
         self._nursery.start_soon(self._guarded, self._read_upstream)
         self._advance()
@@ -247,12 +380,20 @@ class ClientConnection:
     async def _read_upstream(self) -> None:
         assert self.dialed is not None  # noqa: S101  this task starts once it is
         stream = self.dialed.stream
+        heard = self._reachability.heard(self.node_id)
         try:
             while data := await stream.receive_some():
+                self._reads += 1
+                heard.value += 1
                 self._conversation.receive_from_upstream(bytes(data))
                 self._advance()
+                if self._movable and self._conversation.unread_for_client >= MOVE_ABOVE:
+                    await self._move_to_client(stream)
                 if self._to_client.full:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
+        except TlsError as error:
+            self._metrics.upstream_errors.labels(error.kind).inc()
+            self.end(Cause.SERVER_ERROR, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         except UpstreamError as error:
@@ -276,6 +417,8 @@ class ClientConnection:
         self._write()
         while conversation.replies:
             self._hub.reply(*conversation.replies.popleft())
+        while conversation.passed:
+            self._hub.passed(self, conversation.connection, *conversation.passed.popleft())
         if conversation.request is not None:
             request, conversation.request = conversation.request, None
             self._hub.request(self, conversation.connection, request)
@@ -283,6 +426,8 @@ class ClientConnection:
             self._room.set()
         if self._end_when_idle is not None:
             self._end_if_idle()
+        elif self._end_at_rest is not None:
+            self._end_if_at_rest()
 
     def _write(self) -> None:
         conversation = self._conversation
@@ -292,10 +437,16 @@ class ClientConnection:
         if conversation.to_upstream and self._to_upstream is not None:
             self._to_upstream.write(conversation.to_upstream)
             conversation.to_upstream.clear()
+        if conversation.starved:
+            self.end(Cause.SESSION_EXPIRED, "the SASL session's lifetime is over")
 
     def _end_if_idle(self) -> None:
         if self._end_when_idle is not None and self._conversation.idle:
             self.end(self._end_when_idle, "nothing under way any more")
+
+    def _end_if_at_rest(self) -> None:
+        if self._end_at_rest is not None and self._conversation.at_rest and self._hub.settled(self.id):
+            self.end(self._end_at_rest, "its time has come, and it is at rest")
 
     # -- the end -------------------------------------------------------------------------------------------
 
@@ -343,6 +494,7 @@ class ClientConnection:
         elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
             say.warning("connection closed", reason="the broker closed it with requests outstanding")
         elif cause is Cause.CLIENT_CLOSED and self._conversation.in_request:
+            self._metrics.client_errors.labels("truncated").inc()
             say.info("connection closed", reason="the client vanished in the middle of a request")
         else:
             say.debug("connection closed", reason=self._reason)

@@ -18,15 +18,17 @@ from itertools import count
 
 import msgspec
 
-from protocol_codecs import ApiKey, CodecError, Message, decode, decode_prefix
+from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
+from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from protocol_codecs.registry import APIS
 from proxy import api_versions, join_group_versions, node_endpoints
 from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
 from proxy.api_versions import OfferBook, Ranges
 from proxy.config import Limits
 from proxy.envelope import request_frame, response_body_offset, response_frame
-from proxy.frames import FrameError, FrameSplitter, Piece
+from proxy.frames import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
 from proxy.meter import Meter, api_name
 from proxy.node_endpoints import EndpointEditor
@@ -39,11 +41,16 @@ from proxy.request_header import (
     read_header,
 )
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
+from proxy.sasl import Authentication, begins_with_gssapi
+from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.observer import ASKED, OBSERVED
+from translation.topic_book import TopicBook
 
 _SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 _BEFORE_AUTHENTICATION = _SASL | {int(ApiKey.API_VERSIONS)}
 _LARGEST_RESPONSE = 2**31 - 1
+_SIZE_BYTES = 4
 _OWN_CORRELATION_IDS = 1 << 30
 """Correlation ids of the proxy's own requests start here, so that they stand out in a capture."""
 
@@ -67,13 +74,17 @@ class UpstreamError(Exception):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What all connections of one listener have in common. ``clock`` gives seconds, for latencies."""
+    """What all connections of one listener have in common. ``clock`` gives seconds, for latencies.
+
+    ``topics`` are the names of topics that were seen.
+    """
 
     advertise: Advertise
     offers: OfferBook
     limits: Limits
     meter: Meter
     clock: Callable[[], float]
+    topics: TopicBook = msgspec.field(default_factory=TopicBook)
 
 
 class Conversation:
@@ -88,10 +99,15 @@ class Conversation:
         """A request for the translation; the shell takes it out."""
         self.replies: deque[tuple[CallId, Message]] = deque()
         """Responses to calls of the translation; the shell takes them out."""
+        self.passed: deque[tuple[Request, Message | None]] = deque()
+        """Group calls that pass through, with their responses: those of :data:`translation.observer.OBSERVED`, and
+        before that those of ``ASKED`` when they are passed on. The shell takes them out."""
         self.upstream_open = False
         """Whether there is an upstream connection; set by :meth:`opened`."""
         self.wants_upstream = False
         """Whether a request waits for the upstream connection to be opened."""
+        self.begun = 0
+        """How many requests have begun."""
         self.spoke = False
         """Whether the client has sent a valid request."""
         self.translated = False
@@ -99,17 +115,20 @@ class Conversation:
 
         self._id = connection_id
         self._client_host = client_host
+        self._software = ""
         self._terms = terms
         self._limits = terms.limits
         self._requests = FrameSplitter(min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes))
-        self._responses = FrameSplitter(_LARGEST_RESPONSE)
+        self._responses = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._ledger = Ledger()
         self._ranges: Ranges | None = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
         self._correlation_ids = count(_OWN_CORRELATION_IDS)
 
         self._first: Piece | None = None  # waits for the upstream connection
-        self._held: tuple[RequestHeader, bytes] | None = None  # the request that the translation works on
+        self._held: tuple[RequestHeader, bytes, Request] | None = (
+            None  # the request that the translation works on
+        )
         self._awaiting: RequestId | None = None
         self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
@@ -120,7 +139,8 @@ class Conversation:
         self._current: Exchange | None = None  # whose response is arriving in pieces
         self._calls: deque[Call] = deque()
         self._call_outstanding = False
-        self._may_inject = False
+        self._sasl = Authentication(terms.clock)
+        self._trusted = False  # the broker has answered an ordinary request
 
     # -- the client's side ---------------------------------------------------------------------------------
 
@@ -128,6 +148,23 @@ class Conversation:
     def idle(self) -> bool:
         """Whether nothing is under way: no response outstanding, no request half passed on."""
         return self._ledger.idle and not self._passing_on and self._first is None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing at all is under way, of the client or of the proxy, and no request has begun to arrive."""
+        return self.idle and not self._calls and not self._requests.in_frame and self._awaiting is None
+
+    @property
+    def awaits_rest(self) -> bool:
+        """Whether the client has begun a request whose rest is waited for."""
+        if self._passing_on or self._collecting is not None:
+            return True
+        return self._free_for_next and self._requests.in_frame
+
+    @property
+    def request_size(self) -> int:
+        """The size of the request that is under way, as far as it is known, in bytes."""
+        return self._requests.frame_size if self._passing_on or self._collecting is not None else 0
 
     @property
     def held_back(self) -> int:
@@ -160,6 +197,18 @@ class Conversation:
         """Take what was read from the client; :meth:`process` looks at it."""
         self._requests.feed(data)
 
+    @property
+    def unread_for_upstream(self) -> int:
+        """Bytes that the client will send next and that go to the broker whatever they are."""
+        return self._requests.unread if self._passing_on else 0
+
+    def moved_upstream(self, n: int) -> None:
+        """So many of them went to the broker past this conversation."""
+        self._requests.skip(n)
+        if not self._requests.in_frame:
+            self._passing_on = False
+            self._inject()
+
     def stop_taking(self) -> None:
         """Look at no further request; the one that is half passed on is completed."""
         self._taking = False
@@ -175,6 +224,8 @@ class Conversation:
 
         :raises ClientError: what the client sent ends the connection.
         """
+        if self._first is None and not self._requests.buffered:
+            return  # mostly: it is a response that was read
         try:
             while (piece := self._next_piece()) is not None:
                 if piece.first:
@@ -197,20 +248,21 @@ class Conversation:
         return self._requests.next_piece() if self._free_for_next else None
 
     def _begin(self, piece: Piece) -> None:
+        if not self.spoke and begins_with_gssapi(piece.data):
+            self._sasl.begin(0, "GSSAPI")
+        if self._sasl.is_token(piece.data):
+            self._pass_token(piece)
+            return
+        self.begun += 1
         header = read_header(piece.data)
         if header.api_key == ApiKey.API_VERSIONS and header.version > NEWEST_REVIEWED[ApiKey.API_VERSIONS]:
             self._refuse_api_versions(header, piece)
             return
         self._check_offered(header)
-        if not self.spoke:
-            self.spoke = True
-            self._requests.max_size = self._limits.frame_max_bytes
-        if not self.upstream_open:
-            self._first = piece
-            self.wants_upstream = True
+        if not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED:
-            self._may_inject = True
+            self._sasl.ordinary_request()
             self._check_decodable(piece)
             if piece.last:
                 self._translate(header, piece.data)
@@ -218,12 +270,48 @@ class Conversation:
                 self._collecting = bytearray(piece.data)
             return
         if header.api_key not in _BEFORE_AUTHENTICATION:
-            self._may_inject = True
+            self._sasl.ordinary_request()
         elif header.api_key in _SASL:
-            self._may_inject = False
-            if header.api_key == ApiKey.SASL_HANDSHAKE and header.version == 0:
-                raise ClientError("sasl_v0", "SaslHandshake v0, whose bare tokens are not supported yet")
+            self._check_authentication(header, piece)
         self._relay(header, piece)
+
+    def _has_upstream(self, piece: Piece) -> bool:
+        """Whether the frame can be passed on; the first of a valid client waits for the connection."""
+        if not self.spoke:
+            self.spoke = True
+            self._requests.max_size = self._limits.frame_max_bytes
+        if not self.upstream_open:
+            self._first = piece
+            self.wants_upstream = True
+        return self.upstream_open
+
+    def _check_authentication(self, header: RequestHeader, piece: Piece) -> None:
+        self._check_token(piece)
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            offset = body_offset(piece.data, header)
+            asked, _ = decode_prefix(SaslHandshakeRequest, header.version, piece.data, offset)
+            self._sasl.begin(header.version, asked.mechanism)
+
+    def _check_token(self, piece: Piece) -> None:
+        allowed = self._limits.sasl_max_bytes
+        if piece.frame_size > allowed + _SIZE_BYTES:
+            raise FrameError(
+                "oversized",
+                f"a frame of {piece.frame_size} bytes in authentication, where {allowed} are allowed",
+            )
+
+    def _pass_token(self, piece: Piece) -> None:
+        """Pass on a token of SASL that has no header; it counts as the SaslAuthenticate that it would be later."""
+        self._check_token(piece)
+        if not self._has_upstream(piece):
+            return
+        if self._sasl.token():
+            asked = Exchange(Source.RELAYED, ApiKey.SASL_AUTHENTICATE, 0, 0, self._terms.clock(), bare=True)
+            self._ledger.relay(asked)
+        self._terms.meter.request(ApiKey.SASL_AUTHENTICATE, 0, piece.frame_size, decoded=False)
+        self._terms.meter.sent(ApiKey.SASL_AUTHENTICATE, 0, injected=False)
+        self.to_upstream.append(piece.data)
+        self._passing_on = not piece.last
 
     def _go_on(self, piece: Piece) -> None:
         """Another piece of the request that has begun."""
@@ -240,9 +328,11 @@ class Conversation:
             self._translate(read_header(frame), frame)
 
     def _check_decodable(self, piece: Piece) -> None:
-        """Refuse to hold a frame that is too large to be decoded."""
-        if piece.frame_size > self._limits.decoded_max_bytes:
-            allowed = self._limits.decoded_max_bytes
+        """Refuse to hold a frame that is too large to be decoded, or to be decoded for a stranger."""
+        allowed = self._limits.decoded_max_bytes
+        if not self._trusted:
+            allowed = min(allowed, self._limits.first_frame_max_bytes)
+        if piece.frame_size > allowed:
             raise FrameError(
                 "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
             )
@@ -275,7 +365,8 @@ class Conversation:
         self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
         if header.api_key != ApiKey.PRODUCE or expects_response(piece.data, header):
             exchange = self._exchange(Source.RELAYED, header)
-            self._arrange_edits(exchange)
+            self._arrange_edits(exchange, piece)
+            self._arrange_watch(exchange, header, piece)
             self._ledger.relay(exchange)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
@@ -283,16 +374,50 @@ class Conversation:
         if self._calls:
             self._inject()
 
-    def _arrange_edits(self, exchange: Exchange) -> None:
+    def _arrange_edits(self, exchange: Exchange, piece: Piece) -> None:
         """Have the response edited if it may carry broker addresses or versions."""
         api_key, version = exchange.api_key, exchange.version
         if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
-                exchange.edit_pieces = EndpointEditor(api_key, version, self._terms.advertise).edit
+                exchange.endpoints = EndpointEditor(api_key, version, self._terms.advertise)
         elif api_key in CARRYING_ADDRESSES:
             exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
         elif api_key == ApiKey.API_VERSIONS:
+            self._learn_software(version, piece)
             exchange.edit = lambda frame: self._offer(version, frame)
+        elif api_key == ApiKey.SASL_AUTHENTICATE:
+            exchange.edit = lambda frame: self._authenticated(version, exchange.started, frame)
+
+    def _arrange_watch(self, exchange: Exchange, header: RequestHeader, piece: Piece) -> None:
+        """Have the response looked at if it tells of members, or of names that are looked for."""
+        if header.api_key in OBSERVED:
+            if self._connection is not None and piece.last:
+                request = call_in(piece.data, header, RequestId(next(_request_ids)))
+                if request is not None:
+                    self._watch(exchange, request)
+        elif (
+            header.api_key == ApiKey.METADATA
+            and header.version >= TOPIC_IDS_FROM
+            and self._terms.topics.wanted
+        ):
+            exchange.watched = watched_names(header.version, self._terms.topics)
+
+    def _watch(self, exchange: Exchange, request: Request) -> None:
+        """Have a call that passes through looked at, and its response."""
+        if request.api_key in ASKED:
+            self.passed.append((request, None))
+        exchange.watched = watched_call(request, lambda response: self.passed.append((request, response)))
+
+    def _learn_software(self, version: int, piece: Piece) -> None:
+        """Who the client says that it is; nobody's business but that of people who watch, so never an error."""
+        if version < api_versions.SOFTWARE_FROM or not piece.last:
+            return
+        try:
+            offset = body_offset(piece.data, read_header(piece.data))
+            message, _ = decode_prefix(ApiVersionsRequest, version, piece.data, offset)
+        except (CodecError, HeaderError):
+            return
+        self._software = api_versions.software(message)
 
     def _exchange(self, source: Source, header: RequestHeader) -> Exchange:
         return Exchange(source, header.api_key, header.version, header.correlation_id, self._terms.clock())
@@ -307,10 +432,10 @@ class Conversation:
         request_id = RequestId(next(_request_ids))
         client_id = client_id_of(frame, header)
         self._ledger.receive(self._exchange(Source.LOCAL, header))
-        self._held = header, frame
+        request = Request(request_id, header.api_key, header.version, client_id, message)
+        self._held = header, frame, request
         self._awaiting = request_id
         self.translated = True
-        request = Request(request_id, header.api_key, header.version, client_id, message)
         if self._connection is not None:
             self.request = request
         else:
@@ -341,7 +466,7 @@ class Conversation:
 
         :raises LookupError: it works on another one, or on none.
         """
-        header, _ = self._take_held(request_id)
+        header, _, _ = self._take_held(request_id)
         exchange = self._ledger.client[-1]
         exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
         self._terms.meter.answered(exchange, message, self._terms.clock())
@@ -352,17 +477,19 @@ class Conversation:
 
         :raises LookupError: it works on another one, or on none.
         """
-        header, frame = self._take_held(request_id)
+        header, frame, request = self._take_held(request_id)
         exchange = self._ledger.client[-1]
         exchange.source = Source.RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
         if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
             frame, exchange.edit = join_group_versions.raised(header, frame, lowest)
+        if header.api_key in OBSERVED:
+            self._watch(exchange, request)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(frame)
 
-    def _take_held(self, request_id: RequestId) -> tuple[RequestHeader, bytes]:
+    def _take_held(self, request_id: RequestId) -> tuple[RequestHeader, bytes, Request]:
         if self._held is None or request_id != self._awaiting:
             raise LookupError(
                 f"request {request_id} is not under way on this connection (but {self._awaiting} is)"
@@ -376,7 +503,9 @@ class Conversation:
         self._inject()
 
     def _inject(self) -> None:
-        if not self._calls or self._call_outstanding or not self._may_inject or not self.can_inject:
+        if not self._calls or self._call_outstanding or not self.can_inject:
+            return
+        if not self._sasl.may_add(awaited=self._awaiting is not None):
             return
         call = self._calls.popleft()
 
@@ -432,10 +561,39 @@ class Conversation:
         except CodecError as error:
             raise UpstreamError("malformed_response", f"the broker sent a {error}") from error
 
+    @property
+    def unread_for_client(self) -> int:
+        """Bytes that the broker will send next and that go to the client whatever they are."""
+        exchange = self._current
+        if exchange is None or self._collecting_response is not None or not self._client_open:
+            return 0
+        if exchange.watched is not None:
+            return 0
+        unread = self._responses.unread
+        if exchange.endpoints is None:
+            return unread
+        return max(0, min(unread - 1, exchange.endpoints.indifferent))
+
+    def moved_to_client(self, n: int) -> None:
+        """So many of them went to the client past this conversation."""
+        exchange = self._current
+        assert exchange is not None  # noqa: S101  there was something to move
+        self._responses.skip(n)
+        if exchange.endpoints is not None:
+            exchange.endpoints.skipped(n)
+        if not self._responses.in_frame:
+            self._current = None
+            self._completed(exchange, self._responses.frame_size)
+
     def _response_begins(self, piece: Piece) -> None:
+        if self._sasl.tokens_unasked and not self._ledger.upstream:
+            self._token_begins(piece)
+            return
         exchange = self._ledger.expected(piece.data)
         if exchange.edit is None and exchange.receive is None:
-            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
+            self._to_client(piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece))
+            if exchange.watched is not None:
+                exchange.watched.take(piece.data, last=piece.last)
             if piece.last:
                 self._completed(exchange, piece.frame_size)
             else:
@@ -449,9 +607,13 @@ class Conversation:
 
     def _response_goes_on(self, piece: Piece) -> None:
         exchange = self._current
-        assert exchange is not None  # noqa: S101  a piece that is not the first follows one that was
+        if exchange is None:  # a large token of SASL
+            self._to_client(piece.data)
+            return
         if self._collecting_response is None:
-            self._to_client(piece.data if exchange.edit_pieces is None else exchange.edit_pieces(piece))
+            self._to_client(piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece))
+            if exchange.watched is not None:
+                exchange.watched.take(piece.data, last=piece.last)
             if piece.last:
                 self._current = None
                 self._completed(exchange, piece.frame_size)
@@ -462,19 +624,50 @@ class Conversation:
             self._collecting_response = self._current = None
             self._whole_response(exchange, frame)
 
+    def _token_begins(self, piece: Piece) -> None:
+        """A token of SASL that has no header and that nobody counted; larger ones than allowed are nonsense."""
+        if piece.frame_size > self._limits.sasl_max_bytes + _SIZE_BYTES:
+            raise FrameError("oversized", f"a token of {piece.frame_size} bytes in authentication")
+        self._to_client(piece.data)
+
     def _whole_response(self, exchange: Exchange, frame: bytes) -> None:
         if exchange.receive is not None:
             self._ledger.answered(exchange)
             self._terms.meter.call_returned(exchange, self._terms.clock())
             exchange.receive(frame)
             return
-        self._to_client(frame if exchange.edit is None else exchange.edit(frame))
+        told = frame if exchange.edit is None else exchange.edit(frame)
+        self._to_client(told)
+        if exchange.watched is not None:
+            exchange.watched.take(told, last=True)
         self._completed(exchange, len(frame))
 
     def _completed(self, exchange: Exchange, size: int) -> None:
         self._ledger.answered(exchange)
+        if exchange.api_key not in _BEFORE_AUTHENTICATION:
+            self._trusted = True
         self._terms.meter.response(exchange, size, self._terms.clock())
         self._flush_ready()
+
+    def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
+        """Learn how long the session lives; requests of the proxy may go out again."""
+        offset = response_body_offset(ApiKey.SASL_AUTHENTICATE, version, frame)
+        answer = decode(SaslAuthenticateResponse, version, frame, offset)
+        if answer.error_code == ErrorCode.NONE and answer.session_lifetime_ms > 0:
+            self._sasl.completed(answer.session_lifetime_ms / 1000, asked_at)
+            self._inject()
+        return frame
+
+    @property
+    def starved(self) -> bool:
+        """Whether a call that somebody waits for can't be made, because the SASL session's lifetime is over.
+
+        Somebody is a client whose request needs it, or a client that is gone and can't authenticate again. A
+        broker would close the connection at the next request.
+        """
+        if not self._calls or self._call_outstanding or not self._sasl.expired:
+            return False
+        return self._awaiting is not None or not self._client_open
 
     def _offer(self, version: int, frame: bytes) -> bytes:
         return api_versions.answer(self._learn(version, frame), version, frame)
@@ -483,7 +676,7 @@ class Conversation:
         offer = self._terms.offers.offer(version, frame)
         if offer.broker:
             self._ranges = offer.client
-            self._connection = Connection(self._id, self._client_host, offer.broker)
+            self._connection = Connection(self._id, self._client_host, offer.broker, self._software)
         return offer
 
     def _to_client(self, data: bytes) -> None:

@@ -1,38 +1,54 @@
-"""What happens to members and groups, told to people: a log line each, and metrics."""
+"""What happens to members and groups, told to people: a log line each, metrics, and the book that pages are made of."""
 
 import structlog
 
 from proxy.metrics import Metrics
-from translation.actions import Event, EventKind
-from translation.member_state import MemberState
+from proxy.visibility.book import GroupBook, Heard
+from proxy.visibility.group_metrics import Labels
+from proxy.visibility.wall_clock import WallClock
+from translation.actions import Event, EventKind, MemberProtocol
+from translation.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
 
 _QUIET = frozenset({EventKind.EPOCH_MOVED})
-_NO_MEMBER = frozenset({"", MemberState.ABSENT})
+_NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
+"""Members that pass through: how they live is the broker's business, and in its log."""
 _MOST_REASONS = 32
 _MOST_REMEMBERED = 10_000
 _OTHER = "other"
 
 
 class EventTeller:
-    """Takes every event of the translation."""
+    """Takes every event of the process. ``book`` gets them too."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        book: GroupBook | None = None,
+        clock: WallClock | None = None,
+        labels: Labels | None = None,
+    ) -> None:
         self._metrics = metrics
+        self._book = book or GroupBook(Policy())
+        self._clock = clock or WallClock()
+        self._labels = labels or Labels(0)
         self._reasons: set[str] = set()
         self._passed_through: set[tuple[str, str]] = set()
 
-    def tell(self, event: Event) -> None:
-        """Log and count one event."""
+    def tell(self, event: Event, now_us: int | None = None) -> Heard:
+        """Log, count and remember one event, that happened at ``now_us`` or now."""
         self._metrics.events.labels(event.kind).inc()
-        if event.kind is EventKind.STATE_CHANGED:
-            self._count_state_change(event)
+        heard = self._book.tell(event, self._clock.now_us() if now_us is None else now_us)
+        self._count(heard)
         say = _log.info if self._is_news(event) else _log.debug
-        say(str(event.kind), **_said(event))
+        say(event.kind.replace("_", " "), **_said(event))
+        return heard
 
     def _is_news(self, event: Event) -> bool:
         """Whether people want to read it: not what happens at each call of a group."""
+        if event.protocol in _NOT_OURS:
+            return False
         if event.kind is not EventKind.PASSED_THROUGH:
             return event.kind not in _QUIET
         known = (event.group_id, event.reason)
@@ -43,15 +59,19 @@ class EventTeller:
         self._passed_through.add(known)
         return True
 
-    def _count_state_change(self, event: Event) -> None:
-        metrics = self._metrics
-        metrics.state_changes.labels(event.previous_state, event.state).inc()
-        if event.previous_state not in _NO_MEMBER:
-            metrics.members.labels(event.previous_state).dec()
-        if event.state not in _NO_MEMBER:
-            metrics.members.labels(event.state).inc()
-        if event.state == MemberState.PREPARE_REBALANCE:
-            metrics.rebalances.labels(self._bounded(event.reason)).inc()
+    def _count(self, heard: Heard) -> None:
+        event, metrics = heard.event, self._metrics
+        if event.kind is EventKind.STATE_CHANGED:
+            metrics.state_changes.labels(event.previous_state, event.state).inc()
+        elif event.kind is EventKind.ADOPTED:
+            metrics.adoptions.labels(event.protocol).inc()
+        elif event.kind is EventKind.PASSED_THROUGH:
+            metrics.passed_through.labels(self._bounded(event.reason)).inc()
+        if heard.rebalances:
+            metrics.rebalances.labels(self._bounded(event.reason), event.protocol).inc()
+            metrics.group_rebalances.labels(self._labels.of(event.group_id), event.protocol).inc()
+        if heard.paused_s is not None:
+            metrics.paused.labels(event.protocol).observe(heard.paused_s)
 
     def _bounded(self, reason: str) -> str:
         """The reason as a label; reasons are few, but nothing may make them many."""
@@ -65,12 +85,10 @@ class EventTeller:
 def _said(event: Event) -> dict[str, object]:
     """The fields of the log line: those that say something."""
     fields: dict[str, object] = {"group": event.group_id}
-    if event.member_id:
-        fields["member"] = event.member_id
-    if event.client_id is not None:
-        fields["client_id"] = event.client_id
-    if event.client_host:
-        fields["client_host"] = event.client_host
+    for name in ("member_id", "instance_id", "protocol", "client_id", "client_host", "software"):
+        value = getattr(event, name)
+        if value or (name == "client_id" and value is not None):
+            fields[name.removesuffix("_id") if name != "client_id" else name] = value
     if event.previous_state or event.state:
         fields["state"] = f"{event.previous_state} -> {event.state}" if event.previous_state else event.state
     if event.generation >= 0:
@@ -78,7 +96,7 @@ def _said(event: Event) -> dict[str, object]:
     if event.epoch >= 0:
         fields["epoch"] = event.epoch
     if event.partitions:
-        fields["partitions"] = {topic: list(partitions) for topic, partitions in event.partitions.items()}
+        fields["partitions"] = {one.topic: list(one.partitions) for one in event.partitions}
     if event.reason:
         fields["reason"] = event.reason
     return fields

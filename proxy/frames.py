@@ -2,8 +2,9 @@
 
 Every request and every response is a frame: a signed 32-bit size, then that many bytes. A frame up to
 :data:`STREAM_ABOVE` bytes comes out whole. A larger one comes out in pieces as its bytes arrive, so that the
-memory of a connection does not depend on the size of its frames; its first piece holds at least
-:data:`STREAM_ABOVE` bytes, which is more than any header and enough to decide what to do with the rest.
+memory of a connection does not depend on the size of its frames; its first piece holds at least ``head``
+bytes, enough to decide what to do with the rest. Bytes of that rest need not come here at all:
+:meth:`FrameSplitter.skip` says that they were moved past it.
 
 Sans-IO: bytes go in by :meth:`FrameSplitter.feed`, pieces come out of :meth:`FrameSplitter.next_piece`.
 """
@@ -15,11 +16,17 @@ import msgspec
 STREAM_ABOVE = 128 * 1024
 """Frames above this many bytes are given out in pieces."""
 
+REQUEST_HEAD = 72 * 1024
+"""First bytes of a large request: a client id and a transactional id may have 32 KiB each."""
+
+RESPONSE_HEAD = 1024
+"""First bytes of a large response: its correlation id is what counts."""
+
 _SIZE = struct.Struct(">i")
 _PREFIX = _SIZE.size
 _TLS_HANDSHAKE = b"\x16\x03"
 _TLS_ALERT = b"\x15\x03"
-_HTTP_STARTS = (
+HTTP_STARTS = (
     b"GET ",
     b"POST",
     b"PUT ",
@@ -61,13 +68,15 @@ class FrameSplitter:
     """Cuts what one peer sends into frames.
 
     ``max_size`` is the largest size that a frame may announce, in bytes; it may be raised while running
-    (limits are tighter until a peer has shown that it speaks Kafka).
+    (limits are tighter until a peer has shown that it speaks Kafka). ``head`` is the least that the first
+    piece of a large frame has.
     """
 
-    __slots__ = ("_data", "_pos", "_remaining", "_seen_first", "_streamed_size", "max_size")
+    __slots__ = ("_data", "_head", "_pos", "_remaining", "_seen_first", "_streamed_size", "max_size")
 
-    def __init__(self, max_size: int) -> None:
+    def __init__(self, max_size: int, head: int = REQUEST_HEAD) -> None:
         self.max_size = max_size
+        self._head = head
         self._data: bytes | bytearray = b""
         self._pos = 0
         self._remaining = 0  # bytes still to come of the frame that is given out in pieces
@@ -83,6 +92,20 @@ class FrameSplitter:
     def in_frame(self) -> bool:
         """Whether a frame has begun whose end was not given out: a peer that vanishes now cut it short."""
         return self._remaining > 0 or self.buffered > 0
+
+    @property
+    def unread(self) -> int:
+        """Bytes of the frame under way that were not fed yet; 0 while bytes of it wait here."""
+        return 0 if self.buffered else self._remaining
+
+    @property
+    def frame_size(self) -> int:
+        """The size of the frame that was begun last of those given out in pieces, with its four bytes."""
+        return self._streamed_size
+
+    def skip(self, n: int) -> None:
+        """So many of the :attr:`unread` bytes went another way."""
+        self._remaining -= n
 
     def feed(self, data: bytes) -> None:
         """Take what was read from the peer."""
@@ -118,7 +141,7 @@ class FrameSplitter:
         whole: int = size + _PREFIX
         if available >= whole:
             return Piece(self._take(whole), first=True, last=True, frame_size=whole)
-        if whole > STREAM_ABOVE and available >= STREAM_ABOVE:
+        if whole > STREAM_ABOVE and available >= self._head:
             self._remaining = whole - available
             self._streamed_size = whole
             return Piece(self._take(available), first=True, last=False, frame_size=whole)
@@ -145,7 +168,7 @@ class FrameSplitter:
                 raise FrameError(
                     "tls", "a TLS alert: the peer's port is a TLS port, plaintext was sent to it"
                 )
-            if start in _HTTP_STARTS:
+            if start in HTTP_STARTS:
                 raise FrameError("http", f"HTTP on a Kafka port (the first bytes are {start!r})")
         if size < 0:
             raise FrameError("negative_size", f"a frame of negative size {size}")

@@ -20,13 +20,11 @@ from enum import Enum
 import msgspec
 
 from proxy.envelope import correlation_id_of
-from proxy.frames import Piece
+from proxy.node_endpoints import EndpointEditor
+from proxy.watched import Watched
 
 Edit = Callable[[bytes], bytes]
 """A response's frame from the broker -> the frame for the client."""
-
-PieceEdit = Callable[[Piece], bytes]
-"""A piece of a response from the broker -> the bytes for the client; called for all pieces in order."""
 
 
 class Source(Enum):
@@ -46,8 +44,9 @@ class Exchange(msgspec.Struct, gc=False):
     """One request and its response.
 
     ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the
-    client as a whole, ``edit_pieces`` as its pieces arrive; there is one of them at most. ``receive`` takes
-    the response of an injected request. ``response`` is that of a local one, once it is known.
+    client as a whole, ``endpoints`` as its pieces arrive; there is one of them at most. ``receive`` takes
+    the response of an injected request. ``response`` is that of a local one, once it is known. ``bare`` is a
+    token of SASL without headers, and so is its answer. ``watched`` is shown what the client is given.
     """
 
     source: Source
@@ -56,9 +55,11 @@ class Exchange(msgspec.Struct, gc=False):
     correlation_id: int
     started: float
     edit: Edit | None = None
-    edit_pieces: PieceEdit | None = None
+    endpoints: EndpointEditor | None = None
     receive: Callable[[bytes], None] | None = None
     response: bytes | None = None
+    bare: bool = False
+    watched: Watched | None = None
 
 
 class UnexpectedResponseError(Exception):
@@ -98,6 +99,8 @@ class Ledger:
         :raises UnexpectedResponseError: nothing was asked, or the correlation id is another one.
         :raises MalformedMessage: the response has no correlation id.
         """
+        if self.upstream and self.upstream[0].bare:
+            return self.upstream[0]
         correlation_id = correlation_id_of(response)
         if not self.upstream:
             raise UnexpectedResponseError(f"a response with correlation id {correlation_id} to no request")

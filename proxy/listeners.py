@@ -3,6 +3,7 @@
 import errno
 import socket
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -12,8 +13,8 @@ from proxy.config import Address, Listener
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.listeners")
 
-_BACKLOG = 1024
-_ACCEPTS_IN_A_ROW = 32
+_BACKLOG = 4096  # what Linux allows by default (net.core.somaxconn); a flood beyond it is lost before anybody sees it
+_ACCEPTS_IN_A_ROW = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _PAUSE_S = 0.1
 
@@ -23,6 +24,28 @@ Accepted = Callable[[socket.socket, str], None]
 
 class BindError(Exception):
     """A port can't be had; the message says which and why."""
+
+
+class Door(Protocol):
+    """What clients come in by: a port of this process, or one whose connections are handed over to it."""
+
+    number: int
+
+    def listen(self) -> None:
+        """Let clients connect from now on."""
+        ...
+
+    def suspend(self) -> None:
+        """Refuse clients until :meth:`listen` is called again."""
+        ...
+
+    def close(self) -> None:
+        """Refuse clients for good."""
+        ...
+
+    async def accept(self, accepted: Accepted) -> None:
+        """Take connections until it is closed."""
+        ...
 
 
 class Port:
@@ -101,7 +124,7 @@ class BoundListener(msgspec.Struct, frozen=True):
     """A listener of the configuration with its ports, by node id; None is the bootstrap port."""
 
     listener: Listener
-    ports: Mapping[int | None, Port]
+    ports: Mapping[int | None, Door]
 
     @property
     def node_ports(self) -> dict[int, int]:

@@ -1,6 +1,7 @@
 """Counting on the hot path: the children of labelled metrics are looked up once and kept."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Message
@@ -26,6 +27,7 @@ def error_name(code: int) -> str:
         return str(code)
 
 
+_NO_ERRORS: frozenset[int] = frozenset()
 _PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
     ApiKey.OFFSET_COMMIT: ("topics", "partitions"),
     ApiKey.TXN_OFFSET_COMMIT: ("topics", "partitions"),
@@ -37,11 +39,15 @@ _PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
 """Where the responses of an API have error codes besides the one for the whole."""
 
 
-def error_codes(api_key: int, message: Message) -> set[int]:
+def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
     """The error codes in a response, without NONE."""
+    code = getattr(message, "error_code", 0)
+    fields = _PARTS_WITH_ERRORS.get(api_key)
+    if fields is None:
+        return {code} if code else _NO_ERRORS
     parts: list[Any] = [message]
-    codes = {getattr(message, "error_code", 0)}
-    for field in _PARTS_WITH_ERRORS.get(api_key, ()):
+    codes = {code}
+    for field in fields:
         parts = [inner for part in parts for inner in getattr(part, field)]
     codes.update(getattr(part, "error_code", 0) for part in parts)
     return codes - {0}
@@ -98,25 +104,27 @@ class Meter:
     def request(self, api_key: int, version: int, size: int, *, decoded: bool) -> None:
         """A client sent a request."""
         count, sizes = self._requests[api_key, version, decoded]
-        count.inc()
-        sizes.observe(size)
+        count.value += 1
+        sizes.count += 1
+        sizes.total += size
 
     def sent(self, api_key: int, version: int, *, injected: bool) -> None:
         """A request went to a broker."""
-        self._upstream_requests[api_key, version, injected].inc()
+        self._upstream_requests[api_key, version, injected].value += 1
 
     def response(self, exchange: Exchange, size: int, now: float) -> None:
         """A broker's response for a client is complete."""
         received, sent, sizes, duration = self._responses[exchange.api_key, exchange.version]
-        received.inc()
-        sent.inc()
-        sizes.observe(size)
+        received.value += 1
+        sent.value += 1
+        sizes.count += 1
+        sizes.total += size
         duration.observe(now - exchange.started)
 
     def answered(self, exchange: Exchange, message: Message, now: float) -> None:
         """The proxy answered a request itself."""
         sent, duration = self._answers[exchange.api_key, exchange.version]
-        sent.inc()
+        sent.value += 1
         duration.observe(now - exchange.started)
         for code in error_codes(exchange.api_key, message):
             self.metrics.answer_errors.labels(api_name(exchange.api_key), error_name(code)).inc()
@@ -124,7 +132,7 @@ class Meter:
     def call_returned(self, exchange: Exchange, now: float) -> None:
         """A broker answered a request of the proxy."""
         received, duration = self._calls[exchange.api_key, exchange.version]
-        received.inc()
+        received.value += 1
         duration.observe(now - exchange.started)
 
     def call_result(self, api_key: int, message: Message) -> None:

@@ -56,6 +56,15 @@ class EndpointEditor:
         self._held = b""  # bytes of the frame that were not given out
         self._skip = 0  # bytes still to come before the next step
 
+    @property
+    def indifferent(self) -> int:
+        """How many of the next bytes are passed on whatever they are, if more follow them."""
+        return self._skip
+
+    def skipped(self, n: int) -> None:
+        """So many of them were passed on without :meth:`edit`."""
+        self._skip -= n
+
     def edit(self, piece: Piece) -> bytes:
         """What the client gets for this piece.
 
@@ -174,9 +183,12 @@ class EndpointEditor:
             return tail
         hidden = {tag: value for tag, value in fields.items() if tag != _NODE_ENDPOINTS}
         hidden[_UNKNOWN_TAG] = bytes(len(fields[_NODE_ENDPOINTS]))
-        return as_varint(len(hidden)) + b"".join(
+        told = as_varint(len(hidden)) + b"".join(
             as_varint(tag) + as_varint(len(value)) + value for tag, value in sorted(hidden.items())
         )
+        if len(told) != len(tail):
+            raise self._malformed("a length in the tagged fields has more bytes than it needs")
+        return told
 
     def _fields(self, data: bytes, at: int) -> dict[int, bytes]:
         """The tagged fields from ``at`` to the end of the data, which they must fill."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from proxy.config import Address
+from proxy.config import NODE_ID, Address
 
 
 class NodeTable:
@@ -28,13 +28,16 @@ class NodeTable:
 
 
 class ClientView:
-    """The cluster as the clients of one listener are told it: one host, and a port for each node id."""
+    """The cluster as the clients of one listener are told it: a host and a port for each node id."""
 
     def __init__(
         self, table: NodeTable, advertised_host: str, ports: Mapping[int, int], on_hidden: Callable[[], None]
     ) -> None:
         self._table = table
-        self._addresses = {node_id: Address(advertised_host, port) for node_id, port in ports.items()}
+        self._addresses = {
+            node_id: Address(advertised_host.replace(NODE_ID, str(node_id)), port)
+            for node_id, port in ports.items()
+        }
         self._on_hidden = on_hidden
 
     def advertise(self, node_id: int, host: str, port: int) -> Address | None:

@@ -6,9 +6,12 @@ and so a peer that does not read stops its counterpart instead of filling memory
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import trio
+
+from proxy.splice import Move, Pipe, move
+from proxy.streams import TcpStream
 
 HIGH_WATER = 256 * 1024
 """Bytes that may wait for a peer before reading from the other one pauses."""
@@ -39,6 +42,8 @@ class Outbox:
         self._flushing = False
         self._moved = trio.Event()
         self.broken = False
+        self.written = 0
+        """Pieces that were written since they waited."""
 
     @property
     def size(self) -> int:
@@ -70,6 +75,29 @@ class Outbox:
             self._flushing = True
             self._nursery.start_soon(self._flush)
 
+    async def move_from(self, source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
+        """Move bytes that come from another connection to this one, behind all that were written before.
+
+        What is written meanwhile follows them. ``done`` says how far it is.
+
+        :raises trio.BrokenResourceError: the source broke.
+        :raises trio.ClosedResourceError: the source was closed here.
+        """
+        await self.flushed()
+        whole = False
+        self._flushing = True
+        try:
+            await move(source, cast("TcpStream", self._stream), count, pipe, done)
+            whole = not done.sink_broken
+        finally:
+            self._flushing = False
+            if not whole:
+                self._break()  # it has a part of a frame
+            elif self._waiting:
+                self._flushing = True
+                self._nursery.start_soon(self._flush)
+            self._announce()
+
     async def drained(self) -> None:
         """Wait until there is room again."""
         while self._size > HIGH_WATER:
@@ -86,6 +114,7 @@ class Outbox:
                 data = self._waiting.popleft()
                 await self._stream.send_all(data)
                 self._size -= len(data)
+                self.written += 1
                 self._announce()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._break()

@@ -4,6 +4,10 @@ A client of a broker that is away is refused: its connection attempt fails, and 
 again. A proxy that took the connection and closed it would look like a broker that fails in the middle of a
 request, which clients take worse (kafka-python 3 raises it to the application). So while a node can't be
 reached, its port is not there.
+
+A node that is merely slow to take a connection keeps its port: thousands of clients that come together can fill its
+queue for a while, and this process may be too busy itself to see the answer in time. Such a node counts as away only
+when a second attempt fails too and nothing was heard from it on any other connection meanwhile.
 """
 
 import random
@@ -14,6 +18,7 @@ import trio
 
 from proxy.listeners import BindError
 from proxy.metrics import Metrics
+from proxy.tallies import Tally
 from proxy.upstream import Dialer, UnreachableError
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.reachability")
@@ -35,23 +40,54 @@ class Reachability:
         self._found = found
         self._away: set[int | None] = set()
         self._checks: dict[int | None, trio.Event] = {}
+        self._doubted: set[int | None] = set()
+        self._heard: dict[int | None, Tally] = {}
         self._nursery: trio.Nursery | None = None
 
     def start(self, nursery: trio.Nursery) -> None:
         """Watch in the tasks of this nursery from now on."""
         self._nursery = nursery
 
-    def failed(self, node_id: int | None, reason: str) -> None:
+    def heard(self, node_id: int | None) -> Tally:
+        """Counts what is read from a node, on whichever connection; who reads adds to it."""
+        return self._heard.setdefault(node_id, Tally())
+
+    def failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""
-        if node_id in self._away or self._nursery is None:
+        if node_id in self._away or node_id in self._doubted or self._nursery is None:
             return
+        if error.slow:
+            self._doubted.add(node_id)
+            self._nursery.start_soon(self._look_again, node_id, self.heard(node_id).value)
+        else:
+            self._take_away(node_id, str(error), self._nursery)
+
+    async def _look_again(self, node_id: int | None, heard_before: int) -> None:
+        reason = ""
+        try:
+            await self._attempt(node_id)
+        except UnreachableError as error:
+            reason = str(error)
+            if error.slow and self.heard(node_id).value != heard_before:
+                _log.warning(
+                    "a broker is slow to take connections, but answers on others",
+                    node=_name(node_id),
+                    reason=reason,
+                )
+                reason = ""
+        finally:
+            self._doubted.discard(node_id)
+        if reason and node_id not in self._away and self._nursery is not None:
+            self._take_away(node_id, reason, self._nursery)
+
+    def _take_away(self, node_id: int | None, reason: str, nursery: trio.Nursery) -> None:
         self._away.add(node_id)
         self._metrics.unreachable.set(len(self._away))
         _log.warning(
             "a broker can't be reached; its port refuses clients", node=_name(node_id), reason=reason
         )
         self._lost(node_id)
-        self._nursery.start_soon(self._watch, node_id)
+        nursery.start_soon(self._watch, node_id)
 
     async def check(self, node_id: int | None) -> None:
         """See whether a node that closed a connection is still there; its clients are about to come again.
@@ -68,7 +104,7 @@ class Reachability:
         try:
             await self._attempt(node_id)
         except UnreachableError as error:
-            self.failed(node_id, str(error))
+            self.failed(node_id, error)
         finally:
             del self._checks[node_id]
             done.set()

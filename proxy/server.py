@@ -3,30 +3,39 @@
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 
 import msgspec
 import structlog
 import trio
 
-from proxy.admin import Health, admin_app, serve_admin
+from proxy.admin import Health, OwnPanel, admin_app, serve_admin
 from proxy.api_versions import OfferBook
-from proxy.config import Address, Config
+from proxy.config import Address, Config, Listener
 from proxy.connection import Cause, ClientConnection, Services
+from proxy.connections import Connections
 from proxy.conversation import Terms
-from proxy.events import EventTeller
 from proxy.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.nodes import ClientView, NodeTable
 from proxy.reachability import Reachability
+from proxy.splice import PipePool
 from proxy.startup import reach_brokers
-from proxy.streams import TcpStream, open_tcp
+from proxy.streams import TcpStream, keep_alive, open_tcp
+from proxy.tls import Certificates, TlsOpener
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialer, Open
+from proxy.visibility.outlook import Outlook
+from proxy.workers.asking import Answering
+from proxy.workers.totals import Family, families
 from translation.actions import ConnectionId
+from translation.observer import Observer
+from translation.policy import Policy
+from translation.topic_book import TopicBook
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server")
 
@@ -38,29 +47,73 @@ class Ports(msgspec.Struct, frozen=True):
     admin: int
 
 
-class Server:
-    """One proxy process. Constructing it binds all ports.
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a process should be given clients; ``reason`` says why not."""
 
-    :raises BindError: one of them can't be had.
+    reason: str | None
+
+
+class Server:
+    """One proxy process. Constructing it reads all certificates and binds all ports.
+
+    A worker brings its ``listeners`` along; it has no admin port. ``answers`` are what the process can be asked
+    (:mod:`proxy.workers.asking`).
+
+    ``policy`` is the one that the translator has, for what is told of groups; ``replica`` is what this process is
+    called there, if not by the name of its host; ``folder`` is that of the configuration file.
+
+    ``certificates`` are to be reloaded when their files change.
+
+    :raises BindError: a port can't be had.
+    :raises TlsFilesError: a certificate can't be used.
     """
 
-    def __init__(self, config: Config, translator: Translation, open_: Open = open_tcp) -> None:
+    def __init__(
+        self,
+        config: Config,
+        translator: Translation,
+        open_: Open = open_tcp,
+        *,
+        listeners: Sequence[BoundListener] = (),
+        policy: Policy | None = None,
+        replica: str | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self._config = config
         self.metrics = Metrics()
+        self.certificates: list[Certificates] = []
+        tls = config.upstream.tls
+        if tls is not None:
+            self.certificates.append(Certificates.of_upstream(tls, self.metrics))
+            open_ = TlsOpener(tls, self.certificates[-1]).open
+        self._tls = [self._certificates_of(listener) for listener in config.listeners]
         self.health = Health(self.metrics)
+        self._admin_socket: socket.socket | None = None
+        self.ports = Ports(tuple(listeners), 0)
         with ExitStack() as bound_so_far:
-            self._admin_socket = bind(config.admin.bind, config.admin.port)
-            bound_so_far.callback(self._admin_socket.close)
-            listeners = []
-            for listener in config.listeners:
-                listeners.append(bind_listener(listener))
-                bound_so_far.callback(listeners[-1].close)
+            if not listeners:
+                self._bind(bound_so_far)
             self._close_ports = bound_so_far.pop_all().close
-        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
+        self.answers: dict[str, Answering] = {
+            "metrics": self._metrics_of_all_but_groups,
+            "readiness": self._readiness,
+            "groups": lambda: self.outlook.snapshot(events=False),
+            "groups with events": lambda: self.outlook.snapshot(events=True),
+        }
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
         self._meter = Meter(self.metrics)
-        self.hub = TranslationHub(translator, self._meter, EventTeller(self.metrics).tell)
+        self.outlook = Outlook(
+            config,
+            self.metrics,
+            policy or Policy(),
+            lambda: self.health.reason,
+            replica,
+            folder=folder,
+            open_=open_,
+        )
+        self._topics = TopicBook()
+        self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
@@ -68,11 +121,27 @@ class Server:
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
         self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
-        self._connections: set[ClientConnection] = set()
-        self._none_left = trio.Event()
+        self._pipes = PipePool()
+        self._connections = Connections(config.limits, self.metrics)
         self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
+
+    def _bind(self, bound_so_far: ExitStack) -> None:
+        self._admin_socket = bind(self._config.admin.bind, self._config.admin.port)
+        bound_so_far.callback(self._admin_socket.close)
+        listeners = []
+        for listener in self._config.listeners:
+            listeners.append(bind_listener(listener))
+            bound_so_far.callback(listeners[-1].close)
+        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
+
+    def _certificates_of(self, listener: Listener) -> Certificates | None:
+        if listener.tls is None:
+            return None
+        where = f"listener {Address(listener.bind, listener.port)}"
+        self.certificates.append(Certificates.of_listener(where, listener.tls, self.metrics))
+        return self.certificates[-1]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
@@ -81,10 +150,15 @@ class Server:
         :raises BindError: a port was taken meanwhile.
         """
         admin_may_close = trio.Event()
-        app = admin_app(self.metrics, self.health)
+        statistics = trio.lowlevel.current_statistics
+        self.metrics.tasks.set_function(
+            lambda: statistics().tasks_living if trio.lowlevel.in_trio_run() else 0
+        )
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                if self._admin_socket is not None:
+                    app = admin_app(OwnPanel(self.metrics, self.health, self.answers))
+                    nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
                 with self._starting:
                     timeout_s = self._config.upstream.startup_timeout_s
@@ -95,18 +169,32 @@ class Server:
                 admin_may_close.set()
         finally:
             self._close_ports()
+            self._pipes.close()
 
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.hub.run_timers)
+            self.outlook.start(nursery, self.hub)
+            nursery.start_soon(self._connections.keep_order)
             self._reachability.start(nursery)
-            for bound in self.ports.listeners:
-                self._listen(bound, nursery)
+            for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
+                self._listen(bound, certificates, nursery)
             self.health.ready()
             task_status.started()
             await self._stopping.wait()
             await self._drain()
             nursery.cancel_scope.cancel()
+
+    async def _metrics_of_all_but_groups(self) -> list[Family]:
+        return families(self.metrics.without_groups)
+
+    async def _readiness(self) -> "Readiness":
+        return Readiness(self.health.reason)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another policy holds from now on."""
+        self.outlook.set_policy(policy)
+        self.hub.set_policy(policy)
 
     def stop(self) -> None:
         """Drain and end; before clients are welcome, end at once."""
@@ -123,36 +211,44 @@ class Server:
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
-    def _listen(self, bound: BoundListener, nursery: trio.Nursery) -> None:
+    def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
         listener = bound.listener
         view = ClientView(
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
-        terms = Terms(view.advertise, self._offers, self._config.limits, self._meter, time.perf_counter)
-        services = Services(terms, self._dialer, self._reachability, self.hub)
+        terms = Terms(
+            view.advertise, self._offers, self._config.limits, self._meter, time.perf_counter, self._topics
+        )
+        services = Services(terms, self._dialer, self._reachability, self.hub, self._pipes)
         for node_id, port in bound.ports.items():
             port.listen()
-            nursery.start_soon(port.accept, self._acceptor(node_id, services, nursery))
-        _log.info("listening", address=str(Address(listener.bind, bound.port)), nodes=listener.nodes)
+            nursery.start_soon(port.accept, self._acceptor(node_id, services, certificates, nursery))
+        _log.info(
+            "listening",
+            address=str(Address(listener.bind, bound.port)),
+            nodes=listener.nodes,
+            tls=certificates is not None,
+        )
 
     def _acceptor(
-        self, node_id: int | None, services: Services, nursery: trio.Nursery
+        self,
+        node_id: int | None,
+        services: Services,
+        certificates: Certificates | None,
+        nursery: trio.Nursery,
     ) -> Callable[[socket.socket, str], None]:
         def accepted(sock: socket.socket, host: str) -> None:
+            if self._connections.refuses(host):
+                sock.close()
+                return
+            keep_alive(sock)
             connection_id = ConnectionId(next(self._ids))
-            connection = ClientConnection(connection_id, TcpStream(sock), host, node_id, services)
-            nursery.start_soon(self._serve, connection)
+            plain = TcpStream(sock)
+            stream = certificates.guard(plain) if certificates is not None else plain
+            connection = ClientConnection(connection_id, stream, host, node_id, services)
+            nursery.start_soon(self._connections.serve, connection, host)
 
         return accepted
-
-    async def _serve(self, connection: ClientConnection) -> None:
-        self._connections.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
-            if not self._connections:
-                self._none_left.set()
 
     def _node_changed(self, node_id: int, address: Address) -> None:
         """Let go of connections where a bootstrap broker stands in for a node that is known now."""
@@ -190,14 +286,5 @@ class Server:
         self.health.not_ready("draining")
         for bound in self.ports.listeners:
             bound.close()
-        self._none_left = trio.Event()
-        for connection in list(self._connections):
-            connection.end_when_idle(Cause.DRAIN)
-        if self._connections:
-            with trio.move_on_after(self._config.drain.grace_s) as grace:
-                await self._none_left.wait()
-            if grace.cancelled_caught:
-                _log.warning(
-                    "closing connections with requests in flight", connections=len(self._connections)
-                )
+        await self._connections.drain(self._config.drain.grace_s)
         _log.info("drained")

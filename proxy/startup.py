@@ -1,6 +1,7 @@
 """The first contact with the cluster: is anybody there, does it speak Kafka, and who are its nodes?"""
 
 import random
+from contextlib import suppress
 
 import structlog
 import trio
@@ -76,7 +77,10 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
 
 
 async def _answer(stream: trio.abc.Stream, request: bytes) -> bytes:
-    await stream.send_all(request)
+    with suppress(
+        trio.BrokenResourceError
+    ):  # what it said before it closed the connection is still to be read
+        await stream.send_all(request)
     splitter = FrameSplitter(_LARGEST_ANSWER)
     frame = b""
     while data := await stream.receive_some():

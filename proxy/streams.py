@@ -6,13 +6,29 @@ lays ``trio.SSLStream`` over it, tests use trio's memory streams: the relay need
 :class:`trio.abc.Stream` and uses :meth:`TcpStream.send_nowait` where there is one.
 """
 
+import contextlib
 import errno
 import socket
 
 import trio
 
-RECEIVE_SIZE = 256 * 1024
-"""Bytes asked for in one read: several small frames, or a good part of a large one."""
+RECEIVE_SIZE = 64 * 1024
+"""Bytes asked for in one read: several small frames, or the head of a large one, whose rest is moved
+(``proxy.splice``). Python allocates as much before it reads; from 128 KiB on the C library would map and unmap memory
+for each read."""
+
+
+_KEEPALIVE_AFTER_S = 60
+_KEEPALIVE_EVERY_S = 10
+_KEEPALIVES = 6
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Have the kernel find out that a peer is gone without a word: a silent connection ends after two minutes."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_AFTER_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_EVERY_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVES)
 
 
 class TcpStream(trio.abc.HalfCloseableStream):
@@ -34,7 +50,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise self._broken(error) from error
+            raise self.broken(error) from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Write everything, waiting for the peer as long as needed."""
@@ -46,7 +62,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
                 except BlockingIOError:
                     await self.wait_send_all_might_not_block()
                 except OSError as error:
-                    raise self._broken(error) from error
+                    raise self.broken(error) from error
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the kernel takes bytes again."""
@@ -66,7 +82,19 @@ class TcpStream(trio.abc.HalfCloseableStream):
             except ValueError as error:
                 raise trio.ClosedResourceError from error
             except OSError as error:
-                raise self._broken(error) from error
+                raise self.broken(error) from error
+
+    async def wait_readable(self) -> None:
+        """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
+        try:
+            await trio.lowlevel.wait_readable(self.socket)
+        except ValueError as error:
+            raise trio.ClosedResourceError from error
+
+    def set_low_water(self, n: int) -> None:
+        """Be told of bytes once there are as many; 1 is usual."""
+        with contextlib.suppress(OSError):  # closed meanwhile
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n)
 
     async def send_eof(self) -> None:
         """Tell the peer that nothing more comes; it may still send."""
@@ -74,7 +102,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError as error:
-            raise self._broken(error) from error
+            raise self.broken(error) from error
 
     async def aclose(self) -> None:
         """Close the socket."""
@@ -83,7 +111,8 @@ class TcpStream(trio.abc.HalfCloseableStream):
             self.socket.close()
         await trio.lowlevel.checkpoint()
 
-    def _broken(self, error: OSError) -> Exception:
+    def broken(self, error: OSError) -> Exception:
+        """What a failed system call means to users of the stream."""
         if self.socket.fileno() == -1 or error.errno == errno.EBADF:
             return trio.ClosedResourceError()
         return trio.BrokenResourceError(error.strerror)
@@ -95,4 +124,6 @@ async def open_tcp(host: str, port: int) -> TcpStream:
     :raises OSError: none of them took the connection.
     """
     stream = await trio.open_tcp_stream(host, port)
-    return TcpStream(socket.socket(fileno=stream.socket.detach()))
+    sock = socket.socket(fileno=stream.socket.detach())
+    keep_alive(sock)
+    return TcpStream(sock)

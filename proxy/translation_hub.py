@@ -5,16 +5,18 @@ request of a connection through, which is an event again; such events queue up a
 another, so the translator never sees a second event before the actions of the first are done.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 import trio
 
-from protocol_codecs import Message
+from protocol_codecs import ApiKey, Message
 from proxy.meter import Meter
 from translation.actions import (
     Action,
@@ -26,14 +28,19 @@ from translation.actions import (
     ConnectionId,
     Emit,
     Event,
+    EventKind,
     Forward,
+    MemberProtocol,
     Request,
     RequestId,
 )
+from translation.observer import Observer
 from translation.policy import Policy
+from translation.topic_book import TopicBook
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
+_LOOK_AT_SESSIONS_S = 2.0
 
 
 class Translation(Protocol):
@@ -65,6 +72,10 @@ class Translation(Protocol):
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
         """Another policy holds from now on."""
+        ...
+
+    def settled(self, connection_id: ConnectionId) -> bool:
+        """Whether every member that is reached through a connection is Stable, with nothing under way."""
         ...
 
 
@@ -104,13 +115,48 @@ class _Known(msgspec.Struct):
     calls: set[CallId] = msgspec.field(default_factory=set)
 
 
-class TranslationHub:
-    """Drives the translator. ``emit`` takes each event for log, metrics and journal."""
+class Ask(msgspec.Struct, frozen=True):
+    """A request that asks a broker something."""
 
-    def __init__(self, translator: Translation, meter: Meter, emit: Callable[[Event], None]) -> None:
+    api_key: int
+    version: int
+    message: Message
+
+
+class _Reached(msgspec.Struct, frozen=True):
+    """Where a member of a group was heard last."""
+
+    shell: TranslatedConnection
+    connection: Connection
+    client_id: str | None
+
+
+class _Question(msgspec.Struct, frozen=True):
+    connection_id: ConnectionId
+    tell: Callable[[Any], None]
+
+
+class TranslationHub:
+    """Drives the translator. ``emit`` takes each event for log, metrics and journal.
+
+    ``observer`` is shown what passes through.
+    """
+
+    def __init__(
+        self,
+        translator: Translation,
+        meter: Meter,
+        emit: Callable[[Event], None],
+        observer: Observer | None = None,
+    ) -> None:
         self._translator = translator
         self._meter = meter
         self._emit = emit
+        self._observer = observer or Observer(TopicBook())
+        self._reached: dict[str, _Reached] = {}
+        self._groups_on: dict[ConnectionId, set[str]] = {}
+        self._questions: dict[CallId, _Question] = {}
+        self._question_ids = count(-1, -1)
         self._known: dict[ConnectionId, _Known] = {}
         self._requests: dict[RequestId, ConnectionId] = {}
         self._calls: dict[CallId, Call] = {}
@@ -118,6 +164,8 @@ class TranslationHub:
         self._working = False
         self._errors = 0
         self._timer: trio.CancelScope | None = None
+        self._deadline = math.inf  # the timer's: setting it, even to what it is, costs trio's bookkeeping
+        meter.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._questions))
         self._durations = {
             what: meter.metrics.translation.labels(what)
             for what in (
@@ -132,29 +180,115 @@ class TranslationHub:
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """A client has sent a group call."""
-        known = self._known.setdefault(connection.id, _Known(shell))
+        known = self._known.get(connection.id)
+        if known is None:
+            known = self._known[connection.id] = _Known(shell)
         known.request = request.id
         self._requests[request.id] = connection.id
+        if request.api_key == ApiKey.HEARTBEAT:
+            self._reach(shell, connection, request)
+        elif request.api_key == ApiKey.JOIN_GROUP:
+            # A member that passed through until now may be translated from this call on: what it no longer claims
+            # ends now, not when it is answered.
+            self.passed(shell, connection, request, None)
         self._do("handle_request", connection.id, connection, request)
+
+    def passed(
+        self,
+        shell: TranslatedConnection,
+        connection: Connection,
+        request: Request,
+        response: Message | None,
+    ) -> None:
+        """A group call passes through: ``response`` is None when it is passed on, and then what the broker said."""
+        now = trio.current_time()
+        try:
+            if response is None:
+                events = self._observer.asked(now, request)
+            else:
+                if request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+                    self._reach(shell, connection, request)
+                events = self._observer.answered(now, connection, request, response)
+        except Exception as error:  # noqa: BLE001  who only watches must not disturb
+            self._meter.metrics.internal_errors.labels("observer").inc()
+            _log.error("the observer failed", api_key=request.api_key, exc_info=error)
+            return
+        self._tell(events)
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        """Tell events, and the observer of those that end what it knows."""
+        for event in events:
+            self._emit(event)
+            if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
+                self._tell(self._observer.moved(event.group_id, event.member_id, event.reason))
+            elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
+                self._observer.taken_over(event.group_id, event.member_id)
+
+    def ask(
+        self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
+    ) -> bool:
+        """Ask a broker something about a group, on the connection of one of its members.
+
+        ``question`` is given the connection and makes the request, None if its broker can't answer it. ``tell`` is
+        given the answer; it is not called if the connection ends before. False if nobody can be asked.
+        """
+        reached = self._reached.get(group_id)
+        ask = None if reached is None else question(reached.connection)
+        if reached is None or ask is None:
+            return False
+        call_id = CallId(next(self._question_ids))
+        self._questions[call_id] = _Question(reached.connection.id, tell)
+        reached.shell.call(
+            Call(reached.connection.id, call_id, ask.api_key, ask.version, reached.client_id, ask.message)
+        )
+        return True
+
+    def _reach(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
+        """Remember where members of this group are heard."""
+        group_id = request.message.group_id
+        reached = self._reached.get(group_id)
+        if reached is None or reached.connection.id != connection.id:
+            self._reached[group_id] = _Reached(shell, connection, request.client_id)
+            self._groups_on.setdefault(connection.id, set()).add(group_id)
+
+    def _unreach(self, connection_id: ConnectionId) -> None:
+        """Nobody can be asked on this connection any more."""
+        for group_id in self._groups_on.pop(connection_id, ()):
+            reached = self._reached.get(
+                group_id
+            )  # another member's connection may have taken its place, and gone
+            if reached is not None and reached.connection.id == connection_id:
+                del self._reached[group_id]
+        lost = [call_id for call_id, one in self._questions.items() if one.connection_id == connection_id]
+        for call_id in lost:
+            del self._questions[call_id]
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """A broker has answered a call."""
+        if (question := self._questions.pop(call_id, None)) is not None:
+            question.tell(message)
+            return
         call = self._calls.pop(call_id)
         self._known[call.connection_id].calls.discard(call_id)
-        self._meter.metrics.calls_in_flight.dec()
         self._meter.call_result(call.api_key, message)
         self._do("handle_reply", call.connection_id, call_id, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
         """The client of a known connection is gone; ``release`` comes when no member needs it."""
+        self._unreach(connection_id)
         known = self._known[connection_id]
         self._forget_request(known)
         self._do("client_gone", connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """A connection that the translator has heard of is no more, on either side."""
+        """A connection is no more, on either side."""
+        self._unreach(connection_id)
         if self.forget(connection_id):
             self._do("upstream_lost", connection_id, connection_id)
+
+    def settled(self, connection_id: ConnectionId) -> bool:
+        """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
+        return not self.knows(connection_id) or self._translator.settled(connection_id)
 
     def knows(self, connection_id: ConnectionId) -> bool:
         """Whether the translator has heard of this connection."""
@@ -168,17 +302,23 @@ class TranslationHub:
         self._forget_request(known)
         for call_id in known.calls:
             del self._calls[call_id]
-        self._meter.metrics.calls_in_flight.dec(len(known.calls))
         return True
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
         self._do("set_policy", None, policy)
 
+    async def watch_sessions(self) -> None:
+        """Have the observer forget who is silent, for ever."""
+        while True:
+            await trio.sleep(_LOOK_AT_SESSIONS_S)
+            self._tell(self._observer.handle_time(trio.current_time()))
+
     async def run_timers(self) -> None:
         """Call the translator when its time comes, for ever."""
         while True:
-            with trio.CancelScope(deadline=self._translator.next_deadline()) as self._timer:
+            self._deadline = self._translator.next_deadline()
+            with trio.CancelScope(deadline=self._deadline) as self._timer:
                 await trio.sleep_forever()
             errors = self._errors
             self._do("handle_time", None)
@@ -191,18 +331,19 @@ class TranslationHub:
             known.request = None
 
     def _do(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
-        self._work.append((what, about, arguments))
         if self._working:
+            self._work.append((what, about, arguments))
             return
         self._working = True
         try:
+            self._carry_out(about, self._ask(what, about, arguments))
             while self._work:
                 what, about, arguments = self._work.popleft()
                 self._carry_out(about, self._ask(what, about, arguments))
         finally:
             self._working = False
-        if self._timer is not None:
-            self._timer.deadline = self._translator.next_deadline()
+        if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
+            self._timer.deadline = self._deadline = deadline
 
     def _ask(self, what: str, about: ConnectionId | None, arguments: tuple[Any, ...]) -> Iterable[Action]:
         started = time.perf_counter()
@@ -239,7 +380,7 @@ class TranslationHub:
         elif isinstance(action, Call):
             self._call(action)
         elif isinstance(action, Emit):
-            self._emit(action.event)
+            self._tell((action.event,))
         elif (known := self._known.get(action.connection_id)) is not None:
             if isinstance(action, Close):
                 known.shell.close(action.reason)
@@ -265,5 +406,4 @@ class TranslationHub:
             return
         self._calls[call.call_id] = call
         known.calls.add(call.call_id)
-        self._meter.metrics.calls_in_flight.inc()
         known.shell.call(call)

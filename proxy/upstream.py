@@ -10,13 +10,22 @@ from proxy.config import Address
 from proxy.metrics import Metrics
 from proxy.nodes import NodeTable
 from proxy.streams import open_tcp
+from proxy.tls_stream import TlsError
 
 Open = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Host and port -> a stream; tests put memory streams here, TLS lays itself over it."""
 
 
 class UnreachableError(Exception):
-    """No broker took the connection; the message says which were tried and what came of it."""
+    """No broker took the connection; the message says which were tried and what came of it.
+
+    ``slow`` says that one of them did not refuse but did not answer in time either: it is away, or busy, or this
+    process itself was too busy to see its answer.
+    """
+
+    def __init__(self, message: str, *, slow: bool = False) -> None:
+        super().__init__(message)
+        self.slow = slow
 
 
 class Dialed(msgspec.Struct, frozen=True):
@@ -57,18 +66,21 @@ class Dialer:
         known = None if node_id is None else self._nodes.address_of(node_id)
         addresses = self._bootstrap_in_turn() if known is None else (known,)
         failures: list[str] = []
+        slow = False
         self._metrics.upstream_connections.labels("bootstrap" if node_id is None else str(node_id)).inc()
         for address in addresses:
             try:
                 with trio.fail_after(self._timeout_s):
                     stream = await self._open(address.host, address.port)
-            except (OSError, trio.TooSlowError) as error:
-                self._metrics.upstream_errors.labels("connect").inc()
+            except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+                kind = error.kind if isinstance(error, TlsError) else "connect"
+                self._metrics.upstream_errors.labels(kind).inc()
                 failures.append(f"{address}: {_reason(error, self._timeout_s)}")
+                slow = slow or isinstance(error, trio.TooSlowError)
             else:
                 assumed = node_id is not None and self._nodes.address_of(node_id) != address
                 return Dialed(stream, address, assumed)
-        raise UnreachableError("; ".join(failures))
+        raise UnreachableError("; ".join(failures), slow=slow)
 
     def _bootstrap_in_turn(self) -> tuple[Address, ...]:
         """All bootstrap brokers, each time beginning with the next."""

@@ -1,5 +1,7 @@
 """Write the pages of docs/ that follow from the code: ``python -m tools.docs``. A test holds them to it."""
 
+import inspect
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,8 @@ import msgspec
 
 from proxy.config import Config
 from proxy.metrics import Metrics
+from proxy.visibility import snapshot
+from translation.partitions import OneTopic
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -64,7 +68,10 @@ def _rows(prefix: str, info: Any) -> list[str]:
     for field in info.fields:
         key = f"{prefix}{field.encode_name}"
         inner, meaning, bounds = _unwrapped(field.type)
-        if isinstance(inner, msgspec.inspect.StructType):
+        if (section := _section_or_null(inner)) is not None:
+            rows.append(f"| `{key}` | mapping or `null` | {_default(field)} | {meaning} |\n")
+            rows += _rows(f"{key}.", section)
+        elif isinstance(inner, msgspec.inspect.StructType):
             rows += _rows(f"{key}.", inner)
         elif isinstance(inner, msgspec.inspect.VarTupleType) and isinstance(
             inner.item_type, msgspec.inspect.StructType
@@ -74,6 +81,14 @@ def _rows(prefix: str, info: Any) -> list[str]:
             kind = _kind(inner).replace("|", "\\|")
             rows.append(f"| `{key}` | {kind}{bounds} | {_default(field)} | {meaning} |\n")
     return rows
+
+
+def _section_or_null(info: Any) -> Any | None:
+    """The section that may stand where there is `null`; None for any other type."""
+    if not isinstance(info, msgspec.inspect.UnionType):
+        return None
+    bare = (_unwrapped(one)[0] for one in info.types)
+    return next((one for one in bare if isinstance(one, msgspec.inspect.StructType)), None)
 
 
 def _unwrapped(info: Any) -> tuple[Any, str, str]:
@@ -97,6 +112,8 @@ def _kind(info: Any) -> str:
         return " or ".join(_kind(_unwrapped(one)[0]) for one in info.types)
     if isinstance(info, inspect.LiteralType):
         return " or ".join(f"`{value}`" for value in info.values)
+    if isinstance(info, inspect.EnumType):
+        return " or ".join(f"`{member.value}`" for member in info.cls)
     if isinstance(info, inspect.VarTupleType):
         return f"list of {_kind(_unwrapped(info.item_type)[0])}"
     if isinstance(info, inspect.DictType):
@@ -118,6 +135,55 @@ def _default(field: Any) -> str:
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
 
 
+_API = """\
+# The HTTP interface
+
+On the admin port (`admin.bind`, `admin.port`). It only reads. What a person looks at (`/`, `/groups/<id>`), what
+machines ask for (`/healthz`, `/readyz`, `/metrics`: [metrics.md](metrics.md)), and:
+
+- `GET /api/groups`: a Snapshot without the groups' events; `?events=1` with them.
+- `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known. The id is percent-encoded.
+
+With several worker processes it is one picture of all of them. Times that end in `_at`, `_since` and `time` are
+seconds since 1970-01-01 UTC. Fields may be added; a reader ignores those that it does not know. `v` changes if one
+changes its meaning.
+
+This page is written by `make docs` from `proxy/visibility/snapshot.py`.
+"""
+
+
+def api() -> str:
+    """The page about the HTTP interface."""
+    structs = (
+        snapshot.Snapshot,
+        snapshot.GroupView,
+        snapshot.Progress,
+        snapshot.MemberView,
+        snapshot.BrokerView,
+        snapshot.RebalanceView,
+        snapshot.EventView,
+        OneTopic,
+    )
+    return _API + "".join(_struct(one) for one in structs)
+
+
+def _struct(kind: type[msgspec.Struct]) -> str:
+    meaning = inspect.cleandoc(kind.__doc__ or "").replace("``", "`").replace("None", "`null`")
+    rows = [f"| `{field.encode_name}` | {_type(field.type)} |\n" for field in msgspec.structs.fields(kind)]
+    return f"\n## {kind.__name__}\n\n{meaning}\n\n| field | type |\n| --- | --- |\n{''.join(rows)}"
+
+
+def _type(kind: Any) -> str:
+    """A type of the interface in words."""
+    arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
+    if typing.get_origin(kind) is tuple:
+        return f"list of {_type(arguments[0])}"
+    if arguments:
+        return " or ".join(_type(one) for one in arguments)
+    names = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "`null`"}
+    return names.get(kind) or kind.__name__
+
+
 def metrics() -> str:
     """The page about the metrics."""
     rows = [
@@ -127,7 +193,7 @@ def metrics() -> str:
     return _METRICS + "".join(rows)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics}
+PAGES = {"configuration.md": configuration, "metrics.md": metrics, "api.md": api}
 
 
 def main() -> None:

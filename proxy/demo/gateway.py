@@ -38,6 +38,10 @@ class WatchedTranslator:
         """A connection is gone on both sides."""
         return self._shown(self._translator.upstream_lost(now, connection_id))
 
+    def settled(self, connection_id: ConnectionId) -> bool:
+        """Whether every member on a connection is Stable."""
+        return self._translator.settled(connection_id)
+
     def next_deadline(self) -> float:
         """When handle_time wants to be called."""
         return self._translator.next_deadline()
@@ -76,7 +80,7 @@ class Gateway:
             admin=Admin(port=0),
             drain=Drain(grace_s=_DRAIN_S),
         )
-        self._server = Server(config, WatchedTranslator(Translator(policy), on_event))
+        self._server = Server(config, WatchedTranslator(Translator(policy), on_event), policy=policy)
 
     @property
     def bootstrap(self) -> str:

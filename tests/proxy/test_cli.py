@@ -8,10 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from fakes import messages, wire
+from fakes.certificates import Authority
 
 CONFIG = """\
 upstream: {{bootstrap: ["127.0.0.1:{broker}"], startup_timeout_s: 0.5}}
@@ -75,6 +77,21 @@ def test_good_files_are_good(tmp_path):
     assert (done.returncode, "1 rules" in done.stdout) == (0, True)
 
 
+def test_files_of_tls_are_looked_into(tmp_path):
+    """Their paths are relative to the configuration."""
+    authority = Authority(tmp_path / "tls")
+    authority.issue("good")
+    listener = (
+        "- {{advertised_host: h, nodes: {{'0': 0}}, tls: {{certificate: tls/good.pem, key: tls/{}.key}}}}"
+    )
+    file = tmp_path / "epochgate.yaml"
+    for key, code, said in (("good", 0, "good"), ("another", 2, "tls/another.key: can't be read")):
+        file.write_text(f"upstream: {{bootstrap: ['a:1']}}\nlisteners:\n  {listener.format(key)}\n")
+        done = epochgate("config", "check", file)
+        assert done.returncode == code
+        assert said in done.stdout + done.stderr
+
+
 def test_the_schema_is_json():
     schema = json.loads(epochgate("config", "schema").stdout)
     assert "listeners" in schema["$defs"]["Config"]["properties"]
@@ -96,12 +113,14 @@ def test_brokers_that_can_not_be_reached_are_exit_1(tmp_path):
 
 
 def answer_versions(server: socket.socket) -> None:
-    """A broker that names its versions and then wants authentication."""
-    connection, _ = server.accept()
-    with connection:
-        request = connection.recv(1000)
-        response = messages.api_versions_response()
-        connection.sendall(wire.response(18, 0, wire.correlation_id(request), response))
+    """A broker that names its versions and then wants authentication, as often as it is asked."""
+    with suppress(OSError):  # the test is over
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                request = connection.recv(1000)
+                response = messages.api_versions_response()
+                connection.sendall(wire.response(18, 0, wire.correlation_id(request), response))
 
 
 def test_a_signal_during_the_start_is_exit_0(tmp_path):
@@ -115,19 +134,32 @@ def test_a_signal_during_the_start_is_exit_0(tmp_path):
         assert process.wait(timeout=30) == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_is_exit_0(tmp_path, number):
+def test_a_signal_drains_and_is_exit_0(tmp_path, number, workers):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer_versions, args=(server,), daemon=True).start()
-        file = config_file(tmp_path, broker=server.getsockname()[1])
+        file = config_file(tmp_path, broker=server.getsockname()[1], more=f"workers: {workers}\n")
         with subprocess.Popen(
             [sys.executable, "-m", "proxy", "run", "--config", file], stderr=subprocess.PIPE, text=True
         ) as process:
             lines = []
-            for line in process.stderr:
-                lines.append(json.loads(line))
-                if lines[-1]["event"] == "listening":
+            for text in process.stderr:
+                line = json.loads(text)
+                if line["event"] == "listening" and "worker" not in line:
                     process.send_signal(number)
+                lines.append(line)
             assert process.wait(timeout=30) == 0
-    assert [line["event"] for line in lines[-2:]] == ["draining", "drained"]
-    assert lines[-2]["signal"] == number.name
+    own = [line for line in lines if "worker" not in line]
+    assert [line["event"] for line in own[-2:]] == ["draining", "drained"]
+    assert own[-2]["signal"] == number.name
+    drained = {line["worker"] for line in lines if "worker" in line and line["event"] == "drained"}
+    assert drained == (set() if workers == 1 else {0, 1})
+
+
+def test_a_worker_that_can_not_start_is_exit_1(tmp_path):
+    done = epochgate("run", "--config", config_file(tmp_path, broker=1, more="workers: 2\n"))
+    assert done.returncode == 1
+    assert "no broker could be reached within 0.5 s" in done.stderr
+    assert "ended with exit code 1 before it took clients" in done.stderr
+    assert "Traceback" not in done.stderr

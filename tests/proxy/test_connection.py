@@ -15,6 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from proxy.config import Limits
 from proxy.connection import Cause
 from proxy.frames import STREAM_ABOVE
@@ -208,6 +209,27 @@ async def test_a_lingering_connection_that_the_broker_closes_is_lost():
         await bench.ended.wait()
         assert bench.translator.kinds()[-2:] == ["client gone", "upstream lost"]
         assert bench.count("upstream_calls_in_flight") == 0
+
+
+async def test_a_session_that_is_over_ends_the_connection_of_a_client_that_waits():
+    async with a_bench() as bench:
+        await bench.negotiate()
+        sent, done = (
+            SaslAuthenticateRequest(auth_bytes=b"t"),
+            SaslAuthenticateResponse(session_lifetime_ms=60_000),
+        )
+        await bench.client.send_all(wire.request(ApiKey.SASL_AUTHENTICATE, 2, 5, sent))
+        await bench.at_broker.frame()
+        await bench.broker.send_all(wire.response(ApiKey.SASL_AUTHENTICATE, 2, 5, done))
+        assert await bench.from_proxy.frame() is not None
+        bench.translator.on_request = lambda _connection, _request: [a_call()]
+        bench.ahead_s += 70
+        await bench.client.send_all(messages.heartbeat(6))
+        assert await bench.from_proxy.frame() is None
+        await bench.client.aclose()
+        await bench.broker.aclose()
+        await bench.ended.wait()
+        assert bench.count("client_to_proxy_disconnects_total", cause="session_expired") == 1
 
 
 async def test_an_unanswered_request_of_a_client_that_is_gone_is_dropped():

@@ -25,6 +25,18 @@ def test_the_table_of_metrics_is_the_registry():
     assert described == registered
 
 
+@pytest.mark.parametrize("name", ["security.md", "traps.md"])
+def test_each_claim_names_tests_that_exist(name):
+    names = set(re.findall(r"`(test_\w+)`", (DOCS / name).read_text(encoding="utf-8")))
+    defined = {
+        test
+        for file in (ROOT / "tests").glob("**/test_*.py")
+        for test in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))
+    }
+    assert names
+    assert names <= defined, sorted(names - defined)
+
+
 def test_each_contract_names_files_and_tests_that_exist():
     page = (DOCS / "protocol-contracts.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`(test_\w+)`", page))

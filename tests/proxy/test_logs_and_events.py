@@ -12,6 +12,7 @@ from proxy.events import EventTeller
 from proxy.logs import configure
 from proxy.metrics import Metrics
 from translation.actions import Event, EventKind
+from translation.partitions import OneTopic
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,7 @@ def changed(previous: str, state: str, reason: str = "assignment changed") -> Ev
         kind=EventKind.STATE_CHANGED,
         group_id="orders",
         member_id="m-1",
+        protocol="translated",
         client_id="app",
         client_host="10.0.0.1",
         generation=3,
@@ -41,7 +43,7 @@ def changed(previous: str, state: str, reason: str = "assignment changed") -> Ev
         previous_state=previous,
         state=state,
         reason=reason,
-        partitions={"t": (0, 1)},
+        partitions=(OneTopic("t", None, (0, 1)),),
     )
 
 
@@ -60,6 +62,7 @@ def test_a_state_change_is_one_line_that_says_everything():
         "level": "info",
         "group": "orders",
         "member": "m-1",
+        "protocol": "translated",
         "client_id": "app",
         "client_host": "10.0.0.1",
         "state": "Stable -> PrepareRebalance",
@@ -108,7 +111,7 @@ def test_lines_below_the_level_are_left_out_and_libraries_come_out_alike():
     assert (line["event"], line["level"]) == ("loud words", "warning")
 
 
-def test_members_are_counted_by_state():
+def test_state_changes_and_rebalances_are_counted():
     metrics = Metrics()
     teller = EventTeller(metrics)
     for event in (
@@ -121,19 +124,17 @@ def test_members_are_counted_by_state():
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"epochgate_{name}", labels)
 
-    assert value("members", state="PrepareRebalance") == 1
-    assert value("members", state="Stable") == 0
-    assert value("rebalances_total", reason="assignment changed") == 1
-    teller.tell(changed("PrepareRebalance", "Absent", "left"))
-    assert value("members", state="PrepareRebalance") == 0
-    assert value("members", state="Absent") is None
-    assert value("events_total", kind="state changed") == 4
+    assert value("rebalances_total", reason="assignment changed", protocol="translated") == 1
+    assert value("group_rebalances_total", group="other", protocol="translated") == 1
+    assert value("member_state_changes_total", previous_state="Stable", state="PrepareRebalance") == 1
+    assert value("events_total", kind="state_changed") == 3
 
 
 def test_reasons_as_labels_are_bounded():
     metrics = Metrics()
     teller = EventTeller(metrics)
     for n in range(100):
+        teller.tell(changed("PrepareRebalance", "Stable", "SyncGroup answered"))
         teller.tell(changed("Stable", "PrepareRebalance", f"reason {n}"))
     (family,) = [f for f in metrics.registry.collect() if f.name == "epochgate_rebalances"]
     assert len(family.samples) <= 33

@@ -2,76 +2,22 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 import structlog
 import trio
 import trio.testing
 from fakes import messages, wire
-from fakes.broker import FakeBroker, a_cluster, connect
+from fakes.broker import a_cluster, connect
+from fakes.serving import Running, config_for, serving
 from fakes.translators import Scripted
 
 from protocol_codecs import ApiKey
-from proxy.config import Admin, Config, Drain, Limits, Listener, Upstream
+from proxy.admin import OwnPanel, admin_app
+from proxy.config import Admin, Drain, Limits, Listener, Upstream
 from proxy.listeners import BindError
 from proxy.server import Server
 from proxy.upstream import UnreachableError
-
-
-def config_for(brokers: dict[int, FakeBroker], *bootstrap: int, **sections) -> Config:
-    nodes = next(iter(brokers.values())).nodes if brokers else {}
-    addresses = tuple(f"{host}:{port}" for host, port in (nodes[n] for n in bootstrap or nodes))
-    listener = Listener(bind="127.0.0.1", port=0, advertised_host="127.0.0.1", nodes={"0-3": 0})
-    upstream = Upstream(bootstrap=addresses or ("127.0.0.1:1",), startup_timeout_s=0.5)
-    return Config(
-        **{
-            "upstream": upstream,
-            "listeners": (listener,),
-            "admin": Admin(port=0),
-            "drain": Drain(grace_s=5.0),
-        }
-        | sections
-    )
-
-
-class Running:
-    """A server that serves; ``port`` gives the port of a node id, or the bootstrap port."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-
-    def port(self, node_id: int | None = None) -> int:
-        (bound,) = self.server.ports.listeners
-        return bound.port if node_id is None else bound.node_ports[node_id]
-
-    async def ask(self, stream: trio.abc.Stream, request: bytes) -> bytes | None:
-        await stream.send_all(request)
-        return await wire.FrameReader(stream).frame()
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """An HTTP request to the admin port: status and body."""
-        async with await connect(self.server.ports.admin) as stream:
-            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-            data = b""
-            while more := await stream.receive_some():
-                data += more
-        head, _, body = data.partition(b"\r\n\r\n")
-        return int(head.split()[1]), body.decode()
-
-    def count(self, name: str, **labels: str) -> float:
-        return self.server.metrics.registry.get_sample_value(f"epochgate_{name}", labels) or 0.0
-
-
-@asynccontextmanager
-async def serving(config: Config, translator: Scripted | None = None) -> AsyncIterator[Running]:
-    server = Server(config, translator or Scripted())
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
-        yield Running(server)
-        server.stop()
-
 
 # -- relay ---------------------------------------------------------------------------------------------------
 
@@ -335,3 +281,34 @@ async def test_metrics_are_exposed():
 async def test_there_is_nothing_else_on_the_admin_port():
     async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
         assert (await proxy.get("/shutdown"))[0] == 404
+
+
+async def test_the_admin_port_is_on_loopback_and_changes_nothing():
+    assert Admin().bind == "127.0.0.1"
+    async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+        port = proxy.server.ports.admin
+        with socket.create_connection(("127.0.0.1", port)), pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
+        panel = OwnPanel(proxy.server.metrics, proxy.server.health, proxy.server.answers)
+        routes = admin_app(panel).routes
+        assert routes
+        assert all(route.methods <= {"GET", "HEAD"} for route in routes)
+
+
+async def test_sparse_and_large_node_ids_have_the_ports_that_were_given_to_them():
+    async with a_cluster(7, 1001, 2**31 - 1) as brokers:
+        listener = Listener(
+            bind="127.0.0.1",
+            port=0,
+            advertised_host="127.0.0.1",
+            nodes={"7": 0, "1001": 0, str(2**31 - 1): 0},
+        )
+        async with serving(config_for(brokers, listeners=(listener,))) as proxy:
+            async with await connect(proxy.port()) as client:
+                answer = await proxy.ask(client, messages.metadata(1))
+            told = {b.node_id: b.port for b in wire.body_of(answer, ApiKey.METADATA, 9).brokers}
+            assert told == {node: proxy.port(node) for node in brokers}
+            for number, node in enumerate(brokers):
+                async with await connect(told[node]) as client:
+                    await proxy.ask(client, messages.plain(number))
+                assert brokers[node].requests[-1] == messages.plain(number)

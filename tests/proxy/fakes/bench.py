@@ -1,7 +1,7 @@
 """One connection of the proxy between a client and a broker that the test plays, over streams in memory."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -17,11 +17,14 @@ from proxy.conversation import Terms
 from proxy.events import EventTeller
 from proxy.meter import Meter
 from proxy.metrics import Metrics
+from proxy.splice import PipePool
+from proxy.tallies import Tally
 from proxy.translation_hub import TranslationHub
 from proxy.upstream import Dialed, UnreachableError
 from translation.actions import ConnectionId
 
 Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
+Run = Callable[["Bench"], Awaitable[None]]
 
 
 class Bench:
@@ -31,7 +34,7 @@ class Bench:
         self.metrics = Metrics()
         self.translator = Scripted()
         self.hub = TranslationHub(self.translator, Meter(self.metrics), EventTeller(self.metrics).tell)
-        self.client, proxy_to_client = pair()
+        self.client, self.proxy_to_client = pair()
         self._proxy_to_broker, self.broker = pair()
         self.from_proxy = wire.FrameReader(self.client)
         self.at_broker = wire.FrameReader(self.broker)
@@ -40,15 +43,18 @@ class Bench:
         self.unreachable: list[int | None] = []
         self.checked: list[int | None] = []
         self.ended = trio.Event()
+        self.ahead_s = 0.0
         terms = Terms(
             lambda node, _host, _port: Address("proxy", 9100 + node),
             OfferBook(allow_unknown_apis=False),
             limits,
             Meter(self.metrics),
-            time.perf_counter,
+            lambda: time.perf_counter() + self.ahead_s,
         )
-        services = Services(terms, self, self, self.hub)
-        self.connection = ClientConnection(ConnectionId(1), proxy_to_client, "client-host", node_id, services)
+        services = Services(terms, self, self, self.hub, PipePool())
+        self.connection = ClientConnection(
+            ConnectionId(1), self.proxy_to_client, "client-host", node_id, services
+        )
 
     async def dial(self, node_id: int | None) -> Dialed:
         self.dialed.append(node_id)
@@ -56,15 +62,26 @@ class Bench:
             raise UnreachableError("kafka-0:9092: refused")
         return Dialed(self._proxy_to_broker, Address("kafka-0", 9092), assumed=False)
 
-    def failed(self, node_id: int | None, reason: str) -> None:
+    def failed(self, node_id: int | None, error: UnreachableError) -> None:
         self.unreachable.append(node_id)
+
+    def heard(self, node_id: int | None) -> Tally:
+        return Tally()
 
     async def check(self, node_id: int | None) -> None:
         self.checked.append(node_id)
 
-    async def run(self) -> None:
-        await self.connection.run()
+    async def run(self, run: Run | None = None) -> None:
+        await (self.connection.run() if run is None else run(self))
         self.ended.set()
+
+    def stall_client(self) -> None:
+        """The client takes nothing any more of what is written to it."""
+
+        async def never() -> None:
+            await trio.sleep_forever()
+
+        self.proxy_to_client.send_stream.send_all_hook = never
 
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"epochgate_{name}", labels) or 0.0
@@ -80,12 +97,15 @@ class Bench:
 
 @asynccontextmanager
 async def a_bench(
-    pair: Pair = trio.testing.memory_stream_pair, limits: Limits | None = None, node_id: int | None = None
+    pair: Pair = trio.testing.memory_stream_pair,
+    limits: Limits | None = None,
+    node_id: int | None = None,
+    run: Run | None = None,
 ) -> AsyncIterator[Bench]:
-    """A running connection; it is ended with the block if it has not ended before."""
+    """A running connection; it is ended with the block if it has not ended before. ``run`` runs it otherwise."""
     bench = Bench(pair, limits or Limits(), node_id)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.hub.run_timers)
-        nursery.start_soon(bench.run)
+        nursery.start_soon(bench.run, run)
         yield bench
         nursery.cancel_scope.cancel()

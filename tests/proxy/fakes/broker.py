@@ -1,8 +1,9 @@
 """A scripted broker on loopback: it answers ApiVersions and Metadata, and echoes everything else by length."""
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -10,6 +11,8 @@ from fakes import messages, wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
+from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
+from protocol_codecs.messages.sasl_handshake import SaslHandshakeResponse
 from proxy.streams import TcpStream
 
 
@@ -23,6 +26,7 @@ class FakeBroker:
         self.requests: list[bytes] = []
         self._arrived = trio.Event()
         self.connections = 0
+        self.tls: ssl.SSLContext | None = None
         self.refuses_metadata = False
         """As a broker that wants authentication first: it closes the connection."""
         self.holds_back: trio.Event | None = None
@@ -37,7 +41,12 @@ class FakeBroker:
         (listener,) = await trio.open_tcp_listeners(port, host=host)
         self.nodes[self.node_id] = listener.socket.getsockname()[:2]
         with trio.CancelScope() as self._running:
-            await trio.serve_listeners(self.serve, [listener], task_status=task_status)
+            guarded = listener if self.tls is None else trio.SSLListener(listener, self.tls)
+            await trio.serve_listeners(self._serve_well, [guarded], task_status=task_status)
+
+    async def _serve_well(self, stream: trio.abc.Stream) -> None:
+        with suppress(trio.BrokenResourceError):  # TLS was not agreed on
+            await self.serve(stream)
 
     def stop(self) -> None:
         """Close all connections and the port."""
@@ -77,19 +86,26 @@ class FakeBroker:
                 for node_id, (host, port) in self.nodes.items()
             )
             return wire.response(api_key, version, correlation_id, MetadataResponse(brokers=brokers))
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            return wire.response(api_key, version, correlation_id, SaslHandshakeResponse())
+        if api_key == ApiKey.SASL_AUTHENTICATE:
+            return wire.response(api_key, version, correlation_id, SaslAuthenticateResponse())
         if api_key == ApiKey.HEARTBEAT:
             return wire.response(api_key, version, correlation_id, HeartbeatResponse())
         return wire.response(api_key, version, correlation_id, bytes(4))
 
 
 @asynccontextmanager
-async def a_cluster(*node_ids: int) -> AsyncIterator[dict[int, FakeBroker]]:
+async def a_cluster(
+    *node_ids: int, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[dict[int, FakeBroker]]:
     """Brokers with these ids on free ports of loopback."""
     nodes: dict[int, tuple[str, int]] = {}
     brokers = {node_id: FakeBroker(node_id, nodes) for node_id in node_ids}
     async with trio.open_nursery() as nursery:
         for broker in brokers.values():
             broker.nursery = nursery
+            broker.tls = tls
             await broker.start()
         yield brokers
         nursery.cancel_scope.cancel()

@@ -4,6 +4,7 @@ from fakes import wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.metadata import MetadataRequest
 
 BROKER_VERSIONS = {
@@ -49,6 +50,19 @@ def ask_versions(correlation_id: int, version: int = 3) -> bytes:
 def heartbeat(correlation_id: int, group_id: str = "g", version: int = 3) -> bytes:
     message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
     return wire.request(ApiKey.HEARTBEAT, version, correlation_id, message)
+
+
+def join_group(correlation_id: int, group_id: str = "g", version: int = 5) -> bytes:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    message = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=(protocol,),
+    )
+    return wire.request(ApiKey.JOIN_GROUP, version, correlation_id, message)
 
 
 def metadata(correlation_id: int, version: int = 9) -> bytes:

@@ -1,5 +1,7 @@
 """A conversation of the proxy, with the test in the place of the client, the broker and the shell."""
 
+from collections.abc import Callable
+
 from fakes import messages, wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
@@ -16,10 +18,14 @@ def told(node_id: int, _host: str, _port: int) -> Address | None:
 
 
 def conversation(
-    limits: Limits | None = None, *, allow_unknown_apis: bool = False, opened: bool = True
+    limits: Limits | None = None,
+    *,
+    allow_unknown_apis: bool = False,
+    opened: bool = True,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> Conversation:
     offers = OfferBook(allow_unknown_apis=allow_unknown_apis)
-    terms = Terms(told, offers, limits or Limits(), Meter(Metrics()), lambda: 0.0)
+    terms = Terms(told, offers, limits or Limits(), Meter(Metrics()), clock)
     talk = Conversation(ConnectionId(1), "client-host", terms)
     if opened:
         talk.opened()

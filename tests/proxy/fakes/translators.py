@@ -29,6 +29,11 @@ class ForwardEverything:
     def handle_time(self, now: float) -> list[Action]:
         return []
 
+    is_settled = True
+
+    def settled(self, connection_id: ConnectionId) -> bool:
+        return self.is_settled
+
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
         return []
 

@@ -1,0 +1,264 @@
+"""The metrics that describe groups as they are now, made at each scrape from the book or from a merged picture.
+
+Group ids as labels are bounded: the first so many groups have series of their own, as long as they live, and all
+others share those of ``other``.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from proxy.turns import Turns
+from proxy.visibility.book import GroupRecord
+from proxy.visibility.snapshot import BrokerView, GroupView
+from translation.member_state import MemberState
+
+PREFIX = "epochgate_"
+OTHER = "other"
+_MOST_REASONS = 32
+_UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+
+
+class Family(NamedTuple):
+    """A metric of this module."""
+
+    name: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+GROUPS = Family(
+    "groups",
+    ("mode", "protocol", "state"),
+    "Groups, by mode, by how their members come and by state (Empty, Rebalancing, Stable).",
+)
+MEMBERS = Family("members", ("mode", "protocol", "state"), "Members of groups, by mode, protocol and state.")
+GROUP_MEMBERS = Family(
+    "group_members",
+    ("group", "protocol"),
+    "Members of a group that come through this proxy, by how they come.",
+)
+BROKER_MEMBERS = Family(
+    "group_broker_members",
+    ("group", "type"),
+    "Members of a group as the broker has them: `classic` or `consumer` (the new protocol).",
+)
+ELSEWHERE = Family(
+    "group_members_elsewhere",
+    ("group",),
+    "Members that the broker has and that do not come through this proxy.",
+)
+PROGRESS = Family(
+    "group_progress_ratio",
+    ("group",),
+    "Part of a group's members that are members of the new protocol, 0 to 1, as the broker says (asked every now "
+    "and then), else as they come.",
+)
+STUCK_MEMBERS = Family(
+    "group_stuck_members", ("group",), "Members that are rebalancing beyond their rebalance timeout."
+)
+STUCK = Family(
+    "stuck_groups", (), "Groups with such members, or whose move to the new protocol does not go on."
+)
+GAP = Family(
+    "group_epoch_gap",
+    ("group",),
+    "The largest distance between a member's epoch and the generation that its client holds.",
+)
+NOT_TRANSLATABLE = Family(
+    "not_translatable_groups", ("reason",), "Groups that can't be translated, by what stands in the way."
+)
+LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
+
+FAMILIES = (
+    GROUPS,
+    MEMBERS,
+    GROUP_MEMBERS,
+    BROKER_MEMBERS,
+    ELSEWHERE,
+    PROGRESS,
+    STUCK_MEMBERS,
+    STUCK,
+    GAP,
+    NOT_TRANSLATABLE,
+    LEFT_OUT,
+)
+
+
+class Figures(msgspec.Struct, kw_only=True):
+    """What is counted of one group. ``members`` is by protocol and state."""
+
+    id: str
+    mode: str
+    members: Counter[tuple[str, str]]
+    broker: BrokerView | None
+    elsewhere: int
+    stuck_members: int
+    is_stuck: bool
+    gap: int
+    why_not: str | None
+
+
+class Labels:
+    """Which groups have series of their own."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._labelled: set[str] = set()
+
+    def of(self, group_id: str) -> str:
+        """The label of a group."""
+        if group_id not in self._labelled:
+            if len(self._labelled) >= self._most:
+                return OTHER
+            self._labelled.add(group_id)
+        return group_id
+
+    def drop(self, group_id: str) -> bool:
+        """A group is gone: its label is free again. Whether it had one."""
+        if group_id in self._labelled:
+            self._labelled.remove(group_id)
+            return True
+        return False
+
+
+class GroupCollector(Collector):
+    """Makes the families of this module of whatever ``figures`` gives."""
+
+    def __init__(self) -> None:
+        self.figures: Callable[[], Iterable[Figures]] = tuple
+        self.labels = Labels(0)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Called by the registry at each scrape."""
+        yield from families(self.figures(), self.labels)
+
+    async def collect_in_turns(self) -> list[GaugeMetricFamily]:
+        """The same, while others go on."""
+        return await families_in_turns(self.figures(), self.labels)
+
+
+def figures_of_record(group: GroupRecord, now_us: int) -> Figures:
+    """Count a group in the book."""
+    stuck = sum(member.stuck_s(now_us) > 0 for member in group.members.values())
+    broker = group.broker
+    return Figures(
+        id=group.id,
+        mode=group.mode,
+        members=Counter((member.protocol, member.state) for member in group.members.values()),
+        broker=broker,
+        elsewhere=0 if broker is None else len(set(broker.members) - group.members.keys()),
+        stuck_members=stuck,
+        is_stuck=stuck > 0 or group.switch_stuck(now_us) is not None,
+        gap=max(
+            (m.epoch - m.generation for m in group.members.values() if m.generation >= 0 <= m.epoch),
+            default=0,
+        ),
+        why_not=group.why_not,
+    )
+
+
+def figures_of_view(group: GroupView) -> Figures:
+    """Count a group in a picture, such as one that was merged of several workers."""
+    return Figures(
+        id=group.id,
+        mode=group.mode,
+        members=Counter((member.protocol, member.state) for member in group.members),
+        broker=group.broker,
+        elsewhere=group.progress.elsewhere,
+        stuck_members=sum(member.stuck_s > 0 for member in group.members),
+        is_stuck=group.stuck is not None,
+        gap=max((m.epoch - m.generation for m in group.members if m.generation >= 0 <= m.epoch), default=0),
+        why_not=group.why_not,
+    )
+
+
+def families(groups: Iterable[Figures], labels: Labels) -> Iterator[GaugeMetricFamily]:
+    """Everything that is counted of these groups."""
+    sums = _Sums(labels)
+    for group in groups:
+        sums.add(group)
+    return sums.families()
+
+
+async def families_in_turns(groups: Iterable[Figures], labels: Labels) -> list[GaugeMetricFamily]:
+    """The same, while others go on: each group as it is when it is counted."""
+    sums, turns = _Sums(labels), Turns()
+    for group in groups:
+        sums.add(group)
+        await turns.end_portion()
+    return list(sums.families())
+
+
+class _Sums:
+    """What is added up over groups."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._sums = {family: Counter[tuple[str, ...]]() for family in FAMILIES if family is not PROGRESS}
+        self._done, self._total = Counter[str](), Counter[str]()
+        for single in (STUCK, LEFT_OUT):
+            self._sums[single][()] = 0
+
+    def add(self, group: Figures) -> None:
+        sums, label = self._sums, self._labels.of(group.id)
+        sums[GROUPS][group.mode, _protocol(group), _state(group)] += 1
+        if group.why_not:
+            sums[NOT_TRANSLATABLE][(_reason(sums[NOT_TRANSLATABLE], group.why_not),)] += 1
+        for (protocol, state), count in group.members.items():
+            sums[MEMBERS][group.mode, protocol, state] += count
+            sums[GROUP_MEMBERS][label, protocol] += count
+        if group.broker is not None and group.broker.type:
+            sums[BROKER_MEMBERS][label, "classic"] += group.broker.classic
+            sums[BROKER_MEMBERS][label, "consumer"] += group.broker.consumer
+        self._done[label] += _done(group)
+        self._total[label] += _total(group)
+        sums[ELSEWHERE][(label,)] += group.elsewhere
+        sums[STUCK_MEMBERS][(label,)] += group.stuck_members
+        sums[STUCK][()] += group.is_stuck
+        sums[GAP][(label,)] = max(sums[GAP][(label,)], group.gap)
+        sums[LEFT_OUT][()] += label is OTHER
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        for family, values in self._sums.items():
+            yield _gauge(family, values.items())
+        parts = (((label,), self._done[label] / most) for label, most in self._total.items() if most)
+        yield _gauge(PROGRESS, parts)
+
+
+def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> GaugeMetricFamily:
+    made = GaugeMetricFamily(PREFIX + family.name, family.meaning, labels=family.labels)
+    for labels, value in values:
+        made.add_metric(labels, value)
+    return made
+
+
+def _protocol(group: Figures) -> str:
+    protocols = {protocol for protocol, _ in group.members}
+    return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
+
+
+def _state(group: Figures) -> str:
+    if not group.members:
+        return "Empty"
+    return "Rebalancing" if any(state in _UNSETTLED for _, state in group.members) else "Stable"
+
+
+def _reason(known: Counter[tuple[str, ...]], reason: str) -> str:
+    return reason if (reason,) in known or len(known) < _MOST_REASONS else OTHER
+
+
+def _done(group: Figures) -> int:
+    if group.broker is not None and group.broker.type:
+        return group.broker.consumer
+    return sum(count for (protocol, _), count in group.members.items() if protocol != "classic")
+
+
+def _total(group: Figures) -> int:
+    if group.broker is not None and group.broker.type:
+        return group.broker.classic + group.broker.consumer
+    return sum(group.members.values())

@@ -1,0 +1,266 @@
+"""The picture of all groups at one moment: what /api/groups gives, and what pages and terminal draw.
+
+One process makes one :class:`Snapshot`; those of several worker processes are put together by :func:`merge`. Both
+are plain data (docs/api.md), so that they can travel between processes as JSON. Fields are only ever added.
+
+None of it can be in a cycle (``gc=False``): with thousands of groups the search for cycles alone would hold up clients.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from translation.member_state import MemberState
+from translation.partitions import TopicPartitions
+
+VERSION = 1
+EVENTS_KEPT = 120
+"""Events of one group in a picture, the newest ones."""
+
+_SOME = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event of a group; the fields are those of the journal (docs/journal.md)."""
+
+    time_us: int
+    kind: str
+    member: str
+    client_id: str | None
+    protocol: str
+    generation: int
+    epoch: int
+    state: str
+    previous_state: str
+    partitions: TopicPartitions
+    owned: TopicPartitions | None
+    reason: str
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A member, as this proxy serves it or sees it pass. Times are seconds since 1970.
+
+    ``partitions`` is everything that its client may be working on, None if that is not known. ``stuck_s`` is for how
+    many seconds it has been beyond its rebalance timeout, 0 if it is not.
+    """
+
+    id: str
+    instance: str | None
+    client_id: str | None
+    client_host: str
+    software: str
+    protocol: str
+    generation: int
+    epoch: int
+    state: str
+    state_since: float
+    updated_at: float
+    partitions: TopicPartitions | None
+    rebalance_timeout_ms: int
+    stuck_s: float
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a broker said of a group when it was last asked, at ``asked_at``.
+
+    ``type`` is ``consumer`` or ``classic``, empty if it did not say (``error`` says why).
+    """
+
+    asked_at: float
+    type: str
+    state: str
+    classic: int
+    consumer: int
+    epoch: int
+    members: tuple[str, ...]
+    error: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far the migration of a group is: ``done`` of ``total`` members are members of the new protocol.
+
+    ``by`` is ``broker`` if a broker said so, ``proxy`` if it is counted by how the members come. ``translated``,
+    ``classic`` and ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
+    """
+
+    done: int
+    total: int
+    by: str
+    translated: int
+    classic: int
+    consumer: int
+    elsewhere: int
+
+    @property
+    def ratio(self) -> float | None:
+        """0 to 1; None without members."""
+        return self.done / self.total if self.total else None
+
+
+class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A time in which members of a group had to join again; ``ended_at`` is None while it lasts."""
+
+    started_at: float
+    ended_at: float | None
+    reason: str
+    members: tuple[str, ...]
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` how its members come (``mixed`` if various).
+
+    ``rule`` is the line of the policy that holds for it. ``why_not`` says why it is not, or could not be,
+    translated; None if it can be, or if nothing is known yet. ``stuck`` says what is stuck; None if nothing is.
+    """
+
+    id: str
+    mode: str
+    rule: str
+    state: str
+    protocol: str
+    members: tuple[MemberView, ...]
+    progress: Progress
+    broker: BrokerView | None
+    last_rebalance: RebalanceView | None
+    rebalances: int
+    why_not: str | None
+    stuck: str | None
+    updated_at: float
+    events: tuple[EventView, ...]
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Everything. ``left_out`` counts groups that are not in the picture because there are too many."""
+
+    v: int = VERSION
+    time: float
+    replicas: tuple[str, ...]
+    version: str
+    ready: bool
+    not_ready_reason: str | None
+    policy_version: int
+    policy_is_current: bool
+    groups: tuple[GroupView, ...]
+    left_out: int = 0
+
+
+def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:
+    """Count members by how they come and by what the broker says."""
+    ids: set[str] = set()
+    come = {"translated": 0, "classic": 0, "consumer": 0}
+    for member in members:
+        ids.add(member.id)
+        if member.protocol in come:
+            come[member.protocol] += 1
+    if broker is None or not broker.type:
+        done = come["translated"] + come["consumer"]
+        return Progress(done=done, total=sum(come.values()), by="proxy", elsewhere=0, **come)
+    elsewhere = len(set(broker.members) - ids)
+    total = broker.classic + broker.consumer
+    return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **come)
+
+
+def state_of(members: Sequence[MemberView]) -> str:
+    """The state of a group by the states of its members."""
+    if not members:
+        return "Empty"
+    return "Rebalancing" if any(member.state in _SOME for member in members) else "Stable"
+
+
+def protocol_of(members: Sequence[MemberView]) -> str:
+    """How the members of a group come; ``mixed`` if they come in several ways."""
+    protocols = {member.protocol for member in members}
+    return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
+
+
+def stuck_of(members: Iterable[MemberView], switch: str | None = None) -> str | None:
+    """What is stuck in a group: a member beyond its rebalance timeout, or a switch that does not go on."""
+    stuck = [member for member in members if member.stuck_s > 0]
+    if stuck:
+        worst = max(stuck, key=lambda member: member.stuck_s)
+        who = worst.client_id or worst.id
+        others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+        return f"{who}{others} in {worst.state} {worst.stuck_s:.0f} s beyond the rebalance timeout"
+    return switch
+
+
+def merge(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """One picture of those of several workers: each has the members whose connections it serves.
+
+    :raises ValueError: there is none.
+    """
+    if not snapshots:
+        raise ValueError("no snapshot to merge")
+    if len(snapshots) == 1:
+        return snapshots[0]
+    by_id: dict[str, list[GroupView]] = {}
+    for group in chain.from_iterable(one.groups for one in snapshots):
+        by_id.setdefault(group.id, []).append(group)
+    reasons = [one.not_ready_reason for one in snapshots if not one.ready]
+    return Snapshot(
+        time=max(one.time for one in snapshots),
+        replicas=tuple(sorted(set(chain.from_iterable(one.replicas for one in snapshots)))),
+        version=snapshots[0].version,
+        ready=not reasons,
+        not_ready_reason=reasons[0] if reasons else None,
+        policy_version=max(one.policy_version for one in snapshots),
+        policy_is_current=all(one.policy_is_current for one in snapshots),
+        groups=tuple(_merged(by_id[group_id]) for group_id in sorted(by_id)),
+        left_out=sum(one.left_out for one in snapshots),
+    )
+
+
+def _merged(parts: list[GroupView]) -> GroupView:
+    if len(parts) == 1:
+        return parts[0]
+    newest = max(parts, key=lambda part: part.updated_at)
+    members = _newest_members(parts)
+    asked = [part.broker for part in parts if part.broker is not None]
+    broker = max(asked, key=lambda one: one.asked_at, default=None)
+    events = sorted(chain.from_iterable(part.events for part in parts), key=lambda event: event.time_us)
+    switches = [part.stuck for part in parts if part.stuck]
+    return GroupView(
+        id=newest.id,
+        mode=newest.mode,
+        rule=newest.rule,
+        state=state_of(members),
+        protocol=protocol_of(members),
+        members=members,
+        progress=progress_of(members, broker),
+        broker=broker,
+        last_rebalance=_last_rebalance(parts),
+        rebalances=sum(part.rebalances for part in parts),
+        why_not=newest.why_not,
+        stuck=stuck_of(members, switches[0] if switches else None),
+        updated_at=newest.updated_at,
+        events=tuple(events[-EVENTS_KEPT:]),
+    )
+
+
+def _newest_members(parts: Iterable[GroupView]) -> tuple[MemberView, ...]:
+    newest: dict[str, MemberView] = {}
+    for member in chain.from_iterable(part.members for part in parts):
+        known = newest.get(member.id)
+        if known is None or known.updated_at < member.updated_at:
+            newest[member.id] = member
+    return tuple(sorted(newest.values(), key=lambda one: (one.client_id or "", one.id)))
+
+
+def _last_rebalance(parts: Iterable[GroupView]) -> RebalanceView | None:
+    """Workers see their own members' part of the same rebalance: those that overlap are one."""
+    known = [part.last_rebalance for part in parts if part.last_rebalance is not None]
+    if not known:
+        return None
+    last = max(known, key=lambda one: one.started_at)
+    together = [
+        one for one in known if one is last or one.ended_at is None or one.ended_at >= last.started_at
+    ]
+    first = min(together, key=lambda one: one.started_at)
+    ends = [one.ended_at for one in together]
+    return RebalanceView(
+        started_at=first.started_at,
+        ended_at=None if None in ends else max(end for end in ends if end is not None),
+        reason=first.reason,
+        members=tuple(sorted(set(chain.from_iterable(one.members for one in together)))),
+    )

@@ -1,0 +1,46 @@
+"""Numbers and partitions in words, for pages and the terminal."""
+
+from itertools import groupby
+
+from translation.partitions import TopicPartitions
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_RUN = 2
+
+
+def duration(seconds: float) -> str:
+    """A length of time with two figures at most: ``40 ms``, ``3.2 s``, ``5 min``."""
+    if seconds < 1:
+        return f"{max(0, seconds) * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} days"
+
+
+def ago(then: float, now: float) -> str:
+    """How long ago something was; times in seconds."""
+    return "just now" if now - then < 1 else f"{duration(now - then)} ago"
+
+
+def partitions(listed: TopicPartitions | None) -> str:
+    """Partitions with runs put together: ``orders 0-3, 7``; empty for none, ``not known`` for None."""
+    if listed is None:
+        return "not known"
+    return "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
+
+
+def how_many(listed: TopicPartitions | None) -> int:
+    """The number of partitions; 0 if they are not known."""
+    return sum(len(one.partitions) for one in listed or ())
+
+
+def _runs(indexes: tuple[int, ...]) -> str:
+    runs = []
+    for _, same in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
+        run = [index for _, index in same]
+        runs.append(f"{run[0]}-{run[-1]}" if len(run) > _RUN else ", ".join(map(str, run)))
+    return ", ".join(runs)

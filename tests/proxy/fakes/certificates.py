@@ -1,0 +1,69 @@
+"""Certificates of an authority made for one test, as files; and clients that use them."""
+
+import socket
+import ssl
+from pathlib import Path
+
+import trio
+import trustme
+
+from proxy.streams import TcpStream
+from proxy.tls_config import ListenerTls, UpstreamTls
+from proxy.tls_stream import TlsStream
+
+LOCAL = "127.0.0.1"
+
+
+class Authority:
+    """Issues certificates into a folder."""
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._ca = trustme.CA()
+        self.file = folder / f"{name}.pem"
+        self._ca.cert_pem.write_to_path(str(self.file))
+
+    def issue(self, name: str, host: str = LOCAL, **options) -> tuple[Path, Path]:
+        """A certificate with its chain, and its key."""
+        issued = self._ca.issue_cert(host, **options)
+        certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(str(key))
+        return certificate, key
+
+    def listener_tls(self, name: str = "proxy", **keys) -> ListenerTls:
+        certificate, key = self.issue(name)
+        return ListenerTls(certificate=str(certificate), key=str(key), **keys)
+
+    def upstream_tls(self, **keys) -> UpstreamTls:
+        return UpstreamTls(ca=str(self.file), **keys)
+
+    def server_context(self, name: str = "broker", host: str = LOCAL) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.issue(name, host))
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.file)
+        return context
+
+
+async def connect_tls(port: int, context: ssl.SSLContext, name: str = LOCAL) -> trio.SSLStream:
+    """A client of another make than the proxy: trio's own TLS."""
+    stream = trio.SSLStream(await trio.open_tcp_stream(LOCAL, port), context, server_hostname=name)
+    try:
+        await stream.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+def tls_pair(authority: Authority) -> tuple[TlsStream, TlsStream]:
+    """Client and server of one connection, before the handshake."""
+    ours, theirs = socket.socketpair()
+    client = TlsStream(TcpStream(ours), authority.client_context(), server_side=False, server_name=LOCAL)
+    server = TlsStream(TcpStream(theirs), authority.server_context(), server_side=True)
+    return client, server

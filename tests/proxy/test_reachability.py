@@ -1,0 +1,114 @@
+"""A node that refuses loses its port at once; one that is only slow keeps it as long as it answers anywhere."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+
+from proxy.config import Address
+from proxy.metrics import Metrics
+from proxy.nodes import NodeTable
+from proxy.reachability import Reachability
+from proxy.upstream import Dialer, UnreachableError
+
+_TIMEOUT_S = 10.0
+_SLOW = UnreachableError("kafka-0:9092: no answer within 10 s", slow=True)
+
+
+class Node:
+    """A broker that takes a connection, refuses it, or leaves it unanswered; ``ports`` tells what came of its port."""
+
+    def __init__(self) -> None:
+        self.behaviour = "takes"
+        self.attempts = 0
+        self.ports: list[str] = []
+        metrics = Metrics()
+        address = Address("kafka-0", 9092)
+        dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
+        self.reachability = Reachability(
+            dialer,
+            metrics,
+            lost=lambda _: self.ports.append("suspended"),
+            found=lambda _: self.ports.append("open"),
+        )
+
+    async def _open(self, _host: str, _port: int) -> trio.abc.Stream:
+        self.attempts += 1
+        if self.behaviour == "refuses":
+            raise ConnectionRefusedError
+        if self.behaviour == "is slow":
+            await trio.sleep_forever()
+        return trio.testing.memory_stream_pair()[0]
+
+
+@asynccontextmanager
+async def a_node(behaviour: str) -> AsyncIterator[Node]:
+    node = Node()
+    node.behaviour = behaviour
+    async with trio.open_nursery() as nursery:
+        node.reachability.start(nursery)
+        yield node
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_refusal_takes_the_port_away_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_node("refuses") as node:
+        node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+
+        assert node.ports == ["suspended"]
+
+
+async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("takes") as node:
+        node.reachability.failed(None, _SLOW)
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert node.attempts == 1
+        assert node.ports == []
+
+
+async def test_a_slow_node_that_answers_on_another_connection_keeps_its_port(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("is slow") as node:
+        node.reachability.failed(None, _SLOW)
+        await trio.testing.wait_all_tasks_blocked()
+        node.reachability.heard(None).value += 1
+        await trio.sleep(_TIMEOUT_S + 1)
+
+        assert node.attempts == 1
+        assert node.ports == []
+
+
+async def test_a_node_that_says_nothing_at_all_loses_its_port(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_node("is slow") as node:
+        node.reachability.failed(None, _SLOW)
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.ports == []
+        await trio.sleep(_TIMEOUT_S + 1)
+
+        assert node.ports == ["suspended"]
+
+
+async def test_clients_that_fail_together_cause_one_second_attempt(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("takes") as node:
+        for _ in range(100):
+            node.reachability.failed(None, _SLOW)
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert node.attempts == 1
+
+
+async def test_what_another_node_says_proves_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async with a_node("is slow") as node:
+        node.reachability.failed(0, _SLOW)
+        await trio.testing.wait_all_tasks_blocked()
+        node.reachability.heard(1).value += 1
+        await trio.sleep(_TIMEOUT_S + 1)
+
+        assert node.ports == ["suspended"]

@@ -1,0 +1,269 @@
+"""Large bodies move from socket to socket without becoming objects, whatever the peers do meanwhile."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from fakes import messages, wire
+from fakes.bench import Pair, a_bench
+from fakes.talk import broker_sends, client_sends, conversation, negotiated, taken
+
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from proxy import splice
+from proxy.conversation import Conversation
+from proxy.frames import STREAM_ABOVE
+from proxy.splice import MOVE_ABOVE, Move, Pipe, PipePool, move
+from proxy.streams import TcpStream
+from translation.actions import Call, CallId, ConnectionId
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def tcp_pair() -> Iterator[Pair]:
+    """Gives both ends of a connection over loopback; closed with the test."""
+    sockets = []
+
+    def pair() -> tuple[TcpStream, TcpStream]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        sockets.extend((near, far))
+        return TcpStream(near), TcpStream(far)
+
+    yield pair
+    for one in sockets:
+        one.close()
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def low_water(stream: TcpStream) -> int:
+    return stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = await stream.receive_some(min(count - len(data), 65536))
+        assert more, f"ended after {len(data)} of {count} bytes"
+        data += more
+    return data
+
+
+# -- the conversation says what may be moved -----------------------------------------------------------------
+
+
+def test_the_rest_of_a_large_produce_request_may_be_moved():
+    talk = negotiated(conversation())
+    request = messages.produce(1, acks=1, size=MEGABYTE)
+    head = request[: STREAM_ABOVE + 5]
+    assert client_sends(talk, head) == head
+    assert talk.unread_for_upstream == len(request) - len(head)
+    talk.moved_upstream(1000)
+    assert talk.unread_for_upstream == len(request) - len(head) - 1000
+    talk.moved_upstream(len(request) - len(head) - 1000)
+    assert talk.unread_for_upstream == 0
+    assert client_sends(talk, messages.plain(2)) == messages.plain(2)
+
+
+def test_nothing_is_moved_of_a_request_that_is_decoded():
+    talk = negotiated(conversation())
+    body = messages.heartbeat(1)[4:] + bytes(MEGABYTE)
+    assert client_sends(talk, (struct.pack(">i", len(body)) + body)[: 2 * STREAM_ABOVE]) == b""
+    assert talk.unread_for_upstream == 0
+
+
+def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
+    talk = negotiated(conversation())
+    request = messages.produce(1, acks=1, size=MEGABYTE)
+    client_sends(talk, request[:STREAM_ABOVE])
+    message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+    talk.call(Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message))
+    assert taken(talk.to_upstream) == b""
+    talk.moved_upstream(talk.unread_for_upstream)
+    assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+
+def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]:
+    talk = negotiated(conversation())
+    client_sends(talk, messages.plain(1))
+    response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))
+    assert broker_sends(talk, response[:2000]) == response[:2000]
+    return talk, response
+
+
+def test_the_rest_of_a_large_response_may_be_moved():
+    talk, response = large_response_has_begun()
+    assert talk.unread_for_client == len(response) - 2000
+    talk.moved_to_client(len(response) - 2000)
+    assert talk.unread_for_client == 0
+    assert talk.idle
+
+
+def test_nothing_is_moved_to_a_client_that_is_gone():
+    talk, _ = large_response_has_begun()
+    talk.client_closed()
+    assert talk.unread_for_client == 0
+
+
+# -- moving --------------------------------------------------------------------------------------------------
+
+
+async def test_a_move_brings_every_byte_in_order_and_leaves_the_next_ones(tcp_pair):
+    source, far_source = tcp_pair()
+    sink, far_sink = tcp_pair()
+    data = os.urandom(3 * MEGABYTE)
+    done, pipe = Move(), Pipe()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(far_source.send_all, data + b"next")
+        nursery.start_soon(move, source, sink, len(data), pipe, done)
+        assert await read(far_sink, len(data)) == data
+    assert (done.taken, done.ended, done.sink_broken, pipe.held) == (len(data), False, False, 0)
+    assert low_water(source) == 1
+    assert await source.receive_some() == b"next"
+    pipe.close()
+
+
+async def test_a_sink_that_does_not_read_stops_the_source(tcp_pair):
+    source, far_source = tcp_pair()
+    sink, _far_sink = tcp_pair()
+    done, pipe = Move(), Pipe()
+    written = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(move, source, sink, 100 * MEGABYTE, pipe, done)
+        while True:  # until nothing is taken any more, in any buffer on the way
+            if (n := far_source.send_nowait(bytes(65536))) == 0:
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                if (n := far_source.send_nowait(bytes(65536))) == 0:
+                    break
+            written += n
+        assert written < 100 * MEGABYTE
+        assert pipe.held <= splice.PIPE_SIZE
+        nursery.cancel_scope.cancel()
+    assert low_water(source) == 1
+    pipe.close()
+
+
+async def test_a_move_tells_what_it_took_when_a_side_ends(tcp_pair):
+    source, far_source = tcp_pair()
+    sink, far_sink = tcp_pair()
+    done, pipe = Move(), Pipe()
+    await far_source.send_all(bytes(1000))
+    await far_source.aclose()
+    await move(source, sink, MEGABYTE, pipe, done)
+    assert (done.taken, done.ended) == (1000, True)
+    assert await read(far_sink, 1000) == bytes(1000)
+    pipe.close()
+
+
+def test_pipes_are_kept_for_the_next_body_and_a_dirty_one_is_not():
+    pool = PipePool()
+    before = descriptors()
+    pipe = pool.borrow()
+    pool.give_back(pipe)
+    assert pool.borrow() is pipe
+    pipe.held = 1
+    pool.give_back(pipe)
+    assert descriptors() == before
+    pool.close()
+
+
+def test_without_descriptors_there_is_no_pipe(monkeypatch):
+    def none_left(_flags: int) -> tuple[int, int]:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe2", none_left)
+    assert PipePool().borrow() is None
+
+
+# -- a whole connection over sockets -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moves(monkeypatch) -> list[int]:
+    """How many bytes each move was asked for."""
+    asked = []
+
+    async def watched(source, sink, count, pipe, done) -> None:
+        asked.append(count)
+        await move(source, sink, count, pipe, done)
+
+    monkeypatch.setattr("proxy.outbox.move", watched)
+    return asked
+
+
+async def test_large_bodies_are_moved_both_ways(tcp_pair, moves):
+    async with a_bench(tcp_pair) as bench:
+        before = descriptors()
+        await bench.negotiate()
+        for n in range(1, 4):
+            request = messages.produce(n, acks=1, size=MEGABYTE)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(bench.client.send_all, request)
+                assert await bench.at_broker.frame() == request
+            response = wire.response(ApiKey.PRODUCE, 9, n, bytes(MEGABYTE))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(bench.broker.send_all, response)
+                assert await bench.from_proxy.frame() == response
+        assert len(moves) >= 6
+        assert min(moves) >= MOVE_ABOVE
+        assert bench.count("request_duration_seconds_count", api_key="PRODUCE") == 3
+        await bench.client.send_all(messages.plain(9))
+        assert await bench.at_broker.frame() == messages.plain(9)
+        bench.connection._pipes.close()
+        assert descriptors() == before
+
+
+async def test_a_client_that_goes_in_the_middle_of_a_body_ends_its_connection_only(tcp_pair, moves):
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        await bench.client.send_all(messages.plain(1))
+        assert await bench.at_broker.frame() == messages.plain(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.broker.send_all, bytes(0) + wire.response(20, 0, 1, bytes(8 * MEGABYTE)))
+            await read(bench.client, MEGABYTE)
+            await bench.client.aclose()
+            nursery.cancel_scope.deadline = trio.current_time() + 5
+        await bench.broker.aclose()
+        with trio.fail_after(10):
+            await bench.ended.wait()
+        assert moves
+        assert bench.count("internal_errors_total", where="connection") == 0
+
+
+async def test_a_broker_that_goes_in_the_middle_of_a_body_ends_the_connection(tcp_pair, moves):
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        await bench.client.send_all(messages.plain(1))
+        assert await bench.at_broker.frame() == messages.plain(1)
+        response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(2 * MEGABYTE))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.broker.send_all, response[:MEGABYTE])
+            assert await read(bench.client, MEGABYTE) == response[:MEGABYTE]
+        await bench.broker.aclose()
+        with trio.fail_after(10):
+            assert await bench.client.receive_some() == b""
+            await bench.client.aclose()
+            await bench.ended.wait()
+        assert moves
+        assert bench.count("client_to_proxy_disconnects_total", cause="server_closed") == 1
+
+
+async def test_without_a_pipe_bodies_are_copied(monkeypatch, tcp_pair, moves):
+    monkeypatch.setattr(PipePool, "borrow", lambda _pool: None)
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        request = messages.produce(1, acks=1, size=MEGABYTE)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.client.send_all, request)
+            assert await bench.at_broker.frame() == request
+        assert not moves

@@ -1,0 +1,1 @@
+"""What operators see: book, pictures, journal, pages, rules and dashboard."""
