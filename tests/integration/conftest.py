@@ -75,7 +75,8 @@ def own_kafka_of_module() -> Iterator[Callable[..., Cluster]]:
 def entries(kafka: Kafka, empty_folder: Callable[[str], Path]) -> Iterator[Entries]:
     """`entries[mode]` is where clients connect: `direct`, or the proxy in `translate` or `observe`."""
     with contextlib.ExitStack() as stack:
-        yield Entries(kafka, empty_folder("proxy"), stack)
+        process = os.environ.get("PYTEST_XDIST_WORKER", "")
+        yield Entries(kafka, empty_folder(f"proxy{process}"), stack)
 
 
 @pytest.fixture(scope="module")

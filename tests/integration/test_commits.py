@@ -1,6 +1,7 @@
 """Commits through the entry: a consumer on the other side goes on from them, and old ones are refused."""
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from support.clients import ALL, EVERY_ASSIGNOR
 from support.ownership import Partition
 from support.raw_member import ILLEGAL_GENERATION, NONE, REBALANCE_IN_PROGRESS, RawMember
@@ -35,6 +36,42 @@ def test_a_consumer_goes_on_from_what_was_committed_on_the_other_side(case, entr
     read_and_commit(entry.bootstrap)
     read_and_commit(kafka.bootstrap)
     read_and_commit(entry.bootstrap)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(entry, ALL[0], "raw") for entry in ENTRIES], ids=lambda case: case.entry, scope="module"
+)
+def test_a_transactional_consumer_and_producer_commit_through_the_proxy(case, entry, kafka):
+    group, topic, target = (
+        entry.new_group(),
+        kafka.new_topic(partitions=PARTITIONS),
+        kafka.new_topic(partitions=1),
+    )
+    kafka.produce(topic, 10)
+    settings = {"bootstrap.servers": entry.bootstrap, "log_level": 0}
+    consumer = Consumer(
+        {**settings, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    producer = Producer({**settings, "transactional.id": group})
+    try:
+        consumer.subscribe([topic])
+        read = []
+        eventually(
+            lambda: read.extend(consumer.consume(10, 0.2)), lambda _: len(read) == 10, what="it has read all"
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(target, b"done")
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+        producer.commit_transaction(30)
+    finally:
+        consumer.close()
+    eventually(  # the markers are written after the answer
+        lambda: kafka.committed(group),
+        lambda committed: committed == {(topic, 0): 5, (topic, 1): 5},
+        what="the transaction's offsets are there",
+    )
 
 
 @pytest.mark.parametrize(

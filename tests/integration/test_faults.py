@@ -27,7 +27,7 @@ GARBAGE = {
 @pytest.fixture(scope="module")
 def proxy(kafka, empty_folder):
     """Of these tests alone."""
-    with running_proxy(kafka, empty_folder("faults-proxy")) as running:
+    with running_proxy(kafka.bootstrap, empty_folder("faults-proxy")) as running:
         yield running
 
 

@@ -1,15 +1,18 @@
 """A group goes from observe to translate and back while it lives and works, and nobody but the proxy knows."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON
-from support.entry import running_proxy
+from support.entry import Proxy, running_proxy
+from support.load import Load
+from support.other_clients import FRANZ_GO, KAFKAJS
 from support.ownership import Partition, account, overlaps
 from support.waiting import eventually
 
 PARTITIONS = 6
-RECORDS = 60
 
 MODE = """\
 default: observe
@@ -28,35 +31,39 @@ rules:
         (CONFLUENT, COOPERATIVE),  # its assignor keeps user data: moved all at once
         (JAVA, COOPERATIVE),
         (KAFKA_PYTHON, "sticky"),
+        (KAFKAJS, "RoundRobinAssigner"),
+        (FRANZ_GO, COOPERATIVE),
     ],
     ids=str,
 )
 def test_a_live_group_is_moved_and_moved_back(client, assignor, kafka, consumers, folder: Path, group):
     topic = kafka.new_topic(partitions=PARTITIONS)
     everything = {Partition(topic, number) for number in range(PARTITIONS)}
-    records = []
 
     def shared():
         owned = [one.owned() for one in members]
         return [len(some) for some in owned] == [2, 2, 2] and set().union(*owned) == everything
 
     def produced():
-        return {(Partition(topic, record.partition), record.offset): record.value for record in records}
+        return {(Partition(topic, record.partition), record.offset): record.value for record in load.records}
 
-    def read_more():
-        records.extend(kafka.produce(topic, RECORDS))
+    def read_up_to_now():
+        until_now = produced().keys()
         consumers.wait_until(
-            lambda: produced().keys() <= set().union(*(one.consumed() for one in consumers.all)),
-            "every record is read",
+            lambda: until_now <= set().union(*(one.consumed() for one in consumers.all)),
+            "everything is read that was produced until now",
         )
 
-    with running_proxy(kafka, folder / "proxy") as proxy:
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy, Load(kafka, topic) as load:
         policy = proxy.folder / "policy.yaml"
         policy.write_text(MODE.format(mode="observe"))
         members = [consumers.start(client, proxy.bootstrap, group, topic, assignor) for _ in range(3)]
         consumers.wait_until(shared, "the classic group shares the partitions")
-        read_more()
+        read_up_to_now()
         assert len(kafka.describe_classic(group).members) == 3
+        translating = folder / "translating.yaml"
+        translating.write_text(MODE.format(mode="translate"))
+        assert f"{group}: observe -> translate, 3 members, by rule 1" in planned(translating, proxy)
 
         for mode in ("translate", "observe", "translate"):
             marks = [one.mark() for one in members]
@@ -68,7 +75,7 @@ def test_a_live_group_is_moved_and_moved_back(client, assignor, kafka, consumers
                 f"everybody is moved to {mode}",
                 timeout_s=60,
             )
-            read_more()
+            read_up_to_now()
             if mode == "translate":
                 eventually(
                     lambda: [one.member_type for one in getattr(kafka.describe(group), "members", ())],
@@ -82,7 +89,16 @@ def test_a_live_group_is_moved_and_moved_back(client, assignor, kafka, consumers
                     what="three classic members",
                 )
             consumers.wait_until(shared, f"the partitions are shared in {mode}")
-            read_more()
+            read_up_to_now()
+        assert "1 group unchanged" in planned(translating, proxy)
+        load.stop()
+        read_up_to_now()
 
     assert overlaps(consumers.logs) == []
     assert account(produced(), consumers.logs).lost == frozenset()
+
+
+def planned(policy: Path, proxy: Proxy) -> str:
+    """What `epochgate policy plan` says."""
+    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", proxy.admin, str(policy)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -5,16 +5,13 @@ Each story runs once; the tests below ask different things of it.
 
 import pytest
 from support.clients import ALL, COOPERATIVE, EVERY_ASSIGNOR
-from support.story import ONLOOKER, Case, Story, tell
+from support.story import MOVES_WITHOUT_NEED, ONLOOKER, Case, Story, tell
 
 CASES = [
     *(Case("direct", *how) for how in EVERY_ASSIGNOR),
     *(Case("observe", kind, kind.assignors[-1]) for kind in ALL),
     *(Case("translate", *how) for how in EVERY_ASSIGNOR),
 ]
-
-MOVES_WITHOUT_NEED = {"4.0.0"}
-"""Versions whose uniform assignor moves more partitions than a balance needs."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("case", CASES, ids=str, scope="module")]
 

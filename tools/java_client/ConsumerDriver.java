@@ -51,12 +51,19 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
     private final PrintStream out =
         new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
     private final ConcurrentLinkedQueue<JsonNode> commands = new ConcurrentLinkedQueue<>();
+    /** What was reported and is not committed yet, where the application commits by itself. */
+    private final Map<TopicPartition, OffsetAndMetadata> progress = new HashMap<>();
+    private final long commitEveryNs;
+    private Consumer<String, String> consumer;
+    private long commitDue;
     private long next = 0;
 
     private ConsumerDriver(JsonNode spec) {
         this.spec = spec;
         this.incremental = spec.get("group_protocol").asText().equals("consumer")
             || texts(spec.get("assignors")).contains("cooperative-sticky");
+        this.commitEveryNs = 1_000_000L * spec.get("commit_every_ms").asLong();
+        this.commitDue = System.nanoTime() + commitEveryNs;
     }
 
     public static void main(String[] arguments) throws IOException {
@@ -81,7 +88,7 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
     }
 
     private void work() {
-        Consumer<String, String> consumer = new KafkaConsumer<>(settings());
+        consumer = new KafkaConsumer<>(settings());
         consumer.subscribe(texts(spec.get("topics")), this);
         while (true) {
             JsonNode command = commands.poll();
@@ -89,10 +96,15 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
                 break;
             }
             if (command != null) {
-                obey(consumer, command);
+                obey(command);
             }
             report(consumer.poll(POLL));
+            if (!progress.isEmpty() && System.nanoTime() >= commitDue) {
+                commitDue = System.nanoTime() + commitEveryNs;
+                commitOffsets(new HashMap<>(progress));
+            }
         }
+        commitOffsets(new HashMap<>(progress));
         write("closing", JSON.createObjectNode());
         consumer.close();
         write("closed", JSON.createObjectNode());
@@ -127,6 +139,10 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         if (!spec.get("rack").isNull()) {
             settings.put("client.rack", spec.get("rack").asText());
         }
+        if (spec.has("own_settings")) {
+            spec.get("own_settings").fields().forEachRemaining(
+                one -> settings.put(one.getKey(), one.getValue().asText()));
+        }
         return settings;
     }
 
@@ -139,11 +155,16 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+        Map<TopicPartition, OffsetAndMetadata> open = new HashMap<>(progress);
+        open.keySet().retainAll(partitions);
+        commitOffsets(open);
+        progress.keySet().removeAll(partitions);
         rebalanced("revoked", partitions);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
+        progress.keySet().removeAll(partitions);
         rebalanced("lost", partitions);
     }
 
@@ -169,14 +190,17 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
             fields.set("offsets", JSON.valueToTree(read.stream().map(ConsumerRecord::offset).toList()));
             fields.set("values", JSON.valueToTree(read.stream().map(ConsumerRecord::value).toList()));
             write("records", fields);
+            if (commitEveryNs > 0) {
+                progress.put(at, new OffsetAndMetadata(read.get(read.size() - 1).offset() + 1));
+            }
         }
     }
 
     // What the application is told to do.
 
-    private void obey(Consumer<String, String> consumer, JsonNode command) {
+    private void obey(JsonNode command) {
         switch (command.get("command").asText()) {
-            case "commit" -> commit(consumer, command);
+            case "commit" -> commit(command);
             case "subscribe" -> consumer.subscribe(texts(command.get("topics")), this);
             case "unsubscribe" -> consumer.unsubscribe();
             case "stall" -> stall(command.get("ms").asLong());
@@ -184,7 +208,7 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         }
     }
 
-    private void commit(Consumer<String, String> consumer, JsonNode command) {
+    private void commit(JsonNode command) {
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
         JsonNode asked = command.get("offsets");
         if (asked != null && !asked.isNull()) {
@@ -194,19 +218,36 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         } else {
             consumer.assignment().forEach(at -> offsets.put(at, new OffsetAndMetadata(consumer.position(at))));
         }
+        commitOffsets(offsets);
+        if (offsets.isEmpty()) {
+            write("committed", JSON.createObjectNode().set("offsets", JSON.createObjectNode()));
+        }
+    }
+
+    private void commitOffsets(Map<TopicPartition, OffsetAndMetadata> offsets) {
+        if (offsets.isEmpty()) {
+            return;
+        }
+        ObjectNode fields = JSON.createObjectNode();
+        fields.set("offsets", JSON.valueToTree(byTopic(offsets)));
         try {
             consumer.commitSync(offsets);
         } catch (CommitFailedException | org.apache.kafka.common.errors.RebalanceInProgressException
-                 | org.apache.kafka.common.errors.FencedInstanceIdException refusal) {
-            write("commit_failed", JSON.createObjectNode().put("error", refusal.toString()));
+                 | org.apache.kafka.common.errors.FencedInstanceIdException
+                 | org.apache.kafka.common.errors.TimeoutException refusal) {
+            fields.put("error", refusal.toString());
+            write("commit_failed", fields);
             return;
         }
+        offsets.forEach(progress::remove);
+        write("committed", fields);
+    }
+
+    private static Map<String, Map<Integer, Long>> byTopic(Map<TopicPartition, OffsetAndMetadata> offsets) {
         Map<String, Map<Integer, Long>> byTopic = new TreeMap<>();
         offsets.forEach((at, offset) ->
             byTopic.computeIfAbsent(at.topic(), topic -> new TreeMap<>()).put(at.partition(), offset.offset()));
-        ObjectNode fields = JSON.createObjectNode();
-        fields.set("offsets", JSON.valueToTree(byTopic));
-        write("committed", fields);
+        return byTopic;
     }
 
     private static void stall(long ms) {

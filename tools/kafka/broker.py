@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.kafka import jars, settings
@@ -49,13 +49,13 @@ class Broker:
         own = {"node.id": str(self.node_id), "log.dirs": str(self.folder / "data")}
         self._server_properties.write_text(settings.properties({**values, **own}))
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
+    def format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """Begin to format the storage; the caller waits for the process."""
         with self.console.open("ab") as console:
             return subprocess.Popen(
                 [
                     *self._java("storage.log"), "kafka.tools.StorageTool", "format",
-                    "--config", str(self._server_properties), "--cluster-id", cluster_id,
+                    "--config", str(self._server_properties), "--cluster-id", cluster_id, *options,
                 ],
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd=self.folder,
             )  # fmt: skip

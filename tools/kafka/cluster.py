@@ -6,6 +6,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +18,22 @@ from tools.kafka.ports import LOOPBACK, free_ports
 RUN = jars.BUILD / "run"
 START_TIMEOUT_S = 120.0
 STATE = "cluster.json"
+
+
+@dataclass(frozen=True)
+class ExtraListener:
+    """Another listener of every broker, besides PLAINTEXT, each on a port of its own.
+
+    `settings` are those of the listener, without Kafka's prefix `listener.name.<name>.`.
+    """
+
+    name: str
+    protocol: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def broker_settings(self) -> dict[str, str]:
+        """As they stand in server.properties."""
+        return {f"listener.name.{self.name.lower()}.{key}": value for key, value in self.settings.items()}
 
 
 class Cluster:
@@ -38,11 +55,15 @@ class Cluster:
         brokers: int = 1,
         ports: Sequence[int] | None = None,
         overrides: Mapping[str, str] | None = None,
+        listeners: Sequence[ExtraListener] = (),
+        format_options: Sequence[str] = (),
         say: jars.Say = print,
     ) -> None:
         self.folder = folder.resolve()
         self.version = version
         self._overrides = dict(overrides or {})
+        self._listeners = tuple(listeners)
+        self._format_options = tuple(format_options)
         self._say = say
         client_ports = list(ports) if ports is not None else free_ports(brokers)
         if len(client_ports) != brokers:
@@ -51,11 +72,25 @@ class Cluster:
             Broker(number, self.folder / f"node-{number}", version, port)
             for number, port in enumerate(client_ports, start=1)
         ]
+        extra = iter(free_ports(brokers * len(self._listeners)) if self._listeners else ())
+        self._extra_ports = {
+            listener.name: [next(extra) for _ in self.brokers] for listener in self._listeners
+        }
 
     @property
     def bootstrap(self) -> str:
         """Every node's host:port, separated by commas."""
         return ",".join(broker.address for broker in self.brokers)
+
+    def bootstrap_of(self, listener: str) -> str:
+        """The same for an extra listener."""
+        return ",".join(f"{LOOPBACK}:{port}" for port in self._extra_ports[listener])
+
+    @property
+    def client_ports(self) -> set[int]:
+        """All ports of all brokers that clients could connect to."""
+        extra = (port for ports in self._extra_ports.values() for port in ports)
+        return {*extra, *(broker.port for broker in self.brokers)}
 
     def start(self) -> None:
         """Format the storage where that was not done yet, start every node, wait until all are ready."""
@@ -174,16 +209,26 @@ class Cluster:
             f"{broker.node_id}@{LOOPBACK}:{port}"
             for broker, port in zip(self.brokers, controller_ports, strict=True)
         )
-        for broker, controller_port in zip(self.brokers, controller_ports, strict=True):
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
+        protocols |= {listener.name: listener.protocol for listener in self._listeners}
+        of_listeners = {key: value for one in self._listeners for key, value in one.broker_settings().items()}
+        for number, (broker, controller_port) in enumerate(zip(self.brokers, controller_ports, strict=True)):
+            for_clients = ",".join(
+                [f"PLAINTEXT://{broker.address}"]
+                + [f"{name}://{LOOPBACK}:{ports[number]}" for name, ports in self._extra_ports.items()]
+            )
             broker.configure(
                 {
                     "process.roles": "broker,controller",
                     "controller.quorum.voters": voters,
                     "controller.listener.names": "CONTROLLER",
-                    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-                    "listeners": f"PLAINTEXT://{broker.address},CONTROLLER://{LOOPBACK}:{controller_port}",
-                    "advertised.listeners": f"PLAINTEXT://{broker.address}",
+                    "listener.security.protocol.map": ",".join(
+                        f"{name}:{protocol}" for name, protocol in protocols.items()
+                    ),
+                    "listeners": f"{for_clients},CONTROLLER://{LOOPBACK}:{controller_port}",
+                    "advertised.listeners": for_clients,
                     "inter.broker.listener.name": "PLAINTEXT",
+                    **of_listeners,
                     **settings.for_tests(len(self.brokers)),
                     **self._overrides,
                 }
@@ -209,7 +254,7 @@ class Cluster:
             broker for broker in self.brokers if not (broker.folder / "data" / "meta.properties").exists()
         ]
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-        formats = [(broker, broker.format(cluster_id)) for broker in fresh]
+        formats = [(broker, broker.format(cluster_id, self._format_options)) for broker in fresh]
         for broker, process in formats:
             if process.wait() != 0:
                 raise RuntimeError(f"node {broker.node_id}: formatting failed: {broker.last_words()}")

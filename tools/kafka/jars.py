@@ -1,22 +1,18 @@
 """The broker's jars: found in build/, or fetched by Maven from the small pom beside this file."""
 
-import contextlib
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tools.maven import MavenError, Say, ensure_dependencies
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "kafka"
 POM = Path(__file__).with_name("pom.xml")
 DEFAULT_VERSION = "4.3.1"
 OLDEST_JAVA = 17
-
-Say = Callable[[str], None]
 
 
 class KafkaUnavailableError(Exception):
@@ -65,68 +61,16 @@ def ensure_jars(version: str = DEFAULT_VERSION, *, say: Say = print) -> Path:
     libs = BUILD / version / "libs"
     if libs.is_dir():
         return libs
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise KafkaUnavailableError(f"Maven (mvn) is missing: it fetches the jars of Kafka {version}")
     java_home_program("java")
-    libs.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(libs.parent / "fetch.lock"):
-        if not libs.is_dir():
-            _fetch(maven, version, libs, say)
-    return libs
-
-
-def _fetch(maven: str, version: str, libs: Path, say: Say) -> None:
-    fresh = libs.with_name(f"libs.{os.getpid()}")
-    log = libs.with_name("maven.log")
-    command = [
-        maven, "--batch-mode", "--no-transfer-progress", "--file", str(POM),
-        f"-Dkafka.version={version}", f"-Djars.directory={fresh}", "dependency:copy-dependencies",
-    ]  # fmt: skip
-    say(f"fetching the jars of Kafka {version} with Maven (about 45 MB the first time; log: {log})")
     try:
-        with log.open("wb") as output:
-            maven_run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-            code = _wait_saying(
-                maven_run, lambda: f"fetching, {len(list(fresh.glob('*.jar')))} jars so far", say
-            )
-        if code != 0:
-            raise KafkaUnavailableError(_why_maven_failed(version, log))
-        fresh.rename(libs)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _wait_saying(process: subprocess.Popen[bytes], what: Callable[[], str], say: Say) -> int:
-    """Wait for `process`, saying `what()` every five seconds."""
-    started = time.monotonic()
-    while True:
-        try:
-            return process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            say(f"{what()} ({time.monotonic() - started:.0f} s)")
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-
-
-def _why_maven_failed(version: str, log: Path) -> str:
-    text = log.read_text(errors="replace")
-    if re.search(rf"Could not find artifact org\.apache\.kafka:kafka_2\.13:jar:{re.escape(version)}\b", text):
-        return f"Kafka {version} is not on Maven Central (wrong KAFKA_VERSION?)"
-    unreachable = re.search(
-        r"Could not transfer (?:artifact|metadata) .*|.*was not found in .* during a previous attempt.*", text
-    )
-    if unreachable:
-        reason = unreachable[0].strip()
-        return f"Maven Central cannot be reached, so there are no jars of Kafka {version}: {reason}"
-    errors = re.findall(r"^\[ERROR\] (?!\[Help|To see|Re-run|For more|$)(.*)", text, flags=re.MULTILINE)
-    return f"Maven could not fetch Kafka {version}: {errors[0] if errors else 'no error line'} (log: {log})"
-
-
-@contextlib.contextmanager
-def _only_one(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        what = f"the jars of Kafka {version} (about 45 MB)"
+        return ensure_dependencies(POM, libs, {"kafka.version": version}, what=what, say=say)
+    except MavenError as error:
+        if re.search(
+            rf"Could not find artifact org\.apache\.kafka:kafka_2\.13:jar:{re.escape(version)}\b",
+            error.output,
+        ):
+            raise KafkaUnavailableError(
+                f"Kafka {version} is not on Maven Central (wrong KAFKA_VERSION?)"
+            ) from None
+        raise KafkaUnavailableError(str(error)) from error

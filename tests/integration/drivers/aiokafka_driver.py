@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -11,7 +11,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
-from line_protocol import Events, Spec, asked_offsets, grouped, read_commands
+from line_protocol import Events, Progress, Spec, asked_offsets, by_topic, grouped, read_commands
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -23,13 +23,22 @@ ASSIGNORS = {
 class Listener(ConsumerRebalanceListener):
     """Reports what the client tells its application. aiokafka has no callback for a lost membership."""
 
-    def __init__(self, events: Events) -> None:
+    def __init__(
+        self,
+        events: Events,
+        progress: Progress,
+        commit: Callable[[list[tuple[str, int, int]]], Awaitable[None]],
+    ) -> None:
         self._events = events
+        self._progress = progress
+        self._commit = commit
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._events.write("assigned", partitions=grouped(assigned), incremental=False)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._commit(self._progress.open(revoked))
+        self._progress.forget(revoked)
         self._events.write("revoked", partitions=grouped(revoked), incremental=False)
 
 
@@ -39,7 +48,7 @@ class Application:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._events = Events()
-        self._listener = Listener(self._events)
+        self._progress = Progress(spec.commit_every_ms)
         self._commands: asyncio.Queue[dict] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -71,6 +80,9 @@ class Application:
             fetch_max_wait_ms=100,
             partition_assignment_strategy=[ASSIGNORS[name] for name in spec.assignors],
         )
+        self._listener = Listener(
+            self._events, self._progress, lambda offsets: self._commit_offsets(consumer, offsets)
+        )
         consumer.subscribe(spec.topics, listener=self._listener)
         await consumer.start()
         while True:
@@ -81,6 +93,11 @@ class Application:
                 await self._obey(consumer, command)
             for records in (await consumer.getmany(timeout_ms=50)).values():
                 self._events.records((at.topic, at.partition, at.offset, at.value.decode()) for at in records)
+                for at in records:
+                    self._progress.read(at.topic, at.partition, at.offset)
+            if self._progress.is_due:
+                await self._commit_offsets(consumer, self._progress.open())
+        await self._commit_offsets(consumer, self._progress.open())
         self._events.write("closing")
         await consumer.stop()
         self._events.write("closed")
@@ -102,14 +119,22 @@ class Application:
         asked = asked_offsets(command)
         if asked is None:
             asked = [(at.topic, at.partition, await consumer.position(at)) for at in consumer.assignment()]
+        await self._commit_offsets(consumer, asked)
+        if not asked:
+            self._events.committed(())
+
+    async def _commit_offsets(self, consumer: AIOKafkaConsumer, asked: list[tuple[str, int, int]]) -> None:
+        if not asked:
+            return
         try:
             await consumer.commit(
                 {TopicPartition(topic, partition): offset for topic, partition, offset in asked}
             )
         except KafkaError as refusal:
-            self._events.write("commit_failed", error=repr(refusal))
+            self._events.write("commit_failed", error=repr(refusal), offsets=by_topic(asked))
         else:
             self._events.committed(asked)
+            self._progress.done(asked)
 
 
 if __name__ == "__main__":

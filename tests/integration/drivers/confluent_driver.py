@@ -5,7 +5,16 @@ import time
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from line_protocol import Events, Spec, asked_offsets, command_queue, grouped, next_command
+from line_protocol import (
+    Events,
+    Progress,
+    Spec,
+    asked_offsets,
+    by_topic,
+    command_queue,
+    grouped,
+    next_command,
+)
 
 BATCH = 500
 POLL_S = 0.05
@@ -19,6 +28,7 @@ class Application:
         self._events = Events()
         self._commands = command_queue()
         self._batch: list[tuple[str, int, int, str]] = []
+        self._progress = Progress(spec.commit_every_ms)
         self._incremental = spec.group_protocol == "consumer" or "cooperative-sticky" in spec.assignors
         self._consumer = Consumer(self._settings())
 
@@ -41,6 +51,9 @@ class Application:
             if command is not None:
                 self._obey(command)
             self._poll()
+            if self._progress.is_due:
+                self._commit_offsets(self._progress.open())
+        self._commit_offsets(self._progress.open())
         self._events.write("closing")
         self._consumer.close()
         self._events.write("closed")
@@ -70,7 +83,7 @@ class Application:
             settings["group.instance.id"] = spec.instance_id
         if spec.rack is not None:
             settings["client.rack"] = spec.rack
-        return settings
+        return {**settings, **spec.own_settings}
 
     def _subscribe(self, topics: list[str]) -> None:
         self._consumer.subscribe(
@@ -92,6 +105,8 @@ class Application:
 
     def _flush(self) -> None:
         self._events.records(self._batch)
+        for topic, partition, offset, _ in self._batch:
+            self._progress.read(topic, partition, offset)
         self._batch.clear()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -103,6 +118,8 @@ class Application:
             consumer.assign(partitions)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._flush()
+        self._commit_offsets(self._progress.open(partitions))
         self._let_go("revoked", consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -110,6 +127,7 @@ class Application:
 
     def _let_go(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._flush()
+        self._progress.forget(partitions)
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
@@ -134,22 +152,32 @@ class Application:
 
     def _commit(self, command: dict) -> None:
         asked = asked_offsets(command)
+        if asked is None:
+            positions = self._consumer.position(self._consumer.assignment())
+            asked = [(at.topic, at.partition, at.offset) for at in positions if at.offset >= 0]
+        if not asked:
+            self._events.committed(())
+        self._commit_offsets(asked)
+
+    def _commit_offsets(self, asked: list[tuple[str, int, int]]) -> None:
+        if not asked:
+            return
         try:
-            if asked is None:
-                positions = self._consumer.position(self._consumer.assignment())
-                offsets = [at for at in positions if at.offset >= 0]
-            else:
-                offsets = [TopicPartition(*where) for where in asked]
-            answer = self._consumer.commit(offsets=offsets, asynchronous=False) if offsets else []
+            offsets = [TopicPartition(*where) for where in asked]
+            answer = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as failure:
             error = failure.args[0]
-            self._events.write("commit_failed", error=f"{error.name()}: {error.str()}")
+            self._events.write(
+                "commit_failed", error=f"{error.name()}: {error.str()}", offsets=by_topic(asked)
+            )
             return
         refused = [one.error for one in answer if one.error is not None]
         if refused:
-            self._events.write("commit_failed", error=f"{refused[0].name()}: {refused[0].str()}")
+            why = f"{refused[0].name()}: {refused[0].str()}"
+            self._events.write("commit_failed", error=why, offsets=by_topic(asked))
         else:
             self._events.committed((one.topic, one.partition, one.offset) for one in answer)
+            self._progress.done(asked)
 
 
 if __name__ == "__main__":

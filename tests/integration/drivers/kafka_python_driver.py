@@ -3,17 +3,26 @@
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import kafka
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.structs import OffsetAndMetadata
-from line_protocol import Events, Spec, asked_offsets, command_queue, grouped, next_command
+from line_protocol import (
+    Events,
+    Progress,
+    Spec,
+    asked_offsets,
+    by_topic,
+    command_queue,
+    grouped,
+    next_command,
+)
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -23,20 +32,32 @@ ASSIGNORS = {
 }
 
 
-class Listener(ConsumerRebalanceListener):
-    """Reports what the client tells its application; called from the client's own thread."""
+class Listener(AsyncConsumerRebalanceListener):
+    """Reports what the client tells its application; awaited in the client's own thread, which must not be blocked."""
 
-    def __init__(self, events: Events, *, incremental: bool) -> None:
+    def __init__(
+        self,
+        events: Events,
+        progress: Progress,
+        commit: Callable[[list[tuple[str, int, int]]], Awaitable[None]],
+        *,
+        incremental: bool,
+    ) -> None:
         self._events = events
+        self._progress = progress
+        self._commit = commit
         self._incremental = incremental
 
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._write("assigned", assigned)
 
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._commit(self._progress.open(revoked))
+        self._progress.forget(revoked)
         self._write("revoked", revoked)
 
-    def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+    async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
+        self._progress.forget(lost)
         self._write("lost", lost)
 
     def _write(self, event: str, partitions: Iterable[TopicPartition]) -> None:
@@ -50,7 +71,7 @@ class Application:
         self._spec = spec
         self._events = Events()
         self._commands = command_queue()
-        self._listener = Listener(self._events, incremental="cooperative-sticky" in spec.assignors)
+        self._progress = Progress(spec.commit_every_ms)
 
     def run(self) -> None:
         """Until it is told to close, or the client raises."""
@@ -78,6 +99,13 @@ class Application:
             auto_offset_reset="earliest",
             fetch_max_wait_ms=100,
             partition_assignment_strategy=[ASSIGNORS[name] for name in spec.assignors],
+            **spec.own_settings,
+        )
+        self._listener = Listener(
+            self._events,
+            self._progress,
+            lambda offsets: self._commit_in_callback(consumer, offsets),
+            incremental="cooperative-sticky" in spec.assignors,
         )
         self._subscribe(consumer, spec.topics)
         while True:
@@ -87,6 +115,9 @@ class Application:
             if command is not None:
                 self._obey(consumer, command)
             self._poll(consumer)
+            if self._progress.is_due:
+                self._commit_offsets(consumer, self._progress.open())
+        self._commit_offsets(consumer, self._progress.open())
         self._events.write("closing")
         consumer.close()
         self._events.write("closed")
@@ -103,6 +134,8 @@ class Application:
             return
         for records in polled.values():
             self._events.records((at.topic, at.partition, at.offset, at.value.decode()) for at in records)
+            for at in records:
+                self._progress.read(at.topic, at.partition, at.offset)
 
     def _subscribe(self, consumer: KafkaConsumer, topics: list[str]) -> None:
         """Subscribe, and know the partitions before joining: kafka-python 3.0 can get stuck otherwise.
@@ -132,16 +165,43 @@ class Application:
         asked = asked_offsets(command)
         if asked is None:
             asked = [(at.topic, at.partition, consumer.position(at)) for at in consumer.assignment()]
-        offsets = {
-            TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
-            for topic, partition, offset in asked
-        }
+        self._commit_offsets(consumer, asked)
+        if not asked:
+            self._events.committed(())
+
+    def _commit_offsets(self, consumer: KafkaConsumer, asked: list[tuple[str, int, int]]) -> None:
+        if not asked:
+            return
         try:
-            consumer.commit(offsets)
+            consumer.commit(_commit_request(asked))
         except KafkaError as refusal:
-            self._events.write("commit_failed", error=repr(refusal))
+            self._refused(asked, refusal)
         else:
-            self._events.committed(asked)
+            self._accepted(asked)
+
+    async def _commit_in_callback(self, consumer: KafkaConsumer, asked: list[tuple[str, int, int]]) -> None:
+        if not asked:
+            return
+        try:
+            await consumer.commit_async(_commit_request(asked))
+        except KafkaError as refusal:
+            self._refused(asked, refusal)
+        else:
+            self._accepted(asked)
+
+    def _accepted(self, asked: list[tuple[str, int, int]]) -> None:
+        self._events.committed(asked)
+        self._progress.done(asked)
+
+    def _refused(self, asked: list[tuple[str, int, int]], refusal: KafkaError) -> None:
+        self._events.write("commit_failed", error=repr(refusal), offsets=by_topic(asked))
+
+
+def _commit_request(asked: list[tuple[str, int, int]]) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+        for topic, partition, offset in asked
+    }
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ and its own fields:
     lost         the same, where the client has such a callback
     records      topic, partition, first, last (offsets), values: one line a partition and poll
     committed    offsets {topic: {partition: offset}}
-    commit_failed  error
+    commit_failed  error, and offsets where `commit_every_ms` tried it
     error        error, fatal: what the client reports beside its calls
     closing      written before close() is called: what the client still owned ends here at the latest
     closed       the last event of an orderly end
@@ -43,7 +43,10 @@ Partitions = dict[str, list[int]]
 
 
 class Spec(NamedTuple):
-    """How the client is to be configured; names are the Java client's with underscores."""
+    """How the client is to be configured; names are the Java client's with underscores.
+
+    `own_settings` are settings in the words of the client itself, which differ in all that is about security.
+    """
 
     bootstrap: str
     group: str
@@ -59,6 +62,9 @@ class Spec(NamedTuple):
     auto_commit_interval_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     rack: str | None = None
+    commit_every_ms: int = 0
+    """Above 0: the application itself commits what it has read, so often and in its revoke callback, and says so."""
+    own_settings: Mapping[str, Any] = {}
 
     @classmethod
     def from_arguments(cls) -> "Spec":
@@ -109,18 +115,59 @@ class Events:
 
     def committed(self, offsets: Iterable[tuple[str, int, int]]) -> None:
         """(topic, partition, offset) that the broker has accepted."""
-        by_topic: dict[str, dict[int, int]] = {}
+        self.write("committed", offsets=by_topic(offsets))
+
+
+class Progress:
+    """What the application has read and not yet committed, as `commit_every_ms` has it commit."""
+
+    def __init__(self, every_ms: int) -> None:
+        self._every_s = every_ms / 1000
+        self._next: dict[tuple[str, int], int] = {}
+        self._due = time.monotonic() + self._every_s
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to commit again."""
+        return self._every_s > 0 and bool(self._next) and time.monotonic() >= self._due
+
+    def read(self, topic: str, partition: int, offset: int) -> None:
+        """A record was reported."""
+        if self._every_s > 0:
+            self._next[topic, partition] = offset + 1
+
+    def open(self, partitions: Iterable[Any] | None = None) -> list[tuple[str, int, int]]:
+        """(topic, partition, offset to commit), of all partitions or of these."""
+        self._due = time.monotonic() + self._every_s
+        chosen = self._next if partitions is None else {(at.topic, at.partition) for at in partitions}
+        return [(*at, self._next[at]) for at in chosen if at in self._next]
+
+    def done(self, offsets: Iterable[tuple[str, int, int]]) -> None:
+        """These are committed."""
         for topic, partition, offset in offsets:
-            by_topic.setdefault(topic, {})[partition] = offset
-        self.write("committed", offsets=by_topic)
+            if self._next.get((topic, partition)) == offset:
+                del self._next[topic, partition]
+
+    def forget(self, partitions: Iterable[Any]) -> None:
+        """These belong to somebody else now."""
+        for at in partitions:
+            self._next.pop((at.topic, at.partition), None)
+
+
+def by_topic(offsets: Iterable[tuple[str, int, int]]) -> dict[str, dict[int, int]]:
+    """{topic: {partition: offset}}."""
+    found: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in offsets:
+        found.setdefault(topic, {})[partition] = offset
+    return found
 
 
 def grouped(partitions: Iterable[Any]) -> Partitions:
     """Objects with `topic` and `partition` as {topic: [partition]}."""
-    by_topic: Partitions = {}
+    found: Partitions = {}
     for at in partitions:
-        by_topic.setdefault(at.topic, []).append(at.partition)
-    return {topic: sorted(numbers) for topic, numbers in by_topic.items()}
+        found.setdefault(at.topic, []).append(at.partition)
+    return {topic: sorted(numbers) for topic, numbers in found.items()}
 
 
 def asked_offsets(command: Mapping[str, Any]) -> list[tuple[str, int, int]] | None:

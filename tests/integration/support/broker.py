@@ -67,9 +67,9 @@ class Kafka:
     def __repr__(self) -> str:
         return f"<Kafka {self.version} from {self.source} on {self.bootstrap}>"
 
-    def new_topic(self, prefix: str = "t", *, partitions: int = 6) -> str:
-        """Create a topic that nobody else uses; returns when every partition has a leader."""
-        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+    def new_topic(self, prefix: str = "t", *, partitions: int = 6, name: str | None = None) -> str:
+        """Create a topic, which nobody else uses if no name is given; returns when every partition has a leader."""
+        name = name or f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(timeout=30)
         eventually(
             lambda: [at.leader for at in self._partitions(name)],

@@ -133,8 +133,8 @@ class ConsumerProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        self._process.stdin.close()  # which ends a driver that outlives what it was started by (a tracer)
         self._reader.join()
-        self._process.stdin.close()
         self._process.stdout.close()
 
     def _read(self) -> None:
@@ -175,9 +175,13 @@ class Consumers:
         topics: str | Sequence[str],
         *assignors: str,
         name: str | None = None,
+        only: Mapping[str, object] | None = None,
         **spec: object,
     ) -> ConsumerProcess:
-        """Start a consumer; it is known as its client.id. `spec` is as in drivers/line_protocol.py."""
+        """Start a consumer; it is known as its client.id. `spec` is as in drivers/line_protocol.py.
+
+        `only` is the whole argument of a driver that is no consumer.
+        """
         name = name or f"c{next(self._names)}"
         defaults = {
             "instance_id": None,
@@ -189,6 +193,7 @@ class Consumers:
             "auto_commit_interval_ms": 500,
             "metadata_max_age_ms": 300_000,
             "rack": None,
+            "commit_every_ms": 0,
         }
         own = {
             "bootstrap": bootstrap,
@@ -197,7 +202,7 @@ class Consumers:
             "assignors": list(assignors),
             "client_id": name,
         }
-        consumer = ConsumerProcess(name, kind, {**defaults, **own, **spec}, self.folder, self._news)
+        consumer = ConsumerProcess(name, kind, only or {**defaults, **own, **spec}, self.folder, self._news)
         self.all.append(consumer)
         return consumer
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import signal
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support.broker import Kafka
 from tools.kafka.ports import LOOPBACK, free_ports, is_free
@@ -47,20 +49,42 @@ class Entry:
 
 
 class Proxy:
-    """A proxy in front of `kafka`: `epochgate run`, as an operator starts it."""
+    """A proxy in front of the brokers at `bootstrap`: `epochgate run`, as an operator starts it."""
 
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        listener_tls: Mapping[str, object] | None = None,
+        upstream_tls: Mapping[str, object] | None = None,
+        advertised_host: str = LOOPBACK,
+        bind: str = LOOPBACK,
+        policy: str = POLICY,
+    ) -> None:
         self.folder = folder
+        self._tls = listener_tls, upstream_tls
+        self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
+        self._first_node_port = _free_port_block(NODE_IDS)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "policy.yaml").write_text(POLICY)
-        (folder / "epochgate.yaml").write_text(self._config(kafka.bootstrap.split(",")))
+        (folder / "policy.yaml").write_text(policy)
+        (folder / "epochgate.yaml").write_text(self._config(bootstrap.split(",")))
 
     @property
     def bootstrap(self) -> str:
         """host:port for clients."""
-        return f"{LOOPBACK}:{self._bootstrap_port}"
+        return f"{self._advertised_host}:{self._bootstrap_port}"
+
+    def of_node(self, node_id: int) -> str:
+        """host:port for clients of one node."""
+        return f"{self._advertised_host}:{self._first_node_port + node_id}"
+
+    @property
+    def ports(self) -> set[int]:
+        """All that clients may connect to."""
+        return {self._bootstrap_port, *range(self._first_node_port, self._first_node_port + NODE_IDS)}
 
     @property
     def admin(self) -> str:
@@ -127,23 +151,28 @@ class Proxy:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def _config(self, bootstrap: list[str]) -> str:
-        first_node = _free_port_block(NODE_IDS)
-        return f"""\
-upstream: {{bootstrap: [{", ".join(f'"{address}"' for address in bootstrap)}]}}
-listeners:
-  - bind: {LOOPBACK}
-    port: {self._bootstrap_port}
-    advertised_host: {LOOPBACK}
-    nodes: {{"0-{NODE_IDS - 1}": {first_node}}}
-admin: {{bind: {LOOPBACK}, port: {self._admin_port}}}
-policy: {{file: {self.folder / "policy.yaml"}}}
-"""
+        """JSON, which is YAML too."""
+        listener_tls, upstream_tls = self._tls
+        listener = {
+            "bind": self._bind,
+            "port": self._bootstrap_port,
+            "advertised_host": self._advertised_host,
+            "nodes": {f"0-{NODE_IDS - 1}": self._first_node_port},
+            "tls": listener_tls,
+        }
+        config = {
+            "upstream": {"bootstrap": bootstrap, "tls": upstream_tls},
+            "listeners": [listener],
+            "admin": {"bind": LOOPBACK, "port": self._admin_port},
+            "policy": {"file": "policy.yaml"},
+        }
+        return json.dumps(config, indent=2)
 
 
 @contextlib.contextmanager
-def running_proxy(kafka: Kafka, folder: Path) -> Iterator[Proxy]:
-    """A proxy that is stopped at the end."""
-    proxy = Proxy(kafka, folder)
+def running_proxy(bootstrap: str, folder: Path, **options: Any) -> Iterator[Proxy]:
+    """A proxy that is stopped at the end; `options` are those of Proxy."""
+    proxy = Proxy(bootstrap, folder, **options)
     proxy.start()
     try:
         yield proxy
@@ -166,7 +195,7 @@ class Entries:
     @functools.cached_property
     def proxy(self) -> Proxy:
         """Shared by all scenarios."""
-        return self._stack.enter_context(running_proxy(self._kafka, self._folder))
+        return self._stack.enter_context(running_proxy(self._kafka.bootstrap, self._folder))
 
 
 def _free_port_block(size: int) -> int:

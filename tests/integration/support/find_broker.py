@@ -4,9 +4,11 @@ import contextlib
 import gc
 import os
 import time
+import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from support.broker import Kafka
 from tools.kafka import jars, probe, settings
@@ -75,17 +77,15 @@ def from_maven() -> Iterator[Kafka]:
     """A broker from Maven's jars, for this run of the tests only."""
     # On a starved machine the broker's own heartbeats come late too; nobody stops this one.
     patience = {"broker.session.timeout.ms": "60000"}
-    with own_cluster(f"tests-{os.getpid()}", overrides=patience) as cluster:
+    with own_cluster(f"tests-{uuid.uuid4().hex[:8]}", overrides=patience) as cluster:
         yield Kafka(cluster.bootstrap, source="maven", version=cluster.version)
 
 
 @contextlib.contextmanager
-def own_cluster(
-    name: str, *, brokers: int = 1, overrides: Mapping[str, str] | None = None
-) -> Iterator[Cluster]:
+def own_cluster(name: str, **options: Any) -> Iterator[Cluster]:
     """A cluster that a test may stop, kill and start again. Raises NoBrokerError."""
     Cluster.stop_orphans(RUN)
-    cluster = Cluster(Path(RUN) / name, version=wanted_version(), brokers=brokers, overrides=overrides)
+    cluster = Cluster(Path(RUN) / name, version=wanted_version(), **options)
     cluster.save(owner_pid=os.getpid())
     try:
         cluster.start()

@@ -7,22 +7,60 @@ import io
 import socket
 import struct
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kio.index import load_response_schema
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v0.request import SaslHandshakeRequest as BareSaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.serial import entity_reader, entity_writer
 from kio.static.protocol import RequestPayload
+
+
+class PlainLogin(NamedTuple):
+    """A user of SASL PLAIN; `bare` are tokens without headers, as after SaslHandshake v0."""
+
+    user: str
+    password: str
+    bare: bool = False
 
 
 class RawConnection:
     """Requests one at a time, in any version that kio knows; also bytes that are no request at all."""
 
-    def __init__(self, address: str, *, client_id: str = "epochgate-raw", timeout_s: float = 15.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str = "epochgate-raw",
+        timeout_s: float = 15.0,
+        login: "PlainLogin | None" = None,
+        source_host: str = "",
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._client_id = client_id
         self._correlation_id = 0
-        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._socket = socket.create_connection((host, int(port)), timeout_s, (source_host, 0))
+        if login is not None:
+            try:
+                self.log_in(login)
+            except BaseException:
+                self.close()
+                raise
+
+    def log_in(self, login: "PlainLogin") -> None:
+        """Authenticate by SASL PLAIN. Raises PermissionError, or ConnectionError where the broker just closes."""
+        token = b"\0".join((b"", login.user.encode(), login.password.encode()))
+        if login.bare:
+            assert self.call(BareSaslHandshakeRequest(mechanism="PLAIN")).error_code == 0
+            self.send_bytes(struct.pack(">i", len(token)) + token)
+            assert self.receive_frame() == b""
+            return
+        assert self.call(SaslHandshakeRequest(mechanism="PLAIN")).error_code == 0
+        answer = self.call(SaslAuthenticateRequest(auth_bytes=token))
+        if answer.error_code != 0:
+            raise PermissionError(answer.error_message)
 
     def call(self, request: RequestPayload) -> Any:
         """The answer to `request`."""

@@ -31,10 +31,22 @@ Topics = Mapping[str, frozenset[int]]
 class RawMember:
     """Joins with range, eager or with what it says it owns; leads if the coordinator makes it the leader."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, *, session_timeout_ms: int = 10_000) -> None:
-        self._connection = raw.to_coordinator(bootstrap, group)
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        *other_topics: str,
+        session_timeout_ms: int = 10_000,
+        user_data: bytes | None = None,
+        **options: Any,
+    ) -> None:
+        """`user_data` is what it writes into the assignments as a leader, as some assignors do."""
+        self._user_data = user_data
+        self._connection = raw.to_coordinator(bootstrap, group, **options)
         self._group = group
         self._topic = topic
+        self._topics = (topic, *other_topics)
         self._session_timeout_ms = session_timeout_ms
         self._joining: JoinGroupRequest | None = None
         self._members: tuple[str, ...] = ()
@@ -66,6 +78,14 @@ class RawMember:
         """JoinGroup and its answer."""
         self.send_join(owned)
         self.receive_join()
+
+    def refused(self) -> int:
+        """The error code of a JoinGroup that is refused, at once or once the member has its id."""
+        answer = self._connection.call(self._join_request({}))
+        if answer.error_code == MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            answer = self._connection.call(self._join_request({}))
+        return int(answer.error_code)
 
     def sync(self, partitions: int = 0) -> Topics:
         """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn."""
@@ -141,11 +161,11 @@ class RawMember:
 
     def _subscription(self, owned: Topics) -> bytes:
         claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
-        return _embedded(ConsumerProtocolSubscription(topics=(self._topic,), owned_partitions=claim))
+        return _embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
 
     def _assignment(self, share: frozenset[int]) -> bytes:
         given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()
-        return _embedded(ConsumerProtocolAssignment(assigned_partitions=given))
+        return _embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
 
 
 def _embedded(data: Any) -> bytes:

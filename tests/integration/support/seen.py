@@ -5,6 +5,7 @@ through the proxy, makes a line; what it measured goes along with pytest's own `
 tools/scenario_table.py prints the table.
 """
 
+import fcntl
 import json
 from collections.abc import Generator
 
@@ -40,13 +41,13 @@ class Seen:
         """Lines of scenarios that did not run this time are kept."""
         if not self._lines:
             return
-        try:
-            lines = {_key(line): line for line in json.loads(PATH.read_text())}
-        except FileNotFoundError:
-            lines = {}
-        lines.update(self._lines)
         PATH.parent.mkdir(parents=True, exist_ok=True)
-        PATH.write_text(json.dumps(sorted(lines.values(), key=_key), indent=1) + "\n")
+        with PATH.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # the tests may run in several processes
+            file.seek(0)
+            lines = {_key(line): line for line in json.loads(file.read() or "[]")} | self._lines
+            file.truncate(0)
+            file.write(json.dumps(sorted(lines.values(), key=_key), indent=1) + "\n")
 
     def _note(self, case: Case, scenario: str, outcome: str, measured: dict[str, object]) -> None:
         line = {

@@ -32,6 +32,8 @@ PARTITIONS = 5
 RECORDS_A_STEP = 50
 SESSION_TIMEOUT_MS = 4_000
 ONLOOKER = "onlooker"
+MOVES_WITHOUT_NEED = {"4.0.0"}
+"""Versions whose uniform assignor moves more partitions than a balance needs."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What Kafka's own admin client says of all groups of a cluster, as JSON."""
