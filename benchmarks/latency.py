@@ -1,0 +1,114 @@
+"""What one request takes longer through the proxy: a Heartbeat of a translated group, and a small relayed request.
+
+Each round sends one request each way, in turn, so that whatever else the machine does hits all alike. The client is one
+thread with blocking sockets; the times are those of the whole exchange as the client sees it.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.stand import Gateway
+from benchmarks.wire import ClassicMember, Line, NativeMember, coordinator
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsRequestPartition,
+    ListOffsetsRequestTopic,
+)
+
+ROUNDS = 6000
+WARM_UP = 800
+SMALL_REQUEST = 100
+TARGET_US = 150.0
+
+
+def measure(bootstrap: str, proxy: Gateway, rounds: int = ROUNDS) -> dict[str, Any]:
+    topic = f"latency-{uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    direct, proxied = "direct", "proxied"
+    small = {
+        direct: small_request(Line(_leader(bootstrap)), topic),
+        proxied: small_request(Line(_leader(proxy.bootstrap)), topic),
+    }
+    group = f"translated-{topic}"
+    classic = ClassicMember(Line(coordinator(proxy.bootstrap, group)), group, topic)
+    classic.join()
+    classic.settle()
+    native_group = f"native-{topic}"
+    native = NativeMember(Line(coordinator(bootstrap, native_group)), native_group, topic)
+    native.settle()
+    beats = {direct: heartbeat_of(native), proxied: heartbeat_of(classic)}
+    exchanges: dict[str, Callable[[], None]] = {
+        "request direct": small[direct],
+        "request proxied": small[proxied],
+        "heartbeat direct": beats[direct],
+        "heartbeat proxied": beats[proxied],
+    }
+    cpu_before = proxy.cpu_s()
+    times = _in_turn(exchanges, rounds)
+    cpu_us = (proxy.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
+    result: dict[str, Any] = {"rounds": rounds, "proxy_cpu_us_per_request": round(cpu_us, 1)}
+    for what in ("request", "heartbeat"):
+        ways = {way: _quantiles(times[f"{what} {way}"]) for way in (direct, proxied)}
+        added = {q: round(ways[proxied][q] - ways[direct][q], 1) for q in ("p50", "p99")}
+        result[what] = {**ways, "added": added, "target_us": TARGET_US, "met": added["p50"] < TARGET_US}
+    return result
+
+
+def _leader(bootstrap: str) -> str:
+    """A node's own address: the bootstrap of a one-node cluster may be another port."""
+    return coordinator(bootstrap, "any")
+
+
+def _in_turn(exchanges: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in exchanges}
+    for n in range(rounds + WARM_UP):
+        for name, exchange in exchanges.items():
+            started = time.perf_counter()
+            exchange()
+            if n >= WARM_UP:
+                times[name].append((time.perf_counter() - started) * 1e6)
+    return times
+
+
+def _quantiles(times: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(times, n=100)
+    return {"p50": round(cuts[49], 1), "p99": round(cuts[98], 1)}
+
+
+def small_request(line: Line, topic: str) -> Callable[[], None]:
+    """ListOffsets of one partition: relayed by its header, and a broker answers it from memory."""
+    partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
+    message = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)
+    )
+    short = line.frame(ApiKey.LIST_OFFSETS, 5, message)
+    line.client_id = "c" * (len(line.client_id) + SMALL_REQUEST - len(short))
+    frame = line.frame(ApiKey.LIST_OFFSETS, 5, message)
+    if len(frame) != SMALL_REQUEST:
+        raise RuntimeError(f"a request of {len(frame)} bytes")
+    return lambda: _checked(line.exchange(frame), 14 + 4)
+
+
+def heartbeat_of(member: ClassicMember | NativeMember) -> Callable[[], None]:
+    frame = member.heartbeat_frame()
+    native = isinstance(member, NativeMember)
+
+    def exchange() -> None:
+        answer = member.line.exchange(frame)
+        at = 13 if native else 12  # behind size, correlation id, (tags,) throttle time
+        if answer[at : at + 2] != b"\0\0":
+            raise RuntimeError(f"a heartbeat was answered {answer!r}")
+
+    return exchange
+
+
+def _checked(answer: bytes, least: int) -> None:
+    if len(answer) < least:
+        raise RuntimeError(f"answered {answer!r}")

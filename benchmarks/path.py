@@ -1,0 +1,107 @@
+"""What one request costs the proxy's thread: function calls and processor time, counted instead of timed.
+
+`python -m benchmarks.path [--show]`. The proxy runs in this process and a client in another thread; the coordinator is
+a process of its own. Calls are the same on every machine and in every run, so a change shows at once, however
+busy the machine is. ``--show`` prints which functions they are.
+"""
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+
+from benchmarks.latency import heartbeat_of, small_request
+from benchmarks.members import embedded
+from benchmarks.stand import POLICY
+from benchmarks.wire import ClassicMember, Line
+from proxy.config import Address, Admin, Config, Listener, Log, Upstream
+from proxy.config_file import load_policy
+from proxy.logs import configure
+from proxy.process import a_translator
+from proxy.server import Server
+from tools.kafka.ports import LOOPBACK
+
+ROUNDS = 2000
+COUNTED = 500
+
+
+def measure(*, show: bool = False) -> dict[str, Any]:
+    """Calls and microseconds of the proxy's thread for each kind of request."""
+    with embedded(1) as (bootstrap, _), TemporaryDirectory() as folder:
+        (Path(folder) / "policy.yaml").write_text(POLICY)
+        host, _, port = bootstrap.rpartition(":")
+        config = Config(
+            upstream=Upstream(bootstrap=(str(Address(host, int(port))),)),
+            listeners=(Listener(bind=LOOPBACK, port=0, advertised_host=LOOPBACK, nodes={"0-2": 0}),),
+            admin=Admin(bind=LOOPBACK, port=0),
+        )
+        policy = load_policy(Path(folder) / "policy.yaml")
+        server = Server(config, a_translator(config, policy), policy=policy)
+        return trio.run(_measured, server, show)
+
+
+async def _measured(server: Server, show: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    thread = threading.get_native_id()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        address = f"{LOOPBACK}:{server.ports.listeners[0].port}"
+        await trio.to_thread.run_sync(_client, address, thread, found, show)
+        server.stop()
+    return found
+
+
+def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> None:
+    line = Line(address)
+    member = ClassicMember(line, "translated-path", "path")
+    member.join()
+    member.settle()
+    kinds: dict[str, Callable[[], None]] = {
+        "heartbeat": heartbeat_of(member),
+        "request": small_request(Line(address), "path"),
+    }
+    for name, exchange in kinds.items():
+        for _ in range(ROUNDS // 2):
+            exchange()
+        before = _used_us(thread)
+        for _ in range(ROUNDS):
+            exchange()
+        used = (_used_us(thread) - before) / ROUNDS
+        profile = cProfile.Profile()
+        trio.from_thread.run_sync(profile.enable)
+        for _ in range(COUNTED):
+            exchange()
+        trio.from_thread.run_sync(profile.disable)
+        statistics = pstats.Stats(profile, stream=sys.stderr)
+        found[name] = {
+            "calls": round(statistics.total_calls / COUNTED),  # type: ignore[attr-defined]  # typeshed leaves it out
+            "cpu_us": round(used, 1),
+        }
+        if show:
+            statistics.sort_stats("calls").print_stats(300)
+    line.close()
+
+
+def _used_us(thread: int) -> float:
+    return int(Path(f"/proc/{os.getpid()}/task/{thread}/schedstat").read_text().split()[0]) / 1e3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--show", action="store_true")
+    configure(Log(level="error"))
+    print(json.dumps(measure(show=parser.parse_args().show), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

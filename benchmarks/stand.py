@@ -1,0 +1,148 @@
+"""What the benchmarks run on: a real Kafka (or the embedded coordinator), and Epochgate before it, each a process."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.tls_files import TlsFiles
+from tools.kafka import jars
+from tools.kafka.cluster import RUN, Cluster
+from tools.kafka.ports import LOOPBACK, free_ports, is_free
+
+BUILD = Path(__file__).resolve().parents[1] / "build"
+PATIENCE_S = 30.0
+NODES = 3
+
+POLICY = """\
+default: observe
+rules:
+  - {pattern: "translated-.*", mode: translate}
+"""
+
+
+class Gateway:
+    """`epochgate run` before a cluster."""
+
+    def __init__(self, bootstrap: str, folder: Path, *, more: str = "", tls: TlsFiles | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port, self.admin = free_ports(2)
+        first = next(p for p in free_ports(100) if all(is_free(p + n) for n in range(NODES)))
+        (folder / "policy.yaml").write_text(POLICY)
+        (folder / "epochgate.yaml").write_text(
+            f"upstream: {{bootstrap: [{', '.join(bootstrap.split(','))}]{tls.upstream() if tls else ''}}}\n"
+            "listeners:\n"
+            f"  - {{bind: {LOOPBACK}, port: {self.port}, advertised_host: {LOOPBACK},"
+            f' nodes: {{"0-{NODES - 1}": {first}}}{tls.listener() if tls else ""}}}\n'
+            f"admin: {{bind: {LOOPBACK}, port: {self.admin}}}\n"
+            "policy: {file: policy.yaml}\n"
+            "log: {level: warning}\n" + more
+        )
+        self.process: subprocess.Popen[bytes]
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "epochgate.log"
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "proxy", "run", "--config", str(self.folder / "epochgate.yaml")],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError):
+                self.get("readyz")
+                return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the proxy is not ready; see {self.log}")
+            time.sleep(0.05)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin}/{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def cpu_s(self) -> float:
+        return cpu_s(self.process.pid)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:  # thousands of members on a busy machine
+            self.process.kill()
+            self.process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    return (
+        sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+    )
+
+
+def waited_s(pid: int) -> float:
+    """Seconds that the threads of a process were ready to run and had no core."""
+    return (
+        sum(int(file.read_text().split()[1]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+    )
+
+
+def switches(pid: int) -> int:
+    """How often the threads of a process were taken off a core, or left it to wait for something."""
+    return sum(
+        int(line.split()[1])
+        for file in Path(f"/proc/{pid}/task").glob("*/status")
+        for line in file.read_text().splitlines()
+        if "ctxt_switches" in line
+    )
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def kafka(tls: TlsFiles | None = None, **overrides: str) -> Iterator[Cluster]:
+    """One broker of its own, with Kafka's own sizes where the tests' are small."""
+    Cluster.stop_orphans(RUN)
+    cluster = Cluster(
+        RUN / f"bench-{os.getpid()}",
+        overrides={k.replace("_", "."): v for k, v in overrides.items()},
+        listeners=[tls.broker_listener()] if tls else (),
+    )
+    cluster.save(owner_pid=os.getpid())
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop(grace_s=3)
+        cluster.remove()
+
+
+@contextlib.contextmanager
+def gateway(bootstrap: str, name: str, *, more: str = "", tls: TlsFiles | None = None) -> Iterator[Gateway]:
+    """Epochgate before it; its log stays in build/bench."""
+    running = Gateway(bootstrap, BUILD / "bench" / name, more=more, tls=tls)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def kafka_version() -> str:
+    return jars.DEFAULT_VERSION
