@@ -1,0 +1,97 @@
+{{/* Mistakes that a schema can't see, because they are between values. */}}
+{{- define "epochgate.checks" -}}
+{{- $names := include "epochgate.listenerNames" . | fromJsonArray -}}
+{{- $taken := dict (toString .Values.admin.port) "admin.port" -}}
+{{- range $name := $names -}}
+{{- $listener := include "epochgate.listener" (dict "root" $ "name" $name) | fromJson -}}
+{{- $ports := include "epochgate.nodePorts" (dict "name" $name "nodes" $listener.nodes) | fromJsonArray -}}
+{{- $ids := dict -}}
+{{- range $at := prepend $ports (dict "id" "bootstrap" "port" $listener.port) -}}
+{{- $port := toString (int $at.port) -}}
+{{- $what := printf "listeners.%s (%v)" $name $at.id -}}
+{{- if hasKey $ids (toString $at.id) -}}{{- fail (printf "listeners.%s.nodes: node id %v is in two ranges" $name $at.id) -}}{{- end -}}
+{{- $_ := set $ids (toString $at.id) true -}}
+{{- if hasKey $taken $port -}}{{- fail (printf "port %s is used twice: by %s and by %s" $port (get $taken $port) $what) -}}{{- end -}}
+{{- $_ := set $taken $port $what -}}
+{{- if gt (int $at.port) 65535 -}}{{- fail (printf "%s goes beyond port 65535" $what) -}}{{- end -}}
+{{- if and (eq $listener.service.type "NodePort") (or (lt (int $at.port) 30000) (gt (int $at.port) 32767)) -}}
+{{- fail (printf "%s: clients are told port %s, which is no node port (30000 to 32767); choose `port` and `nodes` in that range" $what $port) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (ne $listener.service.type "ClusterIP") (not $listener.advertisedHost) -}}
+{{- fail (printf "listeners.%s.advertisedHost: needed with a Service of type %s; clients outside the cluster don't know its name inside" $name $listener.service.type) -}}
+{{- end -}}
+{{- if and (contains "{node_id}" $listener.advertisedHost) (not $listener.service.perBroker) -}}
+{{- fail (printf "listeners.%s.advertisedHost: {node_id} needs service.perBroker" $name) -}}
+{{- end -}}
+{{- if and (not $listener.service.affinitySeconds) (or (gt (int (include "epochgate.mostReplicas" $)) 1)) -}}
+{{- fail (printf "listeners.%s.service.affinitySeconds: must not be 0 with more than one pod; a member's calls have to reach the process that knows it" $name) -}}
+{{- end -}}
+{{- if $listener.tls.enabled -}}
+{{- if and (not $listener.tls.secretName) (not $listener.tls.certManager.enabled) -}}
+{{- fail (printf "listeners.%s.tls: needs secretName or certManager" $name) -}}
+{{- end -}}
+{{- if and $listener.tls.certManager.enabled (not $listener.tls.certManager.issuerRef.name) -}}
+{{- fail (printf "listeners.%s.tls.certManager.issuerRef.name: needed" $name) -}}
+{{- end -}}
+{{- else if or $listener.tls.secretName $listener.tls.certManager.enabled $listener.tls.clientCaSecretName -}}
+{{- fail (printf "listeners.%s.tls: is described but not enabled; set tls.enabled" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.upstream.bootstrap -}}
+{{- if not (regexMatch "^(\\[[0-9A-Fa-f:.]+\\]|[^][:/ ]+):[0-9]{1,5}$" .) -}}
+{{- fail (printf "upstream.bootstrap: %q is not host:port, such as kafka-bootstrap.kafka:9092" .) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.upstream.tls -}}
+{{- if and (not .enabled) (or .ca.secretName .clientCertificate.secretName .serverName) -}}
+{{- fail "upstream.tls: is described but not enabled; set upstream.tls.enabled" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.upstream.tls.clientCertificate.secretName (not .Values.upstream.tls.clientCertificate.clientsShareIdentity) -}}
+{{- fail "upstream.tls.clientCertificate: brokers may take all clients for the one principal of this certificate; set clientsShareIdentity: true if that is meant" -}}
+{{- end -}}
+{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "sole_process" "nothing: there are always two pods during a rollout" -}}
+{{- range $key, $_ := .Values.config -}}
+{{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
+{{- end -}}
+{{- with dig "upstream" dict .Values.config -}}
+{{- range $key := list "bootstrap" "tls" -}}
+{{- if hasKey $.Values.config.upstream $key -}}{{- fail (printf "config.upstream.%s: set upstream.%s instead" $key $key) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with dig "journal" dict .Values.config -}}
+{{- range $key := list "path" "topic" -}}
+{{- if hasKey $.Values.config.journal $key -}}{{- fail (printf "config.journal.%s: set journal.to instead" $key) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if and .enabled (lt (int .maxReplicas) (int .minReplicas)) -}}
+{{- fail (printf "autoscaling: maxReplicas (%v) is below minReplicas (%v)" .maxReplicas .minReplicas) -}}
+{{- end -}}
+{{- if and .enabled (not .targetCPUUtilizationPercentage) (not .connections.targetAverageValue) -}}
+{{- fail "autoscaling: nothing to go by; set targetCPUUtilizationPercentage or connections.targetAverageValue" -}}
+{{- end -}}
+{{- if and .enabled .targetCPUUtilizationPercentage (not (dig "requests" "cpu" "" $.Values.resources)) -}}
+{{- fail "autoscaling: targetCPUUtilizationPercentage is a part of resources.requests.cpu, which is not set" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.journal -}}
+{{- if and (eq .to "topic") (not .topic) -}}{{- fail "journal.topic: needed with journal.to: topic" -}}{{- end -}}
+{{- if and (ne .to "topic") .topic -}}{{- fail "journal.topic: is given, but journal.to is not topic" -}}{{- end -}}
+{{- if and .volume.create (not .volume.existingClaim) (eq .to "volume") (gt (int (include "epochgate.mostReplicas" $)) 1) (not (has "ReadWriteMany" .volume.accessModes)) -}}
+{{- fail "journal.volume.accessModes: several pods write the journal, so the claim must be ReadWriteMany (or use journal.to: topic)" -}}
+{{- end -}}
+{{- if and $.Values.pipeline.report.enabled (eq .to "none") -}}
+{{- fail "pipeline.report: is made from the journal; set journal.to to volume or topic" -}}
+{{- end -}}
+{{- if and $.Values.pipeline.report.enabled (eq .to "volume") (not (include "epochgate.journalClaim" $)) -}}
+{{- fail "pipeline.report: can't read a journal that is in an emptyDir; set journal.volume.existingClaim or journal.volume.create" -}}
+{{- end -}}
+{{- end -}}
+{{- range $rule := .Values.policy.rules -}}
+{{- if and $.Values.policy.existingConfigMap -}}
+{{- fail "policy.rules: have no effect with policy.existingConfigMap" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

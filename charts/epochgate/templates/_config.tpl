@@ -1,0 +1,54 @@
+{{/* The configuration file, epochgate.yaml. */}}
+{{- define "epochgate.config" -}}
+{{- $listeners := list -}}
+{{- range $name := include "epochgate.listenerNames" . | fromJsonArray -}}
+{{- $listener := include "epochgate.listener" (dict "root" $ "name" $name) | fromJson -}}
+{{- $of := dict "root" $ "name" $name "listener" $listener -}}
+{{- $one := dict
+      "bind" "0.0.0.0"
+      "port" $listener.port
+      "advertised_host" (include "epochgate.advertisedHost" $of)
+      "nodes" $listener.nodes -}}
+{{- if $listener.tls.enabled -}}
+{{- $folder := printf "/etc/epochgate/tls/%s" $name -}}
+{{- $tls := dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder) -}}
+{{- if $listener.tls.clientCaSecretName -}}
+{{- $_ := set $tls "client_ca" (printf "/etc/epochgate/tls/%s-clients/ca.crt" $name) -}}
+{{- $_ := set $tls "client_auth" "required" -}}
+{{- end -}}
+{{- $_ := set $one "tls" $tls -}}
+{{- end -}}
+{{- $listeners = append $listeners $one -}}
+{{- end -}}
+
+{{- $upstream := dict "bootstrap" .Values.upstream.bootstrap -}}
+{{- with .Values.upstream.tls -}}
+{{- if .enabled -}}
+{{- $tls := dict -}}
+{{- if .ca.secretName -}}{{- $_ := set $tls "ca" (printf "/etc/epochgate/tls/upstream-ca/%s" .ca.key) -}}{{- end -}}
+{{- if .clientCertificate.secretName -}}
+{{- $_ := set $tls "certificate" "/etc/epochgate/tls/upstream-client/tls.crt" -}}
+{{- $_ := set $tls "key" "/etc/epochgate/tls/upstream-client/tls.key" -}}
+{{- $_ := set $tls "clients_share_identity" .clientCertificate.clientsShareIdentity -}}
+{{- end -}}
+{{- if .serverName -}}{{- $_ := set $tls "server_name" .serverName -}}{{- end -}}
+{{- $_ := set $upstream "tls" $tls -}}
+{{- end -}}
+{{- end -}}
+
+{{- $config := dict
+      "upstream" $upstream
+      "listeners" $listeners
+      "admin" (dict "bind" "0.0.0.0" "port" .Values.admin.port)
+      "policy" (dict "file" "/etc/epochgate/policy/policy.yaml")
+      "drain" (dict "grace_s" .Values.drain.graceSeconds)
+      "log" (dict "level" .Values.log.level "format" .Values.log.format)
+      "sole_process" false
+      "workers" .Values.workers -}}
+{{- if eq .Values.journal.to "volume" -}}
+{{- $_ := set $config "journal" (dict "path" "/var/lib/epochgate/journal") -}}
+{{- else if eq .Values.journal.to "topic" -}}
+{{- $_ := set $config "journal" (dict "topic" .Values.journal.topic) -}}
+{{- end -}}
+{{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
+{{- end -}}

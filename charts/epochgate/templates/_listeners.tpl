@@ -1,0 +1,93 @@
+{{/* Listeners: the broker node ids, the ports and the names that follow from them. */}}
+
+{{/* Names of the listeners that are there, as JSON in a list. */}}
+{{- define "epochgate.listenerNames" -}}
+{{- $names := list -}}
+{{- range $name, $listener := .Values.listeners -}}
+{{- if not (regexMatch "^[a-z][a-z0-9]{0,7}$" $name) -}}
+{{- fail (printf "listeners.%s: a listener's name is part of port names: at most 8 small letters and digits, a letter first" $name) -}}
+{{- end -}}
+{{- if $listener -}}{{- $names = append $names $name -}}{{- end -}}
+{{- end -}}
+{{- if not $names -}}{{- fail "listeners: there is none, so no client could connect" -}}{{- end -}}
+{{- sortAlpha $names | toJson -}}
+{{- end -}}
+
+{{/* A listener with the defaults of the first one under what it says itself; as JSON. Takes (dict "root" $ "name" …). */}}
+{{- define "epochgate.listener" -}}
+{{- $defaults := dict
+      "advertisedHost" ""
+      "tls" (dict "enabled" false "secretName" "" "clientCaSecretName" ""
+        "certManager" (dict "enabled" false "issuerRef" (dict "kind" "Issuer" "group" "cert-manager.io") "dnsNames" list
+          "duration" "2160h" "renewBefore" "720h"))
+      "service" (dict "type" "ClusterIP" "perBroker" false "annotations" dict "loadBalancerClass" ""
+        "loadBalancerSourceRanges" list "externalTrafficPolicy" "Local" "affinitySeconds" 10800) -}}
+{{- $listener := mergeOverwrite $defaults (deepCopy (get .root.Values.listeners .name)) -}}
+{{- /* Not a default in values.yaml: Helm would add to it and not replace it. */ -}}
+{{- if not $listener.nodes -}}{{- $_ := set $listener "nodes" (dict "0-9" 9100) -}}{{- end -}}
+{{- toJson $listener -}}
+{{- end -}}
+
+{{/* The ports behind the bootstrap port, as JSON: [{"id": 0, "port": 9100}, …]. Takes (dict "name" … "nodes" {…}). */}}
+{{- define "epochgate.nodePorts" -}}
+{{- $ports := list -}}
+{{- $listener := .name -}}
+{{- range $range := keys .nodes | sortAlpha -}}
+{{- if not (regexMatch "^[0-9]+(-[0-9]+)?$" $range) -}}
+{{- fail (printf "listeners.%s.nodes: %q is neither a node id nor a range such as \"0-9\"" $listener $range) -}}
+{{- end -}}
+{{- $first := int (get $.nodes $range) -}}
+{{- $ends := splitList "-" $range -}}
+{{- $low := int (first $ends) -}}
+{{- $high := int (last $ends) -}}
+{{- if lt $high $low -}}
+{{- fail (printf "listeners.%s.nodes: the range %q is empty" $listener $range) -}}
+{{- end -}}
+{{- if gt (sub $high $low) 250 -}}
+{{- fail (printf "listeners.%s.nodes: the range %q has more than 250 node ids; each is a port of the Service" $listener $range) -}}
+{{- end -}}
+{{- range $id := untilStep $low (int (add $high 1)) 1 -}}
+{{- $ports = append $ports (dict "id" $id "port" (add $first (sub $id $low))) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* Name of a listener's Service; of the Service of one broker if "node" is given (a node id, or "bootstrap"). */}}
+{{- define "epochgate.listenerService" -}}
+{{- $base := printf "%s-%s" (include "epochgate.fullname" .root) .name -}}
+{{- if hasKey . "node" -}}{{- printf "%s-%v" $base .node -}}{{- else -}}{{- $base -}}{{- end -}}
+{{- end -}}
+
+{{/* What clients are told for every node; may hold {node_id}. Takes (dict "root" $ "name" … "listener" {…}). */}}
+{{- define "epochgate.advertisedHost" -}}
+{{- if .listener.advertisedHost -}}
+{{- .listener.advertisedHost -}}
+{{- else -}}
+{{- $node := ternary (dict "node" "{node_id}") (dict) .listener.service.perBroker -}}
+{{- $service := include "epochgate.listenerService" (merge $node (dict "root" .root "name" .name)) -}}
+{{- printf "%s.%s.svc.%s" $service .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- end -}}
+{{- end -}}
+
+{{/* host:port that clients of a listener are configured with. */}}
+{{- define "epochgate.bootstrap" -}}
+{{- $node := ternary (dict "node" "bootstrap") (dict) .listener.service.perBroker -}}
+{{- $service := include "epochgate.listenerService" (merge $node (dict "root" .root "name" .name)) -}}
+{{- if and .listener.advertisedHost (not .listener.service.perBroker) -}}
+{{- printf "%s:%v" .listener.advertisedHost .listener.port -}}
+{{- else if .listener.advertisedHost -}}
+{{- printf "%s:%v" (replace "{node_id}" "bootstrap" .listener.advertisedHost) .listener.port -}}
+{{- else -}}
+{{- printf "%s.%s.svc.%s:%v" $service .root.Release.Namespace .root.Values.clusterDomain .listener.port -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Secret with a listener's certificate. */}}
+{{- define "epochgate.listenerSecret" -}}
+{{- if .listener.tls.secretName -}}
+{{- .listener.tls.secretName -}}
+{{- else -}}
+{{- printf "%s-tls" (include "epochgate.listenerService" .) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,134 @@
+"""The chart's manifests: each way to use it is linted, rendered, and valid for the oldest and the newest Kubernetes."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tools.chart import readme, render, schemas
+from tools.chart.binaries import ROOT, binary
+
+pytestmark = pytest.mark.usefixtures("helm")
+
+
+@pytest.fixture(scope="module", params=render.variants())
+def variant(request):
+    return request.param
+
+
+def test_lint_has_nothing_to_say(variant):
+    values = str(render.CI / f"{variant}-values.yaml")
+    assert "0 chart(s) failed" in render.helm("lint", "--strict", str(render.CHART), "--values", values)
+
+
+@pytest.mark.parametrize("version", [schemas.OLDEST, schemas.NEWEST])
+def test_kubernetes_takes_the_manifests(variant, version):
+    found = validate(render.ci(variant), version)
+    wrong = [one for one in found if one["status"] != "statusValid"]
+    assert wrong == []
+    assert len(found) == len(render.documents(render.ci(variant)))
+
+
+def test_an_unknown_field_is_found(helm):
+    wrong = (
+        render.ci("production")
+        .replace("maxSurge: 1", "maxSurges: 1")
+        .replace("issuerRef:", "issuerReference:")
+    )
+    bad = {one["kind"] for one in validate(wrong, schemas.NEWEST) if one["status"] == "statusInvalid"}
+    assert bad == {"Deployment", "Certificate"}
+
+
+@pytest.mark.parametrize("variant", render.GOLDEN)
+def test_the_manifests_are_as_they_were(variant):
+    """`make chart` renews them; the difference is what a change to the chart does to whoever uses it."""
+    assert render.golden(variant) == (render.GOLDEN_FILES / f"{variant}.yaml").read_text()
+
+
+def test_rules_and_dashboard_are_those_of_the_files():
+    manifests = render.documents(render.ci("production"))
+    rules = render.one(manifests, "PrometheusRule", "epochgate")["spec"]["groups"]
+    files = render.CHART / "files"
+    assert rules[:-1] == yaml.safe_load((files / "rules.yaml").read_text())["groups"]
+    assert rules[-1]["name"] == "ours"
+    dashboard = render.one(manifests, "ConfigMap", "epochgate-dashboard")
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(dashboard["data"]["epochgate.json"]) == json.loads(
+        (files / "dashboard.json").read_text()
+    )
+
+
+def test_the_readme_is_that_of_the_values():
+    assert readme.PATH.read_text() == readme.wanted(), "make chart"
+
+
+def test_every_value_says_what_it_is_for():
+    undescribed = [
+        line
+        for line in readme.PATH.read_text().splitlines()
+        if line.startswith("|") and line.endswith("|  |")
+    ]
+    assert undescribed == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"),
+    [
+        ("minimal", "bootstrap.servers=epochgate-kafka.kafka.svc.cluster.local:9092\n"),
+        ("production", "bootstrap.servers=epochgate-kafka.kafka.svc.cluster.local:9092    # TLS\n"),
+        (
+            "load-balancer",
+            "bootstrap.servers=kafka.example:19092    # TLS    # as soon as this name leads to the",
+        ),
+        (
+            "per-broker",
+            "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # as soon as this name leads to the",
+        ),
+        ("journal-lost", "NOTE: the journal is in an emptyDir"),
+    ],
+)
+def test_the_notes_say_how_to_point_a_client_at_it(variant, told):
+    """helm shows them only after an installation; to a template they are a template like any other."""
+    notes = '{{ include "epochgate/templates/NOTES.txt" . | toJson }}'
+    shown = {"apiVersion": "v1", "kind": "Notes", "metadata": {"name": "shown"}, "said": notes}
+    rendered = render.ci(variant, "--set-json", f"extraObjects=[{json.dumps(shown)}]")
+    said = json.loads(render.one(render.documents(rendered), "Notes", "shown")["said"])
+    assert told in said
+
+
+def test_the_values_in_the_documentation_are_good(tmp_path):
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    values = [yaml.safe_load(block) for block in blocks]
+    assert len(values) == 2
+    arguments = []
+    for number, block in enumerate(blocks):
+        (tmp_path / f"{number}.yaml").write_text(block)
+        arguments += ["--values", str(tmp_path / f"{number}.yaml")]
+    manifests = render.documents(render.template(*arguments))
+    policy = render.one(manifests, "ConfigMap", "epochgate-policy")["data"]["policy.yaml"]
+    assert yaml.safe_load(policy) == values[1]["policy"]
+
+
+def validate(manifests: str, version: str) -> list[dict[str, str]]:
+    """What kubeconform says of each manifest."""
+    place = ["-schema-location", schemas.location(version)]
+    done = subprocess.run(
+        [
+            str(binary("kubeconform")),
+            "-strict",
+            "-output",
+            "json",
+            "-verbose",
+            "-kubernetes-version",
+            version,
+            *place,
+        ],
+        input=manifests,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(done.stdout)["resources"]

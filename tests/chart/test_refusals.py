@@ -1,0 +1,214 @@
+"""Mistakes in values are refused before anything is installed, with a message that says what to do."""
+
+import pytest
+
+from tools.chart import render
+
+pytestmark = pytest.mark.usefixtures("helm")
+
+BOOTSTRAP = ("--set-json", 'upstream.bootstrap=["kafka:9092"]')
+
+# By the schema: the place, and what is wrong there.
+MISTAKES = {
+    "no brokers": (["--set", "upstream.bootstrap=null"], "at '/upstream'", "missing property 'bootstrap'"),
+    "an empty list of brokers": (
+        ["--set-json", "upstream.bootstrap=[]"],
+        "at '/upstream/bootstrap'",
+        "minItems",
+    ),
+    "a name that is no value": (
+        ["--set", "replicas=3"],
+        "at ''",
+        "additional properties 'replicas' not allowed",
+    ),
+    "a misspelt key": (["--set", "drain.graceSecond=3"], "at '/drain'", "'graceSecond' not allowed"),
+    "text for a number": (["--set", "replicaCount=two"], "at '/replicaCount'", "got string, want integer"),
+    "no worker": (["--set", "workers=0"], "at '/workers'", "minimum: got 0, want 1"),
+    "an unknown mode": (
+        ["--set", "policy.default=on"],
+        "at '/policy/default'",
+        "'observe', 'translate', 'reject'",
+    ),
+    "a rule without a mode": (
+        ["--set-json", 'policy.rules=[{"group":"a"}]'],
+        "/policy/rules/0",
+        "property 'mode'",
+    ),
+    "a rule for nothing": (
+        ["--set-json", 'policy.rules=[{"mode":"observe"}]'],
+        "/policy/rules/0",
+        "missing property 'group'",
+    ),
+    "an unknown Service type": (
+        ["--set", "listeners.kafka.service.type=Ingress"],
+        "at '/listeners/kafka/service/type'",
+        "'ClusterIP', 'NodePort', 'LoadBalancer'",
+    ),
+    "a port beyond the last": (
+        ["--set", "admin.port=70000"],
+        "at '/admin/port'",
+        "maximum: got 70,000, want 65,535",
+    ),
+    "a digest that is a tag": (
+        ["--set", "image.digest=latest"],
+        "at '/image/digest'",
+        "does not match pattern",
+    ),
+    "a journal to nowhere": (["--set", "journal.to=disk"], "at '/journal/to'", "'none', 'volume', 'topic'"),
+    "a schedule that is none": (
+        ["--set", "pipeline.readiness.schedule=daily"],
+        "at '/pipeline/readiness/schedule'",
+        "does not match pattern",
+    ),
+    "an environment variable without a name": (
+        ["--set-json", 'extraEnv=[{"value":"1"}]'],
+        "/extraEnv/0",
+        "property 'name'",
+    ),
+}
+
+# By the templates: what is wrong between values.
+CONTRADICTIONS = {
+    "no listener": (
+        ["--set", "listeners.kafka=null"],
+        "listeners: there is none, so no client could connect",
+    ),
+    "a listener's name that is too long": (
+        ["--set", "listeners.outside-world.port=9192"],
+        "listeners.outside-world: a listener's name is part of port names: at most 8 small letters",
+    ),
+    "node ids that are none": (
+        ["--set", "listeners.kafka.nodes.all=9100"],
+        'listeners.kafka.nodes: "all" is neither a node id nor a range such as "0-9"',
+    ),
+    "a broker without port": (["--set", "upstream.bootstrap={kafka}"], '"kafka" is not host:port'),
+    "a broker as a URL": (["--set", "upstream.bootstrap={tcp://kafka:9092}"], "is not host:port"),
+    "ports used twice": (
+        ["--set-json", 'listeners.kafka.nodes={"0-9":9085}'],
+        "port 9092 is used twice: by listeners.kafka (bootstrap) and by listeners.kafka (7)",
+    ),
+    "the admin port used twice": (
+        ["--set", "listeners.kafka.port=9080"],
+        "port 9080 is used twice: by admin.port",
+    ),
+    "listeners on one port": (["--set", "listeners.other.port=9092"], "is used twice: by listeners.kafka"),
+    "a node id in two ranges": (
+        ["--set-json", 'listeners.kafka.nodes={"0-4":9100,"3-9":9200}'],
+        "listeners.kafka.nodes: node id 3 is in two ranges",
+    ),
+    "an empty range": (["--set-json", 'listeners.kafka.nodes={"9-0":9100}'], 'the range "9-0" is empty'),
+    "too many nodes": (["--set-json", 'listeners.kafka.nodes={"0-999":9100}'], "has more than 250 node ids"),
+    "ports beyond the last": (
+        ["--set-json", 'listeners.kafka.nodes={"0-9":65530}'],
+        "goes beyond port 65535",
+    ),
+    "a port that is no node port": (
+        ["--set", "listeners.kafka.service.type=NodePort,listeners.kafka.advertisedHost=nodes.example"],
+        "clients are told port 9092, which is no node port (30000 to 32767)",
+    ),
+    "nothing to tell clients outside": (
+        ["--set", "listeners.kafka.service.type=LoadBalancer"],
+        "listeners.kafka.advertisedHost: needed with a Service of type LoadBalancer",
+    ),
+    "one host by node for one Service": (
+        ["--set", "listeners.kafka.advertisedHost=kafka-{node_id}.example"],
+        "listeners.kafka.advertisedHost: {node_id} needs service.perBroker",
+    ),
+    "several pods without affinity": (
+        ["--set", "listeners.kafka.service.affinitySeconds=0"],
+        "affinitySeconds: must not be 0 with more than one pod",
+    ),
+    "TLS without a certificate": (
+        ["--set", "listeners.kafka.tls.enabled=true"],
+        "tls: needs secretName or certManager",
+    ),
+    "a certificate without TLS": (
+        ["--set", "listeners.kafka.tls.secretName=a"],
+        "is described but not enabled",
+    ),
+    "cert-manager without an issuer": (
+        ["--set", "listeners.kafka.tls.enabled=true,listeners.kafka.tls.certManager.enabled=true"],
+        "listeners.kafka.tls.certManager.issuerRef.name: needed",
+    ),
+    "upstream TLS that is not on": (
+        ["--set", "upstream.tls.ca.secretName=a"],
+        "upstream.tls: is described but not enabled",
+    ),
+    "one principal for all": (
+        ["--set", "upstream.tls.enabled=true,upstream.tls.clientCertificate.secretName=a"],
+        "set clientsShareIdentity: true if that is meant",
+    ),
+    "configuration that the chart owns": (
+        ["--set", "config.admin.port=1"],
+        "config.admin: this part of the configuration",
+    ),
+    "the journal in two places": (
+        ["--set", "config.journal.path=/tmp"],
+        "config.journal.path: set journal.to instead",
+    ),
+    "brokers in two places": (["--set", "config.upstream.bootstrap={a:1}"], "set upstream.bootstrap instead"),
+    "fewer than the fewest pods": (
+        ["--set", "autoscaling.enabled=true,autoscaling.maxReplicas=1"],
+        "autoscaling: maxReplicas (1) is below minReplicas (2)",
+    ),
+    "autoscaling by nothing": (
+        ["--set", "autoscaling.enabled=true,autoscaling.targetCPUUtilizationPercentage=0"],
+        "autoscaling: nothing to go by",
+    ),
+    "autoscaling by a part of nothing": (
+        ["--set", "autoscaling.enabled=true,resources.requests.cpu=null"],
+        "is a part of resources.requests.cpu, which is not set",
+    ),
+    "a journal without its topic": (
+        ["--set", "journal.to=topic"],
+        "journal.topic: needed with journal.to: topic",
+    ),
+    "a topic without the journal": (["--set", "journal.topic=a"], "journal.to is not topic"),
+    "a journal that one pod can write": (
+        ["--set", "journal.to=volume,journal.volume.create=true,journal.volume.accessModes={ReadWriteOnce}"],
+        "journal.volume.accessModes: several pods write the journal",
+    ),
+    "a report of nothing": (
+        ["--set", "pipeline.report.enabled=true"],
+        "pipeline.report: is made from the journal",
+    ),
+    "a report of what is gone": (
+        ["--set", "pipeline.report.enabled=true,journal.to=volume"],
+        "pipeline.report: can't read a journal that is in an emptyDir",
+    ),
+    "rules without effect": (
+        [
+            "--set",
+            "policy.existingConfigMap=a",
+            "--set-json",
+            'policy.rules=[{"group":"a","mode":"observe"}]',
+        ],
+        "policy.rules: have no effect with policy.existingConfigMap",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_schema_refuses(mistake):
+    arguments, place, reason = MISTAKES[mistake]
+    said = refusal(arguments)
+    lines = [line for line in said.splitlines() if place in line or reason in line]
+    assert any(place in line for line in lines), said
+    assert any(reason in line for line in lines), said
+
+
+@pytest.mark.parametrize("contradiction", CONTRADICTIONS)
+def test_the_templates_refuse(contradiction):
+    arguments, reason = CONTRADICTIONS[contradiction]
+    assert reason in refusal(arguments)
+
+
+def test_without_a_mistake_nothing_is_refused():
+    assert render.documents(render.template(*BOOTSTRAP))
+
+
+def refusal(arguments: list[str]) -> str:
+    """What helm says."""
+    with pytest.raises(render.HelmError) as refused:
+        render.template(*BOOTSTRAP, *arguments)
+    return str(refused.value)

@@ -1,0 +1,66 @@
+"""The chart's manifests, as ``helm template`` prints them."""
+
+import subprocess
+from typing import Any
+
+import yaml
+
+from tools.chart.binaries import ROOT, binary
+
+CHART = ROOT / "charts" / "epochgate"
+CI = CHART / "ci"
+GOLDEN_FILES = ROOT / "tests" / "chart" / "golden"
+GOLDEN = ("minimal", "production", "per-broker", "pipeline")
+"""Variants whose manifests are kept, so that a change to the chart shows what it changes."""
+
+Manifest = dict[str, Any]
+
+
+class HelmError(Exception):
+    """helm refused; the message is what it said."""
+
+
+def variants() -> list[str]:
+    """The names of all ``ci/*-values.yaml``."""
+    return sorted(file.name.removesuffix("-values.yaml") for file in CI.glob("*-values.yaml"))
+
+
+def ci(variant: str, *arguments: str) -> str:
+    """The manifests of one of them."""
+    return template("-f", str(CI / f"{variant}-values.yaml"), *arguments)
+
+
+def golden(variant: str) -> str:
+    """The same without what is a file of its own and would be most of it: rules, dashboard, the test's program."""
+    files = "metrics.prometheusRule.enabled=false,metrics.dashboard.enabled=false"
+    return ci(variant, "--skip-tests", "--set", files)
+
+
+def template(*arguments: str) -> str:
+    """``helm template`` of a release ``epochgate`` in the namespace ``kafka``.
+
+    :raises HelmError: it refused.
+    """
+    return helm("template", "epochgate", str(CHART), "--namespace", "kafka", *arguments)
+
+
+def helm(*arguments: str) -> str:
+    """What helm prints.
+
+    :raises HelmError: it refused.
+    """
+    done = subprocess.run([str(binary("helm")), *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise HelmError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def documents(manifests: str) -> list[Manifest]:
+    """The manifests one by one."""
+    return [document for document in yaml.safe_load_all(manifests) if document]
+
+
+def one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    """The manifest of this kind and name."""
+    (found,) = [at for at in manifests if (at["kind"], at["metadata"]["name"]) == (kind, name)]
+    return found

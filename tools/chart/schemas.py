@@ -1,0 +1,120 @@
+"""Where kubeconform finds what a manifest may say: Kubernetes' schemas from PyPI, the operators' from their CRDs."""
+
+import functools
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import yaml
+
+from tools.chart.binaries import ROOT, module_folder
+
+_FOLDER = ROOT / "build" / "chart" / "schemas"
+_REFERENCE = re.compile(r'"(?:/api/_definitions\.json)?#/\$defs/([^"]+)"')
+
+OLDEST = "1.27.0"
+"""What Chart.yaml promises."""
+
+NEWEST = "1.37.0"
+
+_KINDS = (
+    "configmap-v1",
+    "cronjob-batch-v1",
+    "deployment-apps-v1",
+    "horizontalpodautoscaler-autoscaling-v2",
+    "networkpolicy-networking-v1",
+    "persistentvolumeclaim-v1",
+    "pod-v1",
+    "poddisruptionbudget-policy-v1",
+    "service-v1",
+    "serviceaccount-v1",
+)
+
+_CRDS = (
+    (
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.85.0",
+        "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+        (
+            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+        ),
+    ),
+    (
+        "github.com/cert-manager/cert-manager",
+        "v1.21.2",
+        "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+        ("deploy/crds/cert-manager.io_certificates.yaml",),
+    ),
+)
+
+
+def location(version: str) -> str:
+    """The value for kubeconform's ``-schema-location``, for one version of Kubernetes."""
+    kubernetes(version)
+    custom_resources()
+    return f"{_FOLDER / version}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
+
+
+@functools.cache
+def kubernetes(version: str) -> None:
+    """Write the schemas of the kinds that the chart makes: each with the definitions that it refers to."""
+    package = (
+        Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{version}-local-strict"
+    )
+    definitions = json.loads((package / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
+    for kind in _KINDS:
+        text = (package / f"{kind}.json").read_text(encoding="utf-8")
+        needed: dict[str, Any] = {}
+        waiting = set(_REFERENCE.findall(text))
+        while waiting:
+            name = waiting.pop()
+            needed[name] = definitions[name]
+            waiting |= set(_REFERENCE.findall(json.dumps(definitions[name]))) - needed.keys()
+        whole = json.dumps({**json.loads(text), "definitions": needed})
+        _write(_FOLDER / version / f"{kind}.json", _REFERENCE.sub(r'"#/definitions/\1"', whole))
+
+
+@functools.cache
+def custom_resources() -> None:
+    """Write the schemas of the custom resources that the chart may make, from the operators' definitions of them."""
+    for module, version, checksum, files in _CRDS:
+        sources = module_folder(module, version, checksum)
+        for file in files:
+            crd = yaml.safe_load((sources / file).read_text(encoding="utf-8"))
+            for served in crd["spec"]["versions"]:
+                kind, group = crd["spec"]["names"]["kind"].lower(), crd["spec"]["group"].split(".")[0]
+                schema = _strict(served["schema"]["openAPIV3Schema"])
+                for kubernetes_version in (OLDEST, NEWEST):
+                    name = f"{kind}-{group}-{served['name']}.json"
+                    _write(_FOLDER / kubernetes_version / name, json.dumps(schema))
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all: several test processes may write and read at once."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(f".{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.rename(file)
+
+
+def _strict(schema: Any) -> Any:
+    """Refuse unknown fields, as the API server would drop them; and say ``int-or-string`` in JSON schema's words."""
+    if isinstance(schema, list):
+        return [_strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    strict = {key: _strict(value) for key, value in schema.items()}
+    if strict.pop("x-kubernetes-int-or-string", False) is True:
+        strict["oneOf"] = [{"type": "string"}, {"type": "integer"}]
+        strict.pop("anyOf", None)
+    if (
+        isinstance(schema.get("properties"), dict)
+        and "additionalProperties" not in schema
+        and not schema.get("x-kubernetes-preserve-unknown-fields")
+    ):
+        strict["additionalProperties"] = False
+    return strict
