@@ -1,0 +1,78 @@
+"""Which overlaps are violations. Plain Python, one overlap at a time; clocks and losses are few."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pipeline.audit.output import CLOCK, LOST, REPLACED, SKEW, UNPROVEN, VIOLATION
+from pipeline.journal.losses import Loss
+
+Replicas = tuple[str, str]
+"""Two replicas: the one whose clock is ahead, and the other."""
+
+ENOUGH_HANDOVERS = 20
+"""With fewer, the shortest one may be a slow one by chance."""
+
+
+class Handovers(NamedTuple):
+    """How often partitions went from a member of one replica to one of another, and how long it took at least.
+
+    ``shortest_us`` leaves the shortest fiftieth out, which a violation or a confused client may have made.
+    """
+
+    handovers: int
+    shortest_us: int
+
+
+def accounted_for(
+    skew_us: int, proofs: Mapping[Replicas, int], handovers: Mapping[Replicas, Handovers]
+) -> dict[Replicas, int]:
+    """For each two replicas (ahead, behind) how long an overlap their clocks account for, if beyond the skew.
+
+    Two things show it. A proof: one client's events in the wrong order (``proofs``, the largest of each two). And the
+    way back: if a clock is ahead, then every handover towards its replica seems to take longer by that much, so
+    the shortest of many bounds how far it can be ahead. A violation shortens nothing on the way back.
+    """
+    found = {pair: apart_us + skew_us for pair, apart_us in proofs.items() if apart_us > skew_us}
+    for (behind, ahead), back in handovers.items():
+        if behind != ahead and back.handovers >= ENOUGH_HANDOVERS and back.shortest_us > skew_us:
+            found[ahead, behind] = max(back.shortest_us, found.get((ahead, behind), 0))
+    return found
+
+
+class Judge:
+    """Knows what the journal lacks and whose clocks are wrong."""
+
+    def __init__(self, skew_us: int, clocks: Mapping[Replicas, int], losses: Iterable[Loss]) -> None:
+        """``clocks``: how long an overlap the clocks of two replicas (ahead, behind) account for."""
+        self._skew_us = skew_us
+        self._clocks = dict(clocks)
+        self._losses: dict[str, list[tuple[int, int]]] = {}
+        for loss in sorted(losses, key=lambda loss: loss.from_us):
+            self._losses.setdefault(f"{loss.replica}.{loss.boot}", []).append((loss.from_us, loss.to_us))
+
+    def class_of(self, overlap: Mapping[str, Any]) -> str:
+        """The class of a row of the table of overlaps."""
+        if overlap["same_instance"]:
+            return REPLACED
+        if not overlap["proven"]:
+            return UNPROVEN
+        length_us = overlap["until_us"] - overlap["from_us"]
+        first = overlap["first_replica"], overlap["first_boot"]
+        second = overlap["second_replica"], overlap["second_boot"]
+        if first != second and length_us <= self._skew_us:
+            return SKEW
+        if length_us <= max(
+            self._clocks.get(pair, -1) for pair in ((first[0], second[0]), (second[0], first[0]))
+        ):
+            return CLOCK
+        since_us = min(overlap["heard_us"], overlap["from_us"])
+        if any(self._lost(process, since_us, overlap["until_us"]) for process in overlap["served_by"]):
+            return LOST
+        return VIOLATION
+
+    def _lost(self, process: str, from_us: int, until_us: int) -> bool:
+        """Whether events of this process are missing that may have been written in this time."""
+        windows = self._losses.get(process, [])
+        at = bisect_right(windows, (until_us, 2**63))
+        return any(to_us >= from_us for _, to_us in reversed(windows[:at]))

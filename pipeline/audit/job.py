@@ -1,0 +1,252 @@
+"""The audit from end to end: events brought in order by Spark, gone through a group at a time, tables out.
+
+Events are partitioned by group and sorted within each partition, and go through Python as a stream: memory holds the
+live members of one group, however long its history is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
+
+from pipeline import quarantine
+from pipeline.audit.classes import Handovers, Judge, Replicas, accounted_for
+from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
+from pipeline.audit.ownership import (
+    BadSnapshot,
+    ClockProof,
+    Event,
+    Finding,
+    Gap,
+    GroupOwnership,
+    Hold,
+    Interval,
+    Overlap,
+)
+from pipeline.journal import events, losses
+from pipeline.journal.losses import Boot, Loss, Process
+from pipeline.quarantine import QUARANTINE
+from pipeline.tables import TEXT, Column, Table
+from pipeline.watch import step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT_SKEW_US = 100_000
+_ORDER = ("group", "time_us", "replica", "boot", "seq")
+_READ = ("group", *Event._fields)
+
+
+def _nullable(table: Table, name: str) -> Column:
+    return Column(name, pa.struct([pa.field(one.name, one.kind) for one in table.columns]), "")
+
+
+_BAD = Table("bad", "", tuple(Column(name, TEXT, "") for name in BadSnapshot._fields))
+FINDINGS = Table(
+    "findings",
+    "What going through the groups found, one kind a column; the others are null.",
+    tuple(_nullable(table, table.name) for table in (INTERVALS, OVERLAPS, GAPS, CLOCKS, _BAD)),
+)
+
+
+class Summary(NamedTuple):
+    """What came out, in numbers. Times are microseconds."""
+
+    events: int
+    duplicates: int
+    lost: int
+    groups: int
+    overlaps: dict[str, int]
+    gaps: int
+    longest_gap_us: int
+    skew_us: int
+    clocks: dict[Replicas, int]
+    """For each two replicas (ahead, behind) whose clocks differ by more than the skew: what that accounts for."""
+    quarantined: dict[str, int]
+
+    @property
+    def violations(self) -> int:
+        """How often a partition was owned twice."""
+        return self.overlaps.get(VIOLATION, 0)
+
+
+def run(
+    spark: "SparkSession", lines: "DataFrame", out: Path | str, *, skew_us: int = DEFAULT_SKEW_US
+) -> Summary:
+    """Write the tables of the audit into ``out``. ``lines`` are as ``journal.events`` gives them."""
+    folder = str(Path(out).absolute())
+    rows = events.judged(lines)
+    with step(spark, "reading the journal"):
+        boots, lost = losses.look(events.good(rows))
+        PROCESSES.write(spark.createDataFrame(boots, PROCESSES.ddl).coalesce(1), folder)
+        LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
+    found = _findings(events.good(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
+    try:
+        with step(spark, "going through the groups"):
+            _write(found, INTERVALS, folder)
+        with step(spark, "judging"):
+            _write(found, GAPS, folder)
+            _write(found, CLOCKS, folder)
+            proofs = _proofs(CLOCKS.read(spark, folder))
+            clocks = accounted_for(skew_us, proofs, _handovers(found))
+            _write_overlaps(found, Judge(skew_us, clocks, lost), folder)
+            QUARANTINE.write(events.bad(rows).unionByName(_bad_snapshots(found)), folder)
+            used = {(row["first_replica"], row["second_replica"]) for row in _told_by_clocks(spark, folder)}
+            shown = {pair: us for pair, us in clocks.items() if pair in used or proofs.get(pair, 0) > skew_us}
+        return _summary(spark, folder, boots, lost, skew_us, shown)
+    finally:
+        found.unpersist()
+
+
+def _findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
+    last_us = {(boot.replica, boot.boot): boot.last_us for boot in boots}
+    in_order = good.where("`group` != ''").select(*_READ).repartition("group").sortWithinPartitions(*_ORDER)
+    return in_order.mapInArrow(_through_groups(last_us, skew_us), FINDINGS.ddl)
+
+
+def _through_groups(
+    last_us: Mapping[Process, int], skew_us: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        group, ownership = None, GroupOwnership(last_us, skew_us)
+        for batch in batches:
+            found: list[list[Any]] = []
+            columns = [batch[name].to_pylist() for name in _READ]
+            for name, *fields in zip(*columns, strict=True):
+                if name != group:
+                    if group is not None:
+                        found += (_row(group, one, skew_us) for one in ownership.end())
+                    group, ownership = name, GroupOwnership(last_us, skew_us)
+                found += (_row(name, one, skew_us) for one in ownership.take(Event(*fields)))
+            yield FINDINGS.batch(found)
+        if group is not None:
+            yield FINDINGS.batch([_row(group, one, skew_us) for one in ownership.end()])
+
+    return through
+
+
+def _row(group: str, found: Finding, skew_us: int) -> list[Any]:
+    """A finding in the column of its kind."""
+    match found:
+        case Interval((topic, partition), hold, until_us, end_event, end_kind):
+            values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
+            return [_named(INTERVALS, (group, topic, partition, *values)), None, None, None, None]
+        case Overlap((topic, partition), first, one, second, other):
+            same = first.instance is not None and first.instance == second.instance
+            sides = (*_side(first, one), *_side(second, other))
+            served_by = [".".join(process) for process in found.served_by]
+            when = (
+                found.from_us,
+                found.until_us,
+                found.end_event,
+                same,
+                found.heard_us,
+                served_by,
+                found.proven,
+            )
+            return [None, _named(OVERLAPS, (group, topic, partition, None, *sides, *when)), None, None, None]
+        case Gap((topic, partition)):
+            return [None, None, _named(GAPS, (group, topic, partition, *found[1:])), None, None]
+        case ClockProof(ahead, behind, at_least_us, member, event, older_event):
+            proof = (ahead[0], behind[0], at_least_us, member, event, older_event, at_least_us > skew_us)
+            return [None, None, None, _named(CLOCKS, (group, *proof)), None]
+        case BadSnapshot():
+            return [None, None, None, None, found._asdict()]
+
+
+def _side(hold: Hold, process: Process) -> tuple[str, str, str, str]:
+    return hold.member, *process, hold.event
+
+
+def _named(table: Table, values: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(table.names, values, strict=True))
+
+
+def _write(found: "DataFrame", table: Table, folder: str) -> None:
+    table.write(found.where(F.col(table.name).isNotNull()).select(f"{table.name}.*"), folder)
+
+
+def _write_overlaps(found: "DataFrame", judge: Judge, folder: str) -> None:
+    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = batch.to_pylist()
+            yield OVERLAPS.batch([tuple({**row, "class": judge.class_of(row)}.values()) for row in rows])
+
+    rows = found.where("overlaps is not null").select("overlaps.*")
+    OVERLAPS.write(rows.mapInArrow(judge_batches, OVERLAPS.ddl), folder)
+
+
+def _told_by_clocks(spark: "SparkSession", folder: str) -> list[Any]:
+    rows = OVERLAPS.read(spark, folder).where(F.col("class") == CLOCK)
+    return rows.select("first_replica", "second_replica").distinct().collect()
+
+
+def _bad_snapshots(found: "DataFrame") -> "DataFrame":
+    return found.where("bad is not null").select(
+        F.col("bad.event").alias("source"),
+        F.lit(None).cast("int").alias("partition"),
+        F.lit(None).cast("bigint").alias("offset"),
+        F.col("bad.reason").alias("reason"),
+        F.lit(False).alias("superseded"),  # noqa: FBT003 - a literal of Spark's
+        F.lit(None).cast("binary").alias("key"),
+        F.encode("bad.content", "UTF-8").alias("content"),
+    )
+
+
+def _proofs(clocks: "DataFrame") -> dict[Replicas, int]:
+    """The largest proof for each two replicas (ahead, behind)."""
+    rows = clocks.groupBy("ahead", "behind").agg(F.max("at_least_us").alias("apart")).collect()
+    return {(row["ahead"], row["behind"]): row["apart"] for row in rows}
+
+
+def _handovers(found: "DataFrame") -> dict[Replicas, Handovers]:
+    """Handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
+    of_event = r"^(.*)\.[^.]*\.[^.]*$"
+    gap, overlap = F.col("gaps"), F.col("overlaps")
+    gaps = found.where("gaps.until_us is not null").select(
+        F.regexp_extract(gap["from_event"], of_event, 1).alias("origin"),
+        F.regexp_extract(gap["until_event"], of_event, 1).alias("target"),
+        (gap["until_us"] - gap["from_us"]).alias("took_us"),
+    )
+    overlaps = found.where("overlaps.proven").select(
+        overlap["first_replica"].alias("origin"),
+        overlap["second_replica"].alias("target"),
+        (overlap["from_us"] - overlap["until_us"]).alias("took_us"),
+    )
+    both = (
+        gaps.unionAll(overlaps)
+        .groupBy("origin", "target")
+        .agg(F.count("*").alias("n"), F.percentile("took_us", F.lit(0.02)).cast("bigint").alias("us"))
+    )
+    return {(row["origin"], row["target"]): Handovers(row["n"], row["us"]) for row in both.collect()}
+
+
+def _summary(
+    spark: "SparkSession",
+    folder: str,
+    boots: list[Boot],
+    lost: list[Loss],
+    skew_us: int,
+    clocks: dict[Replicas, int],
+) -> Summary:
+    overlaps = OVERLAPS.read(spark, folder).groupBy("class").count().collect()
+    gaps = GAPS.read(spark, folder).where("until_us is not null")
+    gap = gaps.agg(
+        F.count("*").alias("count"), F.max(F.col("until_us") - F.col("from_us")).alias("longest")
+    ).first()
+    groups = INTERVALS.read(spark, folder).select("group").distinct().count()
+    return Summary(
+        events=sum(boot.events for boot in boots),
+        duplicates=sum(boot.duplicates for boot in boots),
+        lost=sum(loss.events for loss in lost),
+        groups=groups,
+        overlaps={row["class"]: row["count"] for row in overlaps},
+        gaps=gap["count"] if gap else 0,
+        longest_gap_us=(gap["longest"] or 0) if gap else 0,
+        skew_us=skew_us,
+        clocks=clocks,
+        quarantined=quarantine.counts(QUARANTINE.read(spark, folder)),
+    )

@@ -1,0 +1,367 @@
+"""Who owned what: one group's events in order in, intervals, overlaps, gaps and proofs of wrong clocks out.
+
+Theory of operation. An event's ``owned`` is a snapshot: all that the client may hold after it. A snapshot that differs
+from the member's last one ends some holds and begins others.
+
+- Each member is served by one process (replica and boot) at a time: the one of its newest *call* (joined, assigned,
+  revoked, adopted, rejoined_after_loss). What another process says about the member is out of date and ignored.
+- A call that another process reports with a lower generation is older than what is known, whatever its time says, for
+  a client's generation only rises: it is ignored, and proves that the clocks differ by at least the time between.
+  With the same generation, and within a second (or the allowed skew, if that is more) after another process took
+  over, it is ignored too: no client goes forth and back so fast.
+- A membership ends with ``left``, ``fenced``, ``session_expired`` or ``rebalance_expired`` of its process.
+- When a process has written nothing any more (it was killed, or the journal ends), what its members hold is not known
+  from then on. If somebody else gets such a partition, the hold ends where the process's journal ended, and one
+  ``unproven`` overlap of no length says so.
+- Two members of one process are ordered by ``seq``, exactly; between processes the clocks decide.
+
+The state is that of the live members of one group; events need no window.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from pipeline.journal.events import CALLS, ENDS
+from pipeline.journal.losses import Process
+
+NO_GENERATION = -1
+NO_RETURN_US = 1_000_000
+PROCESS_ENDED = "process_ended"
+JOURNAL_ENDED = "journal_ended"
+
+Partition = tuple[str, int]
+"""Topic name and partition."""
+
+
+class Event(NamedTuple):
+    """What matters of an event here; ``owned`` is its JSON text."""
+
+    time_us: int
+    replica: str
+    boot: str
+    seq: int
+    kind: str
+    member: str
+    instance: str | None
+    protocol: str | None
+    generation: int
+    owned: str | None
+
+    @property
+    def process(self) -> Process:
+        """The process that wrote it."""
+        return self.replica, self.boot
+
+    @property
+    def name(self) -> str:
+        """The event's identity as text."""
+        return f"{self.replica}.{self.boot}.{self.seq}"
+
+
+class Hold(NamedTuple):
+    """A member may be working on a partition since ``since_us``."""
+
+    member: str
+    instance: str | None
+    since_us: int
+    event: str
+    process: Process
+    number: int
+    topic_id: str | None
+
+
+class Interval(NamedTuple):
+    """One hold from its beginning to its end."""
+
+    partition: Partition
+    hold: Hold
+    until_us: int
+    end_event: str | None
+    end_kind: str
+
+
+class Overlap(NamedTuple):
+    """Two members held one partition at the same time.
+
+    The clocks that matter are those of ``first_process``, which served the first one when the overlap ended, and of
+    ``second_process``, which gave the second one the partition. ``proven`` is false if the first one's was silent.
+    ``heard_us`` is when the first one was last heard of before, ``served_by`` who served either of them since then:
+    what is missing there may be the end of the first hold.
+    """
+
+    partition: Partition
+    first: Hold
+    first_process: Process
+    second: Hold
+    second_process: Process
+    from_us: int
+    until_us: int
+    end_event: str | None
+    proven: bool
+    heard_us: int
+    served_by: tuple[Process, ...]
+
+
+class Gap(NamedTuple):
+    """Nobody held a partition that somebody had held. ``until_us`` is null if nobody has taken it since."""
+
+    partition: Partition
+    from_us: int
+    until_us: int | None
+    cause: str
+    before: str
+    after: str | None
+    unseen_members: int
+
+
+class ClockProof(NamedTuple):
+    """The clock of ``ahead`` is ahead of that of ``behind`` by at least so much; both events show it."""
+
+    ahead: Process
+    behind: Process
+    at_least_us: int
+    member: str
+    event: str
+    older_event: str
+
+
+class BadSnapshot(NamedTuple):
+    """An event whose ``owned`` is not what the schema says."""
+
+    event: str
+    reason: str
+    content: str
+
+
+Finding = Interval | Overlap | Gap | ClockProof | BadSnapshot
+
+
+class _Topic(msgspec.Struct, frozen=True, gc=False):
+    topic: str
+    partitions: tuple[int, ...]
+    id: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(tuple[_Topic, ...])
+
+
+class _Member:
+    """A live member: who serves it and what it holds."""
+
+    __slots__ = ("generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "servers")
+
+    def __init__(self, event: Event) -> None:
+        self.servers = [(event.time_us, event.process)]
+        self.heard_us = event.time_us
+        self.generation = NO_GENERATION
+        self.generation_us = event.time_us
+        self.generation_event = event.name
+        self.owned = "[]"
+        self.holds: dict[Partition, Hold] = {}
+
+    @property
+    def process(self) -> Process:
+        """Who serves it now."""
+        return self.servers[-1][1]
+
+    @property
+    def taken_us(self) -> int:
+        """Since when."""
+        return self.servers[-1][0]
+
+    def go_on_to(self, event: Event) -> None:
+        """The event's process serves it from now on."""
+        oldest = min((hold.since_us for hold in self.holds.values()), default=event.time_us)
+        while len(self.servers) > 1 and self.servers[1][0] < oldest:
+            del self.servers[0]
+        self.servers.append((event.time_us, event.process))
+
+    def served_by(self, from_us: int) -> set[Process]:
+        """Who has served it since then."""
+        ends = [since_us for since_us, _ in self.servers[1:]] + [from_us]
+        return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
+
+
+class GroupOwnership:
+    """One group. Give it every event in order of (time_us, replica, boot, seq), then call ``end``."""
+
+    def __init__(self, last_us: Mapping[Process, int], skew_us: int) -> None:
+        """``last_us``: when each process wrote last; ``skew_us``: how far clocks of replicas may differ."""
+        self._last_us = last_us
+        self._skew_us = skew_us
+        self._members: dict[str, _Member] = {}
+        self._holders: dict[Partition, dict[str, Hold]] = {}
+        self._free: dict[Partition, tuple[int, str, str, int]] = {}
+        self._heard: dict[tuple[str, int, Partition], int] = {}
+        self._unseen: set[str] = set()
+        self._last_seq: dict[Process, tuple[int, int]] = {}
+        self._now_us = 0
+        self._number = 0
+
+    def take(self, event: Event) -> Iterator[Finding]:
+        """The next event."""
+        before = self._last_seq.get(event.process)
+        if before is not None and event.seq <= before[0]:
+            if event.seq < before[0]:  # a clock that was set back within one boot
+                proof = ClockProof(
+                    event.process, event.process, event.time_us - before[1], event.member, "", ""
+                )
+                yield proof._replace(
+                    event=event.name, older_event=f"{event.replica}.{event.boot}.{before[0]}"
+                )
+            else:
+                return  # the same event once more
+        self._last_seq[event.process] = (event.seq, event.time_us)
+        self._now_us = max(self._now_us, event.time_us)
+        self._number += 1
+        if not event.member:
+            return
+        self._note_unseen(event)
+        member = self._members.get(event.member)
+        if member is None:
+            if event.kind in ENDS or (event.owned is None and event.kind not in CALLS):
+                return
+            member = self._members[event.member] = _Member(event)
+        elif member.process != event.process:
+            if event.kind not in CALLS:
+                return  # its former process lags behind
+            proof_or_stale = self._stale(member, event)
+            if proof_or_stale is not None:
+                yield from proof_or_stale
+                return
+            member.go_on_to(event)
+        if event.generation > member.generation and event.kind in CALLS:
+            member.generation, member.generation_us = event.generation, event.time_us
+            member.generation_event = event.name
+        yield from self._snapshot(member, event)
+        member.heard_us = event.time_us
+
+    def end(self) -> Iterator[Finding]:
+        """The journal ends here: what is still open."""
+        for partition, holders in self._holders.items():
+            holds = list(holders.values())
+            for number, hold in enumerate(holds):
+                for other in holds[number + 1 :]:
+                    if _same_topic(hold, other):
+                        yield self._overlap(partition, hold, other, self._now_us, None)
+                yield Interval(partition, hold, self._now_us, None, JOURNAL_ENDED)
+        for partition, (since_us, cause, event, unseen) in self._free.items():
+            yield Gap(partition, since_us, None, cause, event, None, unseen)
+
+    def _stale(self, member: _Member, event: Event) -> list[Finding] | None:
+        """None if the member has gone on to this event's process; else what its being late proves."""
+        if NO_GENERATION < event.generation < member.generation:
+            late_us = event.time_us - member.generation_us
+            if late_us <= 0:
+                return []
+            names = event.member, event.name, member.generation_event
+            return [ClockProof(event.process, member.process, late_us, *names)]
+        same = event.generation == member.generation and event.kind != "adopted"
+        return [] if same and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
+
+    def _snapshot(self, member: _Member, event: Event) -> Iterator[Finding]:
+        if event.kind in ENDS:
+            yield from self._release(member, event, set(member.holds))
+            del self._members[event.member]
+            return
+        if event.owned is None or event.owned == member.owned:
+            return
+        try:
+            listed = _DECODER.decode(event.owned)
+        except msgspec.MsgspecError as error:
+            yield BadSnapshot(event.name, f"owned: {error}", event.owned)
+            return
+        member.owned = event.owned
+        now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
+        yield from self._release(member, event, member.holds.keys() - now.keys())
+        for partition in sorted(now.keys() - member.holds.keys()):
+            hold = Hold(
+                event.member,
+                event.instance,
+                event.time_us,
+                event.name,
+                event.process,
+                self._number,
+                now[partition],
+            )
+            yield from self._hold(member, partition, hold, event)
+
+    def _hold(self, member: _Member, partition: Partition, hold: Hold, event: Event) -> Iterator[Finding]:
+        holders = self._holders.setdefault(partition, {})
+        for other in list(holders.values()):
+            yield from self._forget_if_silent(partition, other, hold, event)
+        for other in holders.values():
+            self._heard[other.member, hold.number, partition] = self._members[other.member].heard_us
+        free = self._free.pop(partition, None)
+        if free is not None and not holders:
+            since_us, cause, before, unseen = free
+            unseen = max(unseen, len(self._unseen))
+            yield Gap(partition, since_us, max(event.time_us, since_us), cause, before, event.name, unseen)
+        holders[hold.member] = hold
+        member.holds[partition] = hold
+
+    def _forget_if_silent(
+        self, partition: Partition, other: Hold, hold: Hold, event: Event
+    ) -> Iterator[Finding]:
+        """End a hold whose process wrote nothing any more before somebody else got the partition."""
+        theirs = self._members[other.member]
+        last_us = self._last_us.get(theirs.process, event.time_us)
+        if last_us >= event.time_us:
+            return
+        yield Interval(partition, other, max(last_us, other.since_us), None, PROCESS_ENDED)
+        if _same_topic(other, hold):
+            sides = other, theirs.process, hold, event.process
+            at_us = event.time_us
+            yield Overlap(
+                partition,
+                *sides,
+                at_us,
+                at_us,
+                None,
+                proven=False,
+                heard_us=theirs.heard_us,
+                served_by=(theirs.process,),
+            )
+        del self._holders[partition][other.member], theirs.holds[partition]
+        theirs.owned = ""  # its next snapshot is read again
+
+    def _release(self, member: _Member, event: Event, partitions: set[Partition]) -> Iterator[Finding]:
+        for partition in sorted(partitions):
+            hold = member.holds.pop(partition)
+            holders = self._holders[partition]
+            del holders[hold.member]
+            for other in holders.values():
+                if _same_topic(hold, other):
+                    yield self._overlap(partition, hold, other, event.time_us, event.name)
+            yield Interval(partition, hold, event.time_us, event.name, event.kind)
+            if not holders:
+                del self._holders[partition]
+                self._free[partition] = (event.time_us, event.kind, event.name, len(self._unseen))
+
+    def _overlap(
+        self, partition: Partition, one: Hold, other: Hold, until_us: int, end_event: str | None
+    ) -> Overlap:
+        first, second = sorted((one, other), key=lambda hold: hold.number)
+        heard_us = self._heard.pop((first.member, second.number, partition))
+        one_server, other_server = (self._members[hold.member] for hold in (first, second))
+        served_by = one_server.served_by(heard_us) | other_server.served_by(second.since_us)
+        known_us = min(self._last_us.get(server.process, until_us) for server in (one_server, other_server))
+        sides = first, one_server.process, second, second.process
+        times = second.since_us, max(second.since_us, min(until_us, known_us)), end_event
+        return Overlap(
+            partition, *sides, *times, proven=True, heard_us=heard_us, served_by=tuple(sorted(served_by))
+        )
+
+    def _note_unseen(self, event: Event) -> None:
+        """Members that pass through own partitions that the journal does not tell of."""
+        if event.protocol in ("classic", "consumer") and event.kind not in ENDS and event.owned is None:
+            self._unseen.add(event.member)
+        else:
+            self._unseen.discard(event.member)
+
+
+def _same_topic(one: Hold, other: Hold) -> bool:
+    """A recreated topic keeps its name and has another id; a client's own claim has no ids."""
+    return one.topic_id is None or other.topic_id is None or one.topic_id == other.topic_id

@@ -1,0 +1,121 @@
+"""`epochgate capture`: the offsets topic of a cluster as Parquet files, read once and used anywhere.
+
+Reads by assignment: no group is joined and nothing is committed. Records of aborted transactions are left out
+(``read_committed``), as the broker's own coordinator leaves them out.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import PipelineError
+from pipeline.readiness import cluster
+from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
+
+Told = Callable[[int, int], None]
+"""Called with the offsets read so far and those to be read in all."""
+
+_ROWS_A_FILE = 500_000
+_POLL_S = 1.0
+_PATIENCE_S = 60.0
+_AT_ONCE = 5_000
+
+
+def capture(
+    bootstrap: str, out: Path, client_settings: Mapping[str, str] | None = None, told: Told = lambda *_: None
+) -> int:
+    """Write the newest whole state of the offsets topic to ``out``; how many records that were.
+
+    Raises PipelineError if the cluster does not answer or ``out`` has a capture already.
+    """
+    folder = out / CAPTURED.name
+    if folder.exists():
+        raise PipelineError(f"{folder} exists: choose another folder, or remove it")
+    seen = cluster.ask(bootstrap, client_settings)
+    partitions = seen.partitions(OFFSETS_TOPIC)
+    if not partitions:
+        raise PipelineError(f"{bootstrap} has no {OFFSETS_TOPIC}: no group has ever been there")
+    unfinished = out / f"_{CAPTURED.name}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    count = _copy(bootstrap, partitions, unfinished, dict(client_settings or {}), told)
+    seen.save(out)
+    unfinished.rename(folder)
+    return count
+
+
+def _copy(bootstrap: str, partitions: int, folder: Path, settings: dict[str, str], told: Told) -> int:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition  # noqa: PLC0415
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "epochgate-capture",  # demanded by the library; never joined
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+            **settings,
+        }
+    )
+    try:
+        ends = {}
+        starts = {}
+        for number in range(partitions):
+            at = TopicPartition(OFFSETS_TOPIC, number)
+            starts[number], ends[number] = consumer.get_watermark_offsets(at, timeout=_PATIENCE_S)
+        consumer.assign([TopicPartition(OFFSETS_TOPIC, number, start) for number, start in starts.items()])
+        return _read(consumer, starts, ends, folder, told)
+    except KafkaException as error:
+        raise PipelineError(f"{bootstrap}: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Any, starts: dict[int, int], ends: dict[int, int], folder: Path, told: Told) -> int:
+    """Read until every partition has been read up to where it ended when we began."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
+
+    reached = dict(starts)
+    left = {number for number, end in ends.items() if starts[number] < end}
+    total, rows, count, waited = sum(ends.values()) - sum(starts.values()), [], 0, 0.0
+    while left:
+        messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
+        waited = 0.0 if messages else waited + _POLL_S
+        if waited >= _PATIENCE_S:
+            raise PipelineError(
+                f"nothing came for {_PATIENCE_S:.0f} s; partitions {sorted(left)} are not read yet"
+            )
+        for message in messages:
+            error = message.error()
+            if error is None:
+                rows.append(_row(message))
+                reached[message.partition()] = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public name for it
+                reached[message.partition()] = ends[message.partition()]
+            else:
+                raise KafkaException(error)
+        left = {number for number in left if reached[number] < ends[number]}
+        if len(rows) >= _ROWS_A_FILE:
+            count += _write(rows, folder)
+        told(sum(min(at, ends[number]) - starts[number] for number, at in reached.items()), total)
+    return count + _write(rows, folder)
+
+
+def _row(message: Any) -> tuple[int, int, int, bytes | None, bytes | None]:
+    return message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value()
+
+
+def _write(rows: list[Any], folder: Path) -> int:
+    """Write the rows as one more file, and forget them."""
+    number = len(list(folder.glob("*.parquet")))
+    table = pa.Table.from_batches([CAPTURED.batch(rows)])
+    pq.write_table(table, folder / f"part-{number:05}.parquet", compression="zstd")
+    written = len(rows)
+    rows.clear()
+    return written

@@ -1,0 +1,21 @@
+"""The commands that this room adds to ``epochgate``: ``capture`` and ``pipeline readiness|progress|audit|report``.
+
+The command line finds them by the entry point group ``epochgate.commands`` (pyproject.toml), so the proxy does not
+know the pipeline. Spark is imported inside the commands: without it the rest of the command line works.
+"""
+
+import typer
+
+from pipeline.commands import audit, capture, progress, readiness, report
+
+app = typer.Typer(help="Readiness, progress, audit and report of a migration (Spark).", no_args_is_help=True)
+app.command("readiness")(readiness.readiness)
+app.command("progress")(progress.progress)
+app.command("audit")(audit.audit)
+app.command("report")(report.report)
+
+
+def add_to(command_line: typer.Typer) -> None:
+    """Mount the commands."""
+    command_line.command("capture")(capture.capture)
+    command_line.add_typer(app, name="pipeline")

@@ -1,0 +1,1 @@
+"""One command a file: options in, a job run, a summary for people out."""

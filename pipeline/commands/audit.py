@@ -1,0 +1,59 @@
+"""`epochgate pipeline audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, source, told
+
+VIOLATED = 3
+"""Exit code when a partition was owned twice."""
+
+
+def audit(
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    journal: Annotated[Path | None, typer.Option(help="Folder with the journals of all replicas.")] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option("--from", help="Read the journal from Kafka: HOST:PORT.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="The journal's topic, with --from.")] = None,
+    skew_ms: Annotated[
+        float, typer.Option(min=0, help="How far the clocks of two replicas may differ.")
+    ] = 100.0,
+    kafka_conf: KafkaConf = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Was any partition owned twice, and how long did nobody own one: from the journals of all replicas.
+
+    Ends with exit code 3 if a partition was owned twice.
+    """
+    with told(), session("audit", master, pairs(conf)) as spark:
+        from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
+        from pipeline.journal import events  # noqa: PLC0415
+
+        lines = source(
+            journal,
+            bootstrap,
+            topic,
+            lambda folder: events.from_files(spark, folder),
+            lambda at, name: events.from_topic(spark, at, name, pairs(kafka_conf)),
+        )
+        summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
+    typer.echo(
+        f"{summary.events} events of {summary.groups} groups ({summary.duplicates} twice, {summary.lost} lost); "
+        f"clocks may differ by {summary.skew_us / 1000:g} ms"
+    )
+    typer.echo(f"owned twice: {summary.violations}")
+    for name, count in sorted(summary.overlaps.items()):
+        typer.echo(f"  {name}: {count}")
+    typer.echo(f"owned by nobody: {summary.gaps} times, at longest {summary.longest_gap_us / 1000:g} ms")
+    for (ahead, behind), apart_us in sorted(summary.clocks.items()):
+        typer.echo(
+            f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms"
+        )
+    for reason, count in summary.quarantined.items():
+        typer.echo(f"quarantined {count}: {reason}")
+    if summary.violations:
+        raise typer.Exit(VIOLATED)

@@ -1,0 +1,37 @@
+"""`epochgate capture`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from pipeline.commands.common import KafkaConf, pairs, told
+from pipeline.errors import PipelineError
+from pipeline.watch import console
+
+
+def capture(
+    bootstrap: Annotated[
+        str, typer.Option("--from", help="A broker, HOST:PORT; several separated by commas.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write; it must not have a capture yet.")],
+    kafka_conf: KafkaConf = None,
+) -> None:
+    """Copy a cluster's __consumer_offsets to Parquet files, for `epochgate pipeline readiness`."""
+    with told():
+        try:
+            from pipeline import capture as capturing  # noqa: PLC0415 - needs the pipeline's own dependencies
+        except ModuleNotFoundError as error:
+            raise PipelineError(
+                f"{error.name} is not installed: pip install 'epochgate[pipeline]' brings what this command needs"
+            ) from None
+        with Progress(console=console()) as bar:
+            shown = bar.add_task("reading __consumer_offsets", total=None)
+            count = capturing.capture(
+                bootstrap,
+                out,
+                pairs(kafka_conf),
+                lambda done, total: bar.update(shown, completed=done, total=total),
+            )
+        typer.echo(f"{out}: {count} records")

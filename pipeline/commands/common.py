@@ -1,0 +1,83 @@
+"""What the commands share: options of Spark, and how an error is told."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from pipeline import spark as sessions
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+FAILED = 1
+"""Exit code when something is missing or cannot be read."""
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master, such as local[2] or spark://host:7077. Default: spark-submit's, else local[*]."
+    ),
+]
+Conf = Annotated[
+    list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; may be given several times.")
+]
+KafkaConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A setting of the Kafka clients, KEY=VALUE (security.protocol=SSL); may be given several times."
+    ),
+]
+
+
+def pairs(texts: list[str] | None) -> dict[str, str]:
+    """KEY=VALUE texts as a mapping. Raises typer.BadParameter."""
+    found = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}")
+        found[key] = value
+    return found
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Tell a person what is missing, without a traceback."""
+    try:
+        yield
+    except PipelineError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from None
+
+
+@contextlib.contextmanager
+def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
+    """A Spark session for one command."""
+    spark = sessions.start(name, master=master, conf=conf)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def source(
+    journal: Path | None,
+    bootstrap: str | None,
+    topic: str | None,
+    files: Callable[[Path], T],
+    kafka: Callable[[str, str], T],
+) -> T:
+    """The journal from where a person says it is. Raises PipelineError."""
+    if journal is not None and bootstrap is None and topic is None:
+        if not journal.is_dir():
+            raise PipelineError(f"{journal} is no folder")
+        return files(journal.absolute())
+    if journal is None and bootstrap is not None and topic is not None:
+        return kafka(bootstrap, topic)
+    raise PipelineError("give either --journal, or --from and --topic")

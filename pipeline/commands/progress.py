@@ -1,0 +1,52 @@
+"""`epochgate pipeline progress`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, source, told
+
+
+def progress(
+    out: Annotated[Path, typer.Option(help="Folder for the tables and checkpoints; run again to go on.")],
+    journal: Annotated[Path | None, typer.Option(help="Folder with the journals of all replicas.")] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option("--from", help="Read the journal from Kafka: HOST:PORT.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="The journal's topic, with --from.")] = None,
+    window: Annotated[str, typer.Option(help="Width of the windows of time.")] = "1 minute",
+    lateness: Annotated[
+        str, typer.Option(help="How late an event may come; later ones are counted and left out.")
+    ] = "1 hour",
+    stuck_after_s: Annotated[
+        float, typer.Option(min=0, help="A member is stuck after so many seconds.")
+    ] = 120.0,
+    follow_s: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Go on, and look for more every so many seconds, until Ctrl-C."),
+    ] = None,
+    kafka_conf: KafkaConf = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """How far each group is, how long its members stood still, and who is stuck: follows the journal."""
+    with told(), session("progress", master, pairs(conf)) as spark:
+        from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
+        from pipeline.progress.streams import Options  # noqa: PLC0415
+
+        lines = source(
+            journal,
+            bootstrap,
+            topic,
+            lambda folder: job.lines_of_files(spark, folder),
+            lambda at, name: job.lines_of_topic(spark, at, name, pairs(kafka_conf)),
+        )
+        options = Options(window, lateness, stuck_after_s)
+        if follow_s is None:
+            summary = job.run(spark, lines, out, options)
+        else:
+            summary = job.follow(spark, lines, out, options, follow_s)
+    typer.echo(f"{summary.groups} groups, {summary.pauses} pauses, {summary.stuck} members stuck")
+    if summary.late:
+        typer.echo(f"{summary.late} events came later than {lateness} and were left out")

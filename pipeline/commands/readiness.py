@@ -1,0 +1,54 @@
+"""`epochgate pipeline readiness`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, told
+from pipeline.errors import PipelineError
+
+
+def readiness(
+    out: Annotated[Path, typer.Option(help="Folder for the tables and the policy files.")],
+    capture: Annotated[Path | None, typer.Option(help="Folder that `epochgate capture` wrote.")] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option("--from", help="Read through Spark's Kafka connector instead: HOST:PORT.")
+    ] = None,
+    first_wave_groups: Annotated[int, typer.Option(min=1, help="Groups in the first wave.")] = 10,
+    first_wave_members: Annotated[int, typer.Option(min=1, help="Members in the first wave.")] = 50,
+    growth: Annotated[float, typer.Option(min=1.0, help="Each wave may hold so many times more.")] = 2.0,
+    allow_assignor: Annotated[
+        list[str] | None, typer.Option(help="An assignor of your own that may be translated.")
+    ] = None,
+    pause_ms: Annotated[
+        int, typer.Option(min=0, help="switch_pause_ms of the rules that are written.")
+    ] = 1_000,
+    kafka_conf: KafkaConf = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Which groups can move, what stands in the way, and in which order: from __consumer_offsets."""
+    if (capture is None) == (bootstrap is None):
+        raise typer.BadParameter("give either --capture or --from")
+    with told(), session("readiness", master, pairs(conf)) as spark:
+        from pipeline.readiness import cluster, job, records  # noqa: PLC0415 - the session says what is missing
+        from pipeline.readiness.waves import Limits  # noqa: PLC0415
+
+        if capture is not None:
+            rows, about = records.captured(spark, capture.absolute()), cluster.Cluster.load(capture)
+        elif bootstrap is not None:
+            about = cluster.ask(bootstrap, pairs(kafka_conf))
+            partitions = about.partitions(records.OFFSETS_TOPIC)
+            rows = records.from_kafka(spark, bootstrap, partitions, pairs(kafka_conf))
+        else:
+            raise PipelineError("no source")
+        limits = Limits(first_wave_groups, first_wave_members, growth)
+        options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
+        summary = job.run(spark, rows, about, out, options)
+    typer.echo(f"{summary.groups} groups")
+    for verdict, count in sorted(summary.verdicts.items()):
+        typer.echo(f"  {verdict}: {count}")
+    typer.echo(f"{summary.waves} waves; policy files in {out / job.POLICY}")
+    for reason, count in summary.quarantined.items():
+        typer.echo(f"quarantined {count}: {reason}")

@@ -1,0 +1,126 @@
+"""The journal as streams: windows of counts, transitions of members, and what cannot be read.
+
+Each stream has a checkpoint of its own and writes every result once. Transitions and quarantine go through Spark's
+file sink, which keeps a log of what belongs to it. Windows are updated while they fill, so each batch is written to
+a folder of its number: a batch that is repeated after a crash replaces itself.
+
+Events may come late by the watermark's delay, twice, and in any order. What is later is dropped by Spark, and counted.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
+
+from pipeline.journal import events
+from pipeline.journal.events import CALL_REFUSED, ENDS, STATE_CHANGED
+from pipeline.progress.output import COUNTED, TRANSITIONS, WINDOWS
+from pipeline.quarantine import QUARANTINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_IDENTITY = ["replica", "boot", "seq"]
+CHECKPOINTS = "_checkpoints"
+
+
+class Options(NamedTuple):
+    """What a person can choose; durations as Spark writes them (``30 minutes``)."""
+
+    window: str = "1 minute"
+    lateness: str = "1 hour"
+    stuck_after_s: float = 120.0
+
+
+def once(good: "DataFrame", lateness: str) -> "DataFrame":
+    """Every event once, with its time as ``at``."""
+    timed = good.withColumn("at", F.timestamp_micros("time_us"))
+    if not good.isStreaming:
+        return timed.dropDuplicates(_IDENTITY)
+    return timed.withWatermark("at", lateness).dropDuplicatesWithinWatermark(_IDENTITY)
+
+
+def windows(unique: "DataFrame", window: str) -> "DataFrame":
+    """The table of windows, without a batch."""
+    counted = {
+        "joined": F.col("kind") == "joined",
+        "rebalanced": (F.col("kind") == STATE_CHANGED) & (F.col("state") == "PrepareRebalance"),
+        "adopted": F.col("kind") == "adopted",
+        "rejoined_after_loss": F.col("kind") == "rejoined_after_loss",
+        "left": F.col("kind") == "left",
+        "expired": F.col("kind").isin("session_expired", "rebalance_expired"),
+        "fenced": F.col("kind") == "fenced",
+        "refused": F.col("kind") == CALL_REFUSED,
+        "passed_through": F.col("kind") == "passed_through",
+    }
+    return (
+        unique.where("`group` != ''")
+        .groupBy("group", F.window("at", window).alias("window"))
+        .agg(
+            F.max_by("mode", F.struct("time_us", *_IDENTITY)).alias("mode"),
+            *(_seen(protocol) for protocol in ("translated", "classic", "consumer")),
+            *(F.count_if(counted[name]).alias(name) for name in COUNTED),
+            F.count("*").alias("events"),
+        )
+        .withColumn("from_us", F.unix_micros("window.start"))
+        .withColumn("until_us", F.unix_micros("window.end"))
+        .select(*WINDOWS.names)
+    )
+
+
+def transitions(unique: "DataFrame") -> "DataFrame":
+    """The table of transitions."""
+    ended = F.col("kind").isin(*sorted(ENDS))
+    kept = unique.where(((F.col("kind") == STATE_CHANGED) | ended) & (F.col("member") != ""))
+    return kept.withColumn("state", F.when(ended, "").otherwise(F.col("state"))).select(*TRANSITIONS.names)
+
+
+def latest(windows_read: "DataFrame") -> "DataFrame":
+    """Of windows as they were written, with their batch, the newest of each."""
+    newest = Window.partitionBy("group", "from_us").orderBy(F.desc("batch"))
+    return (
+        windows_read.withColumn("rank", F.row_number().over(newest)).where("rank = 1").select(*WINDOWS.names)
+    )
+
+
+def start(
+    lines: "DataFrame", out: str, options: Options, *, follow_s: float | None
+) -> list["StreamingQuery"]:
+    """Start all streams; with ``follow_s`` they look for more every so many seconds, else they end when all is read."""
+    rows = events.judged(lines)
+    unique = once(events.good(rows), options.lateness)
+    trigger = {"availableNow": True} if follow_s is None else {"processingTime": f"{follow_s} seconds"}
+    writers = {
+        WINDOWS.name: windows(unique, options.window)
+        .writeStream.outputMode("update")
+        .foreachBatch(_replace(out)),
+        TRANSITIONS.name: transitions(unique)
+        .writeStream.format("parquet")
+        .option("path", f"{out}/{TRANSITIONS.name}"),
+        QUARANTINE.name: events.bad(rows)
+        .writeStream.format("parquet")
+        .option("path", f"{out}/{QUARANTINE.name}"),
+    }
+    return [
+        writer.queryName(name)
+        .option("checkpointLocation", f"{out}/{CHECKPOINTS}/{name}")
+        .trigger(**trigger)
+        .start()
+        for name, writer in writers.items()
+    ]
+
+
+def _replace(out: str) -> Callable[["DataFrame", int], None]:
+    def write(batch: "DataFrame", number: int) -> None:
+        batch.write.mode("overwrite").parquet(f"{out}/{WINDOWS.name}/batch={number}")
+
+    return write
+
+
+def _seen(protocol: str) -> "Column":
+    members = F.collect_set(
+        F.when((F.col("protocol") == protocol) & (F.col("member") != ""), F.col("member"))
+    )
+    return F.size(members).alias(f"{protocol}_members")

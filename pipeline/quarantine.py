@@ -1,0 +1,31 @@
+"""What cannot be read is set aside with the reason and counted, never dropped."""
+
+from typing import TYPE_CHECKING
+
+from pipeline.tables import BYTES, FLAG, INT, LONG, TEXT, Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUARANTINE = Table(
+    "quarantine",
+    "Records and journal lines that could not be read, as they were, each with the reason.",
+    (
+        Column("source", TEXT, "`__consumer_offsets`, or the journal file or topic"),
+        Column("partition", INT, "partition of the record; null for a line of a file"),
+        Column("offset", LONG, "offset of the record; null for a line of a file"),
+        Column("reason", TEXT, "why it could not be read"),
+        Column("superseded", FLAG, "whether a newer record of the same key was read instead"),
+        Column("key", BYTES, "the record's key"),
+        Column("content", BYTES, "the record's value, or the line"),
+    ),
+)
+
+
+def counts(quarantine: "DataFrame") -> dict[str, int]:
+    """How many were set aside, by reason without its numbers, so that a thousand bad records are one line."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the name that all of Spark's docs use
+
+    short = F.regexp_replace(F.regexp_replace("reason", r"at byte \d+.*", "..."), r"\[\d+\]", "[]")
+    rows = quarantine.groupBy(short.alias("why")).count().orderBy(F.desc("count"), "why").limit(50).collect()
+    return {row["why"]: row["count"] for row in rows}

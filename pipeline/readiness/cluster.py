@@ -1,0 +1,90 @@
+"""What is needed of a cluster beside its offsets topic: the topics' names and ids, and how brokers treat groups."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipeline.errors import PipelineError
+
+CLUSTER_FILE = "cluster.json"
+_TIMEOUT_S = 30.0
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic; the id in Kafka's text form."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class BrokerSettings(msgspec.Struct, frozen=True):
+    """Kafka's settings of groups, with Kafka's defaults. Times are milliseconds."""
+
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_assignors: str = "uniform"
+    group_consumer_migration_policy: str = "bidirectional"
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A cluster as it was at ``time_ms`` (milliseconds since 1970)."""
+
+    topics: tuple[Topic, ...] = ()
+    settings: BrokerSettings = BrokerSettings()
+    time_ms: int = 0
+
+    @property
+    def topic_names(self) -> dict[str, str]:
+        """Names by id."""
+        return {topic.id: topic.name for topic in self.topics}
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if there is no such topic."""
+        return next((one.partitions for one in self.topics if one.name == topic), 0)
+
+    def save(self, folder: Path) -> None:
+        """Write it down beside the captured records."""
+        (folder / CLUSTER_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+    @classmethod
+    def load(cls, folder: Path) -> "Cluster":
+        """Read what ``save`` wrote. Raises PipelineError."""
+        file = folder / CLUSTER_FILE
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=cls)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise PipelineError(f"{file} cannot be read: {error}") from error
+
+
+def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Cluster:
+    """Ask a running cluster. Raises PipelineError if it does not answer."""
+    from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415 - only where brokers are asked
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(client_settings or {})})
+    try:
+        names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
+        asked = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        described = [future.result() for future in asked.values()]
+        topics = tuple(Topic(one.name, str(one.topic_id), len(one.partitions)) for one in described)
+        return Cluster(topics, _settings(admin), int(time.time() * 1000))
+    except KafkaException as error:
+        raise PipelineError(f"{bootstrap} does not say what is asked: {error}") from error
+
+
+def _settings(admin: Any) -> BrokerSettings:
+    """The settings of one broker; those that it does not have (older than Kafka 4) keep their defaults."""
+    # The library types its re-exports as private; these are the classes themselves.
+    from confluent_kafka.admin._config import ConfigResource  # noqa: PLC0415
+    from confluent_kafka.admin._resource import ResourceType  # noqa: PLC0415
+
+    broker = min(admin.list_topics(timeout=_TIMEOUT_S).brokers)
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker))]).values()
+    told = {name.replace(".", "_"): entry.value for name, entry in answer.result(timeout=_TIMEOUT_S).items()}
+    return msgspec.convert(
+        {name: value for name, value in told.items() if value is not None}, BrokerSettings, strict=False
+    )

@@ -1,0 +1,136 @@
+"""Readiness from end to end: records in, tables and policy files out."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
+
+from pipeline import quarantine
+from pipeline.quarantine import QUARANTINE
+from pipeline.readiness import content, groups, policy_file, records
+from pipeline.readiness.cluster import BrokerSettings, Cluster
+from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, VERDICTS, WAVES
+from pipeline.readiness.verdicts import judge
+from pipeline.readiness.waves import Candidate, Limits, plan
+from pipeline.watch import step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POLICY = "policy"
+
+
+class Options(NamedTuple):
+    """What a person can choose."""
+
+    limits: Limits = Limits()
+    allowed_assignors: frozenset[str] = frozenset()
+    pause_ms: int = policy_file.DEFAULT_PAUSE_MS
+
+
+DEFAULTS = Options()
+
+
+class Summary(NamedTuple):
+    """What came out, in numbers."""
+
+    groups: int
+    verdicts: dict[str, int]
+    waves: int
+    policies: list[Path]
+    quarantined: dict[str, int]
+
+
+def run(
+    spark: "SparkSession", rows: "DataFrame", cluster: Cluster, out: Path, options: Options = DEFAULTS
+) -> Summary:
+    """Write every table and the policy files into ``out``, which must be a folder of this machine.
+
+    ``rows`` are records as ``records.captured`` or ``records.from_kafka`` gives them.
+    """
+    folder = str(out.absolute())
+    checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
+    newest = records.newest(checked).persist(StorageLevel.DISK_ONLY)
+    try:
+        with step(spark, "decoding records"):
+            QUARANTINE.write(_quarantined(checked, newest), folder)
+        with step(spark, "groups, members, offsets"):
+            names = _topic_names(spark, newest, cluster, folder)
+            groups.write(newest, names, cluster.settings, folder)
+        with step(spark, "verdicts"):
+            VERDICTS.write(_verdicts(spark, folder, cluster.settings, options.allowed_assignors), folder)
+        with step(spark, "waves"):
+            waves, policies = _write_waves(spark, folder, out, options)
+        counted = VERDICTS.read(spark, folder).groupBy("verdict").count().collect()
+        by_verdict = {row["verdict"]: row["count"] for row in counted}
+        reasons = quarantine.counts(QUARANTINE.read(spark, folder))
+        return Summary(sum(by_verdict.values()), by_verdict, waves, policies, reasons)
+    finally:
+        newest.unpersist()
+        checked.unpersist()
+
+
+def _quarantined(checked: "DataFrame", newest: "DataFrame") -> "DataFrame":
+    held = newest.select("partition", "offset", F.lit(False).alias("superseded"))  # noqa: FBT003 - a literal of Spark's
+    bad = checked.where(F.col("reason").isNotNull()).join(held, ["partition", "offset"], "left")
+    return bad.select(
+        F.lit(records.OFFSETS_TOPIC).alias("source"),
+        "partition",
+        "offset",
+        "reason",
+        (F.col("group_id").isNotNull() & F.col("superseded").isNull()).alias("superseded"),
+        "key",
+        F.col("value").alias("content"),
+    )
+
+
+def _topic_names(spark: "SparkSession", newest: "DataFrame", cluster: Cluster, folder: str) -> dict[str, str]:
+    """Names by id: those that the cluster told, and those that commits tell (of topics deleted meanwhile)."""
+    OFFSETS.write(content.offsets(newest), folder)
+    told = OFFSETS.read(spark, folder).where("topic_id is not null").select("topic_id", "topic").distinct()
+    return {row["topic_id"]: row["topic"] for row in told.collect()} | cluster.topic_names
+
+
+def _verdicts(
+    spark: "SparkSession", folder: str, broker: BrokerSettings, allowed: frozenset[str]
+) -> "DataFrame":
+    members = MEMBERS.read(spark, folder)
+    together = members.groupBy(F.col("group_id").alias("of_group")).agg(
+        F.collect_list(F.struct(*members.columns)).alias("its_members")
+    )
+    rows = GROUPS.read(spark, folder)
+    rows = rows.join(together, rows["group_id"] == together["of_group"], "left").drop("of_group")
+
+    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            judged = []
+            for group in batch.to_pylist():
+                verdict, reasons = judge(group, group["its_members"] or (), broker, allowed)
+                judged.append((group["group_id"], verdict, [reason._asdict() for reason in reasons]))
+            yield VERDICTS.batch(judged)
+
+    return rows.mapInArrow(judge_batches, VERDICTS.ddl)
+
+
+def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options) -> tuple[int, list[Path]]:
+    """Waves follow one another, so they are planned in one place: one small row for each group that can move."""
+    groups_read, verdicts = GROUPS.read(spark, folder), VERDICTS.read(spark, folder)
+    movable = groups_read.where("kind = 'classic'").join(
+        verdicts.where(F.col("verdict") != NOT_READY), "group_id"
+    )
+    candidates = (
+        Candidate(row["group_id"], row["members"], row["last_commit_ms"], row["verdict"])
+        for row in movable.select("group_id", "members", "last_commit_ms", "verdict").toLocalIterator()
+    )
+    places = list(plan(candidates, options.limits))
+    rows = [
+        (one.group_id, place.wave, place.position, one.members, one.last_commit_ms, one.verdict)
+        for place in places
+        for one in (place.candidate,)
+    ]
+    WAVES.write(spark.createDataFrame(rows, WAVES.ddl).coalesce(1), folder)
+    files = policy_file.write(places, out / POLICY, pause_ms=options.pause_ms)
+    return (places[-1].wave if places else 0), files

@@ -1,0 +1,41 @@
+"""The policy file that makes the proxy translate the waves up to a certain one."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from pipeline.readiness.waves import Place
+
+DEFAULT_PAUSE_MS = 1_000
+
+
+def write(places: Iterable[Place], folder: Path, *, pause_ms: int = DEFAULT_PAUSE_MS) -> list[Path]:
+    """One file for each wave: the groups of that wave and of all before it. Returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("wave-*.yaml"):
+        old.unlink()
+    rules: list[str] = []
+    files: list[Path] = []
+    wave = 0
+    for place in places:
+        if place.wave != wave and wave:
+            files.append(_file(folder, wave, rules))
+        wave = place.wave
+        name = quoted(place.candidate.group_id)
+        rules.append(f"  - {{group: {name}, mode: translate, switch_pause_ms: {pause_ms}}}\n")
+    if wave:
+        files.append(_file(folder, wave, rules))
+    return files
+
+
+def _file(folder: Path, wave: int, rules: list[str]) -> Path:
+    file = folder / f"wave-{wave:02}.yaml"
+    head = f"# Waves 1 to {wave}: {len(rules)} groups. Written by `epochgate pipeline readiness`.\n"
+    file.write_text(f"{head}default: observe\nrules:\n{''.join(rules)}", encoding="utf-8")
+    return file
+
+
+def quoted(name: str) -> str:
+    """A YAML scalar that is this text and nothing else: a group may be called ``no``, ``1:30`` or anything."""
+    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True, width=2**30)).rstrip("\n")

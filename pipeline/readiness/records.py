@@ -1,0 +1,161 @@
+"""The records of ``__consumer_offsets``: read, checked one by one, and the newest of each key kept.
+
+Compaction has not always run when a topic is read, so a key has several records; the one with the highest offset
+holds, and one without value (a tombstone) deletes what the key names. A key always lies in one partition.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
+from protocol_codecs import CodecError, Message
+from protocol_codecs.codec import decode_prefix
+from protocol_codecs.fields import string
+from protocol_codecs.records import decode_record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OFFSETS_TOPIC = "__consumer_offsets"
+CAPTURED_RECORDS = "records"
+_PREFIX_SIZE = 2
+_UNKNOWN = -1
+
+SHARE_TYPES = frozenset(range(9, 16))
+"""Record types of share groups (KIP-932)."""
+STREAMS_TYPES = frozenset(range(17, 24))
+"""Record types of streams groups (KIP-1071)."""
+
+CAPTURED = Table(
+    CAPTURED_RECORDS,
+    "The records of `__consumer_offsets` as `epochgate capture` wrote them.",
+    (
+        Column("partition", INT, "partition of the topic"),
+        Column("offset", LONG, "offset in the partition"),
+        Column("time_ms", LONG, "the record's timestamp, milliseconds since 1970"),
+        Column("key", BYTES, "the key, as it is"),
+        Column("value", BYTES, "the value, as it is; null for a tombstone"),
+    ),
+)
+CHECKED = Table(
+    "checked",
+    "Every record with what its key says.",
+    (
+        *CAPTURED.columns,
+        Column("type", INT, "the record type, by Kafka's number; -1 if the key has none"),
+        Column("group_id", TEXT, "the group that the key names; null if it cannot be read"),
+        Column("reason", TEXT, "why the record cannot be read; null if it can"),
+    ),
+)
+
+
+class _GroupKey(Message, versions="0"):
+    """What every key of a share or streams group begins with."""
+
+    group_id: str = string()
+
+
+def captured(spark: "SparkSession", folder: Path | str) -> "DataFrame":
+    """The records that ``epochgate capture`` wrote to ``folder``. Raises PipelineError if there are none."""
+    path = f"{folder}/{CAPTURED_RECORDS}"
+    try:
+        return spark.read.schema(CAPTURED.ddl).parquet(path)
+    except Exception as error:
+        raise PipelineError(f"{path}: no captured records there ({type(error).__name__})") from error
+
+
+def from_kafka(
+    spark: "SparkSession", bootstrap: str, partitions: int, settings: dict[str, str] | None = None
+) -> "DataFrame":
+    """The records of all ``partitions`` through Spark's Kafka connector, without those of aborted transactions.
+
+    The connector looks for offsets with an admin client, which leaves internal topics out and so reads nothing; its
+    other way, with a consumer, sees them. Raises PipelineError if the connector is not there.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    options = {f"kafka.{key}": value for key, value in (settings or {}).items()}
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
+    try:
+        rows = (
+            spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("assign", json.dumps({OFFSETS_TOPIC: list(range(partitions))}))
+            .option("startingOffsets", "earliest")
+            .option("endingOffsets", "latest")
+            .option("kafka.isolation.level", "read_committed")
+            .option("includeHeaders", "false")
+            .options(**options)
+            .load()
+        )
+    except Exception as error:
+        raise connector_missing(error) from error
+    milliseconds = F.unix_millis("timestamp").alias("time_ms")
+    return rows.select("partition", "offset", milliseconds, "key", "value")
+
+
+def connector_missing(error: Exception) -> Exception:
+    """A clearer word for Spark's own when the connector is not there; any other error as it is."""
+    if "Failed to find data source: kafka" not in str(error) and "DATA_SOURCE_NOT_FOUND" not in str(error):
+        return error
+    return PipelineError(
+        "Spark's Kafka connector is not loaded: pass --conf spark.jars=... with the jars that "
+        "`python3 -m tools.spark_connector.jars` prints, or "
+        "--conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION of this Spark"
+    )
+
+
+def checked(records: "DataFrame") -> "DataFrame":
+    """Every record, decoded once to see whether it can be."""
+    return records.mapInArrow(_check_batches, CHECKED.ddl)
+
+
+def newest(records: "DataFrame") -> "DataFrame":
+    """The record with the highest offset of each key that can be read; tombstones are among them."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    rest = [name for name in CHECKED.names if name not in ("partition", "key")]
+    return (
+        records.where(F.col("group_id").isNotNull())
+        .groupBy("partition", "key")
+        .agg(F.max_by(F.struct(*rest), "offset").alias("newest"))
+        .select("partition", "key", "newest.*")
+    )
+
+
+def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str | None]:
+    """Record type, group and what is wrong with it (null if nothing is) of one record."""
+    if key is None or len(key) < _PREFIX_SIZE:
+        return _UNKNOWN, None, "the record has no key" if key is None else "the key is cut off"
+    number = int.from_bytes(key[:_PREFIX_SIZE], "big", signed=True)
+    try:
+        group_id = decode_prefix(_GroupKey, 0, key, _PREFIX_SIZE)[0].group_id
+        if number in SHARE_TYPES or number in STREAMS_TYPES:
+            return number, group_id, None
+        if decode_record(key, None) is None:
+            return number, None, f"record type {number} is unknown"
+    except CodecError as error:  # what is no whole key names no group and supersedes no record
+        return number, None, str(error)
+    try:
+        decode_record(key, value)
+    except CodecError as error:
+        return number, group_id, str(error)
+    return number, group_id, None
+
+
+def _check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    added = CHECKED.columns[len(CAPTURED.columns) :]
+    for batch in batches:
+        found = [
+            check(key, value)
+            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
+        ]
+        by_column = list(zip(*found, strict=True)) or [(), (), ()]
+        arrays = [batch[column.name].cast(column.kind) for column in CAPTURED.columns]
+        arrays += [pa.array(values, column.kind) for values, column in zip(by_column, added, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=CHECKED.arrow)

@@ -1,0 +1,140 @@
+"""Whether a group can move, judged from what the broker knows of it. Plain Python, one group at a time.
+
+A reason blocks the migration or is only a remark. What blocks is what the proxy does not translate
+(docs/translation.md): such a group passes through it unchanged.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pipeline.readiness.cluster import BrokerSettings
+from pipeline.readiness.output import NOT_READY, READY, REMARK
+
+TRANSLATABLE_ASSIGNORS = frozenset(
+    {"range", "roundrobin", "sticky", "cooperative-sticky", "RoundRobinAssigner", "rack-affinity"}
+)
+"""The classic assignors that the proxy knows; a test holds them to the proxy's own table."""
+
+NEWEST_EMBEDDED_VERSION = 3
+_FEW = 3
+
+Member = Mapping[str, Any]
+Group = Mapping[str, Any]
+
+
+class Reason(NamedTuple):
+    """Why a group can't move, or what to know before it does."""
+
+    code: str
+    blocks: bool
+    text: str
+
+
+def _blocks(code: str, text: str) -> Reason:
+    return Reason(code, blocks=True, text=text)
+
+
+def _remark(code: str, text: str) -> Reason:
+    return Reason(code, blocks=False, text=text)
+
+
+CLIENT_IDS: Sequence[tuple[str, str, str]] = (
+    ("sarama", "sarama", "it claims nothing when it rejoins, so every rebalance of it is eager"),
+    ("kafkajs", "kafkajs", "its other fetchers may still work while it rejoins"),
+    ("aiokafka-", "aiokafka", "it ends on an assignment outside its subscription"),
+    ("kafka-python-", "kafka-python", "with a cooperative assignor it claims more than it holds"),
+    ("kafka-go", "kafka-go", "it gives up its id on every JoinGroup error"),
+    ("github.com/segmentio/kafka-go", "kafka-go", "it gives up its id on every JoinGroup error"),
+)
+"""How default client ids begin, the library that sets them, and what is known of it."""
+
+
+def judge(
+    group: Group,
+    members: Sequence[Member],
+    broker: BrokerSettings,
+    allowed: frozenset[str] = frozenset(),
+) -> tuple[str, list[Reason]]:
+    """The verdict and every reason. ``allowed`` are assignors that the operator vouches for.
+
+    ``group`` and ``members`` have the columns of their tables.
+    """
+    reasons = [*_of_group(group, broker)]
+    if group["kind"] in ("classic", "consumer"):
+        reasons += _of_assignors(group, members, allowed)
+        reasons += _of_members(members, broker)
+        reasons += _of_clients(members)
+    if any(reason.blocks for reason in reasons):
+        return NOT_READY, reasons
+    return (REMARK if reasons else READY), reasons
+
+
+def _of_group(group: Group, broker: BrokerSettings) -> Iterable[Reason]:
+    kind = group["kind"]
+    if group["unreadable_records"]:
+        count = group["unreadable_records"]
+        yield _blocks("unreadable_records", f"{count} of its newest records cannot be read (see quarantine)")
+    if kind in ("share", "streams"):
+        yield _blocks("group_type", f"a {kind} group has its own protocol and does not need to move")
+    elif kind == "consumer":
+        yield _remark("already_new", "the group is of the new protocol already")
+    elif kind == "classic" and group["protocol_type"] not in ("consumer", ""):
+        yield _blocks("protocol_type", f"protocol type is {group['protocol_type']!r}, not 'consumer'")
+    elif kind == "simple":
+        yield _remark("simple", "offsets are committed without a membership: nothing changes for it")
+    if kind == "classic" and (group["members"] or 0) > broker.group_consumer_max_size:
+        limit = broker.group_consumer_max_size
+        yield _blocks("too_large", f"{group['members']} members, but group.consumer.max.size is {limit}")
+
+
+def _of_assignors(group: Group, members: Sequence[Member], allowed: frozenset[str]) -> Iterable[Reason]:
+    if group["protocol_type"] != "consumer":
+        return
+    classic = [member for member in members if member["protocol"] == "classic"]
+    offered = {name for member in classic for name in member["assignors"] or ()}
+    for name in sorted(offered - TRANSLATABLE_ASSIGNORS - allowed):
+        yield _blocks("assignor", f"assignor {name!r} is unknown to the proxy")
+    if group["kind"] == "consumer" and classic:
+        text = f"{len(classic)} of {len(members)} members still speak the classic protocol"
+        yield _remark("mixed_protocols", text)
+    if len({tuple(member["assignors"] or ()) for member in classic}) > 1:
+        yield _remark("mixed_assignors", f"members offer different assignors: {', '.join(sorted(offered))}")
+
+
+def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[Reason]:
+    unreadable = [member["member_id"] for member in members if member["problem"]]
+    if unreadable:
+        yield _blocks("embedded_unreadable", f"the subscription of {_some(unreadable)} cannot be read")
+    versions = {member["embedded_version"] for member in members} - {None}
+    if len(versions) > 1:
+        listed = ", ".join(f"v{version}" for version in sorted(versions))
+        yield _remark("embedded_versions", f"members embed different versions ({listed}): a rolling upgrade")
+    if any(version > NEWEST_EMBEDDED_VERSION for version in versions):
+        yield _remark("embedded_version", f"embedded version {max(versions)} is read as v3")
+    counted = Counter(member["instance_id"] for member in members if member["instance_id"] is not None)
+    doubled = sorted(name for name, count in counted.items() if count > 1)
+    if doubled:
+        yield _blocks("static_duplicates", f"instance id {_some(doubled)} is used by several members")
+    longest = max((member["session_timeout_ms"] or 0 for member in members), default=0)
+    if longest > broker.group_consumer_session_timeout_ms:
+        limit = broker.group_consumer_session_timeout_ms
+        text = f"session timeout {longest} ms is beyond the broker's {limit} ms, which holds while no proxy is there"
+        yield _remark("session_timeout", text)
+    if any(member["protocol"] == "classic" and member["assignment_user_data_bytes"] for member in members):
+        text = "its assignment carries user data, with which brokers do not convert a live group: move it while empty"
+        yield _remark("assignment_user_data", text)
+
+
+def _of_clients(members: Sequence[Member]) -> Iterable[Reason]:
+    told = set()
+    for member in members:
+        for beginning, name, text in CLIENT_IDS:
+            if (member["client_id"] or "").startswith(beginning) and name not in told:
+                told.add(name)
+                yield _remark("client_software", f"{name}: {text}")
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = ", ".join(map(repr, names[:_FEW]))
+    return listed if len(names) <= _FEW else f"{listed} and {len(names) - _FEW} more"

@@ -1,0 +1,189 @@
+"""What the page tells, drawn from the tables with sums that Spark makes: small whatever the fleet's size."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
+
+from pipeline.audit.output import CLOCKS, GAPS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
+from pipeline.progress.job import windows_written
+from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK
+from pipeline.progress.streams import latest
+from pipeline.quarantine import QUARANTINE, counts
+from pipeline.readiness.output import GROUPS, VERDICTS, WAVES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WORST = 15
+_POINTS = 240
+_BINS_PER_TENFOLD = 5
+Rows = list[dict[str, Any]]
+
+
+class Readiness(NamedTuple):
+    """Of the fleet before the migration."""
+
+    verdicts: Rows
+    reasons: Rows
+    waves: Rows
+    quarantined: dict[str, int]
+
+
+class Progress(NamedTuple):
+    """Of the migration."""
+
+    fleet: Rows
+    pauses: Rows
+    quantiles: Rows
+    worst: Rows
+    stuck: Rows
+    convergence: Rows
+    late_or_bad: dict[str, int]
+
+
+class Audit(NamedTuple):
+    """Of ownership."""
+
+    totals: dict[str, int]
+    overlaps: dict[str, int]
+    violations: Rows
+    gaps: Rows
+    gap_quantiles: Rows
+    clocks: Rows
+    quarantined: dict[str, int]
+
+
+def readiness(spark: "SparkSession", folder: Path) -> Readiness:
+    """What ``epochgate pipeline readiness`` wrote."""
+    where = str(folder.absolute())
+    verdicts, waves = VERDICTS.read(spark, where), WAVES.read(spark, where)
+    reasons = (
+        verdicts.select("group_id", F.explode("reasons").alias("reason"))
+        .groupBy("reason.code", "reason.blocks")
+        .agg(F.countDistinct("group_id").alias("groups"), F.min("reason.text").alias("example"))
+        .orderBy(F.desc("blocks"), F.desc("groups"), "code")
+    )
+    kinds = GROUPS.read(spark, where).select("group_id", "kind").join(verdicts, "group_id")
+    per_wave = waves.groupBy("wave").agg(
+        F.count("*").alias("groups"),
+        F.sum("members").alias("members"),
+        F.min_by("group_id", "position").alias("first"),
+    )
+    return Readiness(
+        _rows(kinds.groupBy("kind", "verdict").count().orderBy("kind", "verdict")),
+        _rows(reasons.limit(50)),
+        _rows(per_wave.orderBy("wave").limit(50)),
+        counts(QUARANTINE.read(spark, where)),
+    )
+
+
+def progress(spark: "SparkSession", folder: Path) -> Progress:
+    """What ``epochgate pipeline progress`` wrote."""
+    where = str(folder.absolute())
+    windows = latest(windows_written(spark, where)).persist()
+    pauses = PAUSES.read(spark, where).where("until_us is not null and not first")
+    took = pauses.withColumn("took_ms", (F.col("until_us") - F.col("from_us")) / 1000)
+    worst = (
+        took.groupBy("group")
+        .agg(
+            F.count("*").alias("pauses"),
+            (F.sum("took_ms") / 1000).alias("stood_s"),
+            F.max("took_ms").alias("longest_ms"),
+            F.countDistinct("member").alias("members"),
+        )
+        .orderBy(F.desc("stood_s"), "group")
+        .limit(WORST)
+    )
+    converged = CONVERGENCES.read(spark, where).withColumn(
+        "took_ms", (F.col("until_us") - F.col("from_us")) / 1000
+    )
+    try:
+        return Progress(
+            _fleet(windows),
+            _binned(took, "protocol"),
+            _quantiles(took, "protocol"),
+            _rows(worst),
+            _rows(STUCK.read(spark, where).orderBy("from_us").limit(WORST)),
+            _quantiles(converged.withColumn("all", F.lit("all groups")), "all"),
+            counts(QUARANTINE.read(spark, where)),
+        )
+    finally:
+        windows.unpersist()
+
+
+def audit(spark: "SparkSession", folder: Path) -> Audit:
+    """What ``epochgate pipeline audit`` wrote."""
+    where = str(folder.absolute())
+    overlaps, gaps = OVERLAPS.read(spark, where), GAPS.read(spark, where)
+    closed = gaps.where("until_us is not null").withColumn(
+        "took_ms", (F.col("until_us") - F.col("from_us")) / 1000
+    )
+    processes = PROCESSES.read(spark, where).agg(
+        F.coalesce(F.sum("events"), F.lit(0)).alias("events"),
+        F.coalesce(F.sum("duplicates"), F.lit(0)).alias("duplicates"),
+        F.count("*").alias("processes"),
+    )
+    lost = LOSSES.read(spark, where).agg(
+        F.coalesce(F.sum(F.expr("last_seq - first_seq + 1")), F.lit(0)).alias("lost")
+    )
+    totals = {**_rows(processes)[0], **_rows(lost)[0], "open_gaps": gaps.where("until_us is null").count()}
+    clocks = (
+        CLOCKS.read(spark, where)
+        .where("beyond_skew")
+        .groupBy("ahead", "behind")
+        .agg(F.max("at_least_us").alias("at_least_us"), F.count("*").alias("proofs"))
+    )
+    return Audit(
+        totals,
+        {row["class"]: row["count"] for row in overlaps.groupBy("class").count().collect()},
+        _rows(overlaps.where(F.col("class") == VIOLATION).orderBy(F.expr("from_us - until_us")).limit(WORST)),
+        _binned(closed, "cause"),
+        _quantiles(closed, "cause"),
+        _rows(clocks.orderBy(F.desc("at_least_us")).limit(WORST)),
+        counts(QUARANTINE.read(spark, where)),
+    )
+
+
+def _fleet(windows: "DataFrame") -> Rows:
+    """Members by protocol over time, in at most a few hundred points: within each the most that were seen at once."""
+    ends = windows.agg(F.min("from_us").alias("first"), F.max("from_us").alias("last")).first()
+    if ends is None or ends["first"] is None:
+        return []
+    width = max((ends["last"] - ends["first"]) // _POINTS, 1)
+    point = (F.lit(ends["first"]) + F.floor((F.col("from_us") - ends["first"]) / width) * width).cast(
+        "bigint"
+    )
+    names = ("translated_members", "classic_members", "consumer_members")
+    by_group = windows.groupBy(point.alias("at_us"), "group").agg(
+        *(F.max(name).alias(name) for name in names), F.sum("rebalanced").alias("rebalanced")
+    )
+    return _rows(
+        by_group.groupBy("at_us")
+        .agg(*(F.sum(name).alias(name) for name in (*names, "rebalanced")))
+        .orderBy("at_us")
+    )
+
+
+def _binned(took: "DataFrame", by: str) -> Rows:
+    """Counts of durations in bins of equal ratio; ``from_ms`` is where a bin begins."""
+    step = F.floor(F.log10(F.greatest("took_ms", F.lit(0.1))) * _BINS_PER_TENFOLD)
+    binned = took.withColumn("from_ms", F.pow(F.lit(10.0), step / _BINS_PER_TENFOLD))
+    return _rows(binned.groupBy(F.col(by).alias("by"), "from_ms").count().orderBy("by", "from_ms"))
+
+
+def _quantiles(took: "DataFrame", by: str) -> Rows:
+    at = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+    return _rows(
+        took.groupBy(F.col(by).alias("by"))
+        .agg(
+            F.count("*").alias("count"),
+            *(F.percentile_approx("took_ms", share, 1000).alias(name) for name, share in at.items()),
+            F.max("took_ms").alias("longest"),
+        )
+        .orderBy(F.desc("count"))
+    )
+
+
+def _rows(rows: "DataFrame") -> Rows:
+    return [row.asDict(recursive=True) for row in rows.collect()]

@@ -1,0 +1,79 @@
+"""Facts and plots put into the page."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from pipeline.audit.output import VIOLATION
+from pipeline.readiness.output import NOT_READY
+from pipeline.report import plots
+from pipeline.report.facts import Audit, Progress, Readiness
+
+_PAGE = Path(__file__).with_name("page.html")
+
+
+def write(
+    file: Path,
+    readiness: Readiness | None,
+    progress: Progress | None,
+    audit: Audit | None,
+    *,
+    done_waves: int = 0,
+) -> None:
+    """Write the page; what is None is left out. ``done_waves`` have been moved already."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"ms": milliseconds, "number": number, "when": when}
+    told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
+    if readiness is not None:
+        told |= _of_readiness(readiness, done_waves)
+        told["plots"]["waves"] = plots.bars(
+            [str(row["wave"]) for row in readiness.waves],
+            [row["groups"] for row in readiness.waves],
+            "groups",
+        )
+    if progress is not None:
+        told["plots"] |= {
+            "fleet": plots.fleet(progress.fleet),
+            "pauses": plots.durations(progress.pauses, "pauses"),
+        }
+    if audit is not None:
+        told["plots"]["gaps"] = plots.durations(audit.gaps, "gaps")
+        told["violations"] = audit.overlaps.get(VIOLATION, 0)
+        told["others"] = {name: count for name, count in audit.overlaps.items() if name != VIOLATION}
+    written = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    page = environment.from_string(_PAGE.read_text(encoding="utf-8")).render(written=written, **told)
+    file.write_text(page, encoding="utf-8")
+
+
+def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:
+    blocked = sum(row["count"] for row in readiness.verdicts if row["verdict"] == NOT_READY)
+    left = [row for row in readiness.waves if row["wave"] > done_waves]
+    return {
+        "ready": sum(row["groups"] for row in readiness.waves),
+        "blocked": blocked,
+        "next_wave": left[0] if left else None,
+    }
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration in the unit that suits it."""
+    if value is None:
+        return ""
+    if value < 1000:
+        return f"{value:.0f} ms" if value >= 10 or value == 0 else f"{value:.2f} ms"
+    seconds = value / 1000
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def number(value: int) -> str:
+    """A count with spaces between thousands."""
+    return f"{value:,}".replace(",", " ")
+
+
+def when(time_us: int) -> str:
+    """A time, to the millisecond."""
+    return dt.datetime.fromtimestamp(time_us / 1e6, dt.UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]

@@ -1,0 +1,122 @@
+"""The page's plots as SVG: light, few colours, read at a glance."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pipeline.report.facts import Rows
+
+COLOURS = ("#2f6f8f", "#c7803e", "#7a8f55", "#8a6d9b", "#a0a0a0", "#b5525c")
+_STYLE: Any = {
+    "svg.fonttype": "path",
+    "svg.hashsalt": "epochgate",  # the same picture for the same numbers
+    "font.size": 9.0,
+    "axes.edgecolor": "#b8bec4",
+    "axes.labelcolor": "#4a5560",
+    "xtick.color": "#4a5560",
+    "ytick.color": "#4a5560",
+    "axes.grid": True,
+    "grid.color": "#e8ebee",
+    "axes.axisbelow": True,
+}
+_NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+_DAY_US = 86_400 * 1_000_000
+_SIZE = (8.0, 2.7)
+_SIZES_MS = (
+    (1, "1 ms"),
+    (10, "10 ms"),
+    (100, "100 ms"),
+    (1e3, "1 s"),
+    (1e4, "10 s"),
+    (1e5, "100 s"),
+    (1e6, "17 min"),
+)
+
+
+def fleet(rows: Rows) -> str:
+    """Members by protocol over time."""
+    names = {
+        "translated_members": "translated",
+        "classic_members": "classic, passing through",
+        "consumer_members": "new protocol by themselves",
+    }
+    figure, axes = _figure()
+    times = [row["at_us"] / _DAY_US for row in rows]  # matplotlib counts dates in days since 1970
+    series = {
+        label: [row[name] for row in rows] for name, label in names.items() if any(row[name] for row in rows)
+    }
+    if series:
+        axes.stackplot(
+            times,
+            list(series.values()),
+            labels=list(series),
+            colors=COLOURS,
+            step="post",
+            alpha=0.85,
+        )
+        _legend(axes)
+    axes.set_ylabel("members seen")
+    axes.xaxis_date("UTC")
+    figure.autofmt_xdate(rotation=0, ha="center")
+    return _svg(figure)
+
+
+def durations(rows: Rows, unit: str) -> str:
+    """How long things took, one line for each kind, on a scale where each step is ten times as long."""
+    figure, axes = _figure()
+    kinds = sorted({row["by"] for row in rows})
+    for kind, colour in zip(kinds, _endless(COLOURS, len(kinds)), strict=True):
+        of_kind = [row for row in rows if row["by"] == kind]
+        places, heights = [row["from_ms"] for row in of_kind], [row["count"] for row in of_kind]
+        widths = [place * 0.5 for place in places]
+        axes.bar(places, heights, widths, align="edge", color=colour, alpha=0.6, label=kind or "not known")
+    axes.set_xscale("log")
+    shown = [
+        (place, text)
+        for place, text in _SIZES_MS
+        if rows and place <= 10 * max(row["from_ms"] for row in rows)
+    ]
+    axes.set_xticks([place for place, _ in shown], [text for _, text in shown])
+    axes.minorticks_off()
+    axes.set_ylabel(unit)
+    if rows:
+        _legend(axes)
+    return _svg(figure)
+
+
+def bars(labels: Sequence[str], heights: Sequence[float], unit: str) -> str:
+    """One bar for each label."""
+    figure, axes = _figure()
+    axes.bar(range(len(labels)), heights, color=COLOURS[0], width=0.6)
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_ylabel(unit)
+    axes.grid(visible=False, axis="x")
+    return _svg(figure)
+
+
+def _figure() -> tuple[Figure, Axes]:
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        axes: Axes = figure.subplots()
+        axes.spines[["top", "right"]].set_visible(False)
+        return figure, axes
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
+def _endless(colours: Sequence[str], count: int) -> list[str]:
+    return [colours[number % len(colours)] for number in range(count)]
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(text, format="svg", metadata=_NO_METADATA)
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]

@@ -1,0 +1,87 @@
+"""A Spark session that suits these jobs, on a laptop or on a cluster, and a clear word when there can be none."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+LOCAL = "local[*]"
+LOOPBACK = "127.0.0.1"
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.shuffle.partitions": "32",
+    "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.ui.showConsoleProgress": "false",
+    # A file that disappears or a bad block ends the job with an error: nothing is dropped silently.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+_ON_ONE_MACHINE = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+}
+
+
+def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
+    """The session. ``conf`` goes before what is set here; without ``master`` spark-submit's holds, else local[*].
+
+    Raises PipelineError if Java, PySpark or what it needs is missing.
+    """
+    _check_python()
+    check_java()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the jobs need Spark, not `--help`
+
+    under_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName(f"epochgate {name}")
+    if master is not None or not under_submit:
+        builder = builder.master(master or LOCAL)
+    settings = dict(_SETTINGS)
+    if not under_submit and (master or LOCAL).startswith("local"):
+        settings |= _ON_ONE_MACHINE
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's own default is any python3 on PATH
+    for key, value in (settings | dict(conf or {})).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def check_java() -> None:
+    """Raises PipelineError unless there is a Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or shutil.which(java) is None:
+        where = f"no java in JAVA_HOME ({home})" if home else "no java on PATH, and JAVA_HOME is not set"
+        raise PipelineError(
+            f"Java is missing: {where}. Spark needs Java {OLDEST_JAVA} or newer (Debian: default-jre-headless)"
+        )
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603 - the person's own java
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        found = version[1] if version else said.strip() or "nothing"
+        raise PipelineError(f"Java {OLDEST_JAVA} or newer is needed by Spark, but {java} says {found}")
+
+
+def _check_python() -> None:
+    for module in ("pyspark", "pyarrow", "pandas"):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            raise PipelineError(
+                f"{module} is not installed: pip install 'epochgate[pipeline]' brings what this command needs"
+            ) from None

@@ -1,0 +1,92 @@
+"""What a table is: its columns with type and meaning, declared once, for Arrow, Spark and the docs alike."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LONG = pa.int64()
+INT = pa.int32()
+TEXT = pa.string()
+BYTES = pa.binary()
+FLAG = pa.bool_()
+_NAMES = {
+    LONG: "bigint",
+    INT: "int",
+    TEXT: "string",
+    BYTES: "binary",
+    FLAG: "boolean",
+    pa.float64(): "double",
+}
+
+
+def list_of(item: pa.DataType) -> pa.DataType:
+    """A list type whose items are named as Spark names them."""
+    return pa.list_(pa.field("element", item))
+
+
+TOPIC_PARTITIONS = list_of(
+    pa.struct([pa.field("topic", TEXT), pa.field("topic_id", TEXT), pa.field("partitions", list_of(INT))])
+)
+"""Partitions by topic; the name or the id is null where the record does not tell it."""
+
+
+class Column(NamedTuple):
+    """One column. Every column may be null where its meaning says so."""
+
+    name: str
+    kind: pa.DataType
+    meaning: str
+
+
+class Table(NamedTuple):
+    """A table that a job writes as Parquet into a folder of this name."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+
+    @property
+    def ddl(self) -> str:
+        """The schema in Spark's words."""
+        return ", ".join(f"`{column.name}` {ddl_of(column.kind)}" for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names."""
+        return [column.name for column in self.columns]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The schema in Arrow's words."""
+        return pa.schema([pa.field(column.name, column.kind) for column in self.columns])
+
+    def batch(self, rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
+        """Rows, each with a value for every column, as Arrow passes them to Spark."""
+        by_column = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        arrays = [
+            pa.array(values, column.kind) for values, column in zip(by_column, self.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+    def write(self, rows: "DataFrame", folder: Path | str) -> None:
+        """Replace the table in ``folder``."""
+        rows.select(*self.names).write.mode("overwrite").parquet(f"{folder}/{self.name}")
+
+    def read(self, spark: "SparkSession", folder: Path | str) -> "DataFrame":
+        """The table in ``folder``."""
+        return spark.read.schema(self.ddl).parquet(f"{folder}/{self.name}")
+
+
+def ddl_of(kind: pa.DataType) -> str:
+    """Spark's name of an Arrow type."""
+    if pa.types.is_list(kind):
+        return f"array<{ddl_of(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        fields = (kind.field(number) for number in range(kind.num_fields))
+        return f"struct<{', '.join(f'{field.name}: {ddl_of(field.type)}' for field in fields)}>"
+    return _NAMES[kind]

@@ -1,0 +1,62 @@
+"""One Spark session for all tests of the pipeline, and a real Kafka for those that need one."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "integration"))  # its `support`: a broker and real clients
+
+from pyspark.sql import SparkSession  # noqa: E402
+from support import find_broker  # noqa: E402
+from support.broker import Kafka  # noqa: E402
+from support.consumers import Consumers  # noqa: E402
+
+from pipeline import spark as sessions  # noqa: E402
+from pipeline.errors import PipelineError  # noqa: E402
+from tools.spark_connector.jars import ConnectorUnavailableError, ensure_connector  # noqa: E402
+
+
+def without(reason: str) -> None:
+    """Skip what needs Java or a broker; in CI, where they must be there, fail."""
+    if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
+        pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, few partitions, loopback only."""
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    try:
+        sessions.check_java()
+        with contextlib.suppress(ConnectorUnavailableError):  # the one test that needs it says so
+            conf["spark.jars"] = ",".join(map(str, ensure_connector()))
+        session = sessions.start("tests", master="local[2]", conf=conf)
+    except PipelineError as error:
+        without(str(error))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A broker of these tests' own: they look at all its groups."""
+    with contextlib.ExitStack() as stack:
+        try:
+            broker = stack.enter_context(find_broker.from_maven())
+        except find_broker.NoBrokerError as reason:
+            without(f"no Kafka: {reason}")
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def consumers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumers]:
+    """Starts consumers as processes, which live as long as the tests."""
+    started = Consumers(tmp_path_factory.mktemp("consumers"))
+    yield started
+    started.end()

@@ -1,0 +1,146 @@
+"""The audit on Spark: the same findings as the independent checker's, and nothing that cannot be read is dropped."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.audit import job
+from pipeline.audit.output import GAPS, LOSSES, OVERLAPS, PROCESSES
+from pipeline.journal import events
+from pipeline.quarantine import QUARANTINE
+from tests.pipeline.checker import Check, read
+from tests.pipeline.migration import MS, Migration, Plan
+
+pytestmark = pytest.mark.timeout(600)
+
+SKEW_US = 100 * MS
+FAULTY = Plan(3, violations=3, duplicated=0.03, lost=0.005, skewed_us=250 * MS)
+
+GOOD = {
+    "v": 1, "replica": "r", "boot": "b", "seq": 1, "time_us": 1, "kind": "started", "group": "", "mode": "",
+    "protocol": "", "member": "", "instance": None, "client_id": None, "client_host": "", "software": "",
+    "generation": -1, "epoch": -1, "state": "", "previous_state": "", "partitions": [], "owned": None, "reason": "",
+}  # fmt: skip
+BAD = {
+    "no JSON at all": "not JSON",
+    json.dumps(GOOD)[:-20]: "not JSON",
+    "": "not JSON",
+    "[1, 2]": "no version of the schema",
+    json.dumps({**GOOD, "v": 2, "owned": {"new": "form"}}): "schema version 2 is not known",
+    json.dumps({**GOOD, "seq": "one"}): "a field has another type than the schema says",
+    json.dumps(
+        {name: value for name, value in GOOD.items() if name != "time_us"}
+    ): "field 'time_us' is missing",
+    json.dumps({**GOOD, "kind": "exploded"}): "kind 'exploded' is not known",
+    json.dumps({**GOOD, "owned": "everything"}): "field 'owned' is not a list",
+}
+BAD_SNAPSHOT = json.dumps(
+    {**GOOD, "seq": 2, "kind": "assigned", "group": "g", "member": "m", "owned": [{"topic": 1}]}
+)
+
+
+def test_findings_equal_the_checkers(spark: SparkSession, tmp_path: Path) -> None:
+    migration = Migration(FAULTY)
+    migration.save(tmp_path / "journal", disorder=30, per_file=400)
+    check = Check(read(tmp_path / "journal"), SKEW_US)
+
+    lines = events.from_files(spark, tmp_path / "journal")
+    summary = job.run(spark, lines, tmp_path / "out", skew_us=SKEW_US)
+
+    names = ("group", "topic", "partition", "first_member", "second_member", "from_us", "until_us", "class")
+    out = str(tmp_path / "out")
+    assert {
+        tuple(row[name] for name in names) for row in OVERLAPS.read(spark, out).collect()
+    } == check.overlaps
+    gap_names = ("group", "topic", "partition", "from_us", "until_us")
+    assert {tuple(row[name] for name in gap_names) for row in GAPS.read(spark, out).collect()} == check.gaps
+    assert summary.violations >= 1
+    assert summary.quarantined == {}
+    events_here = len(read(tmp_path / "journal"))
+    assert summary.events == events_here
+    assert summary.lost == sum(row["last_seq"] for row in PROCESSES.read(spark, out).collect()) - events_here
+    assert LOSSES.read(spark, out).count() > 0
+
+
+def test_bad_lines_are_set_aside_with_their_reason(spark: SparkSession, tmp_path: Path) -> None:
+    future_field = json.dumps({**GOOD, "new_field": [1]})
+    (tmp_path / "r.b.1.jsonl").write_text(
+        "\n".join([future_field, *BAD, BAD_SNAPSHOT]) + "\n", encoding="utf-8"
+    )
+    (tmp_path / "_r.b.2.jsonl").write_text("being written", encoding="utf-8")
+
+    summary = job.run(spark, events.from_files(spark, tmp_path), tmp_path / "out")
+
+    found = QUARANTINE.read(spark, str(tmp_path / "out")).collect()
+    reasons = {(bytes(row["content"]).decode(), row["reason"]) for row in found}
+    assert reasons >= set(BAD.items())
+    ((left),) = reasons - set(BAD.items())
+    assert "owned" in left[1]
+    assert sum(summary.quarantined.values()) == len(BAD) + 1
+    assert summary.events == 2
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """Spark's own master and two workers, each a process on loopback."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, *arguments: str) -> Path:
+            log = tmp_path / f"{name}.log"
+            command = [Path(pyspark.__file__).parent / "bin" / "spark-class", *arguments]
+            own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / name)}
+            with log.open("wb") as output:
+                process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **own})
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return log
+
+        host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        log = start("master", "org.apache.spark.deploy.master.Master", *host)
+        master = said(log, r"spark://127\.0\.0\.1:\d+")
+        limits = ("--cores", "1", "--memory", "1g")
+        for name in ("worker-1", "worker-2"):
+            start(name, "org.apache.spark.deploy.worker.Worker", *host, *limits, master)
+        said(log, r"Registering worker[\s\S]*Registering worker")
+        yield master
+
+
+def said(log: Path, pattern: str) -> str:
+    """What a process has said that matches."""
+    deadline = time.monotonic() + 120
+    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+        time.sleep(0.1)
+    return found[0]
+
+
+def test_a_cluster_of_two_workers_gives_the_same(spark: SparkSession, tmp_path: Path, cluster: str) -> None:
+    Migration(FAULTY).save(tmp_path / "journal", disorder=30, per_file=400)
+    here = job.run(spark, events.from_files(spark, tmp_path / "journal"), tmp_path / "here", skew_us=SKEW_US)
+
+    command = [
+        sys.executable, "-m", "proxy.cli", "pipeline", "audit", "--journal", str(tmp_path / "journal"),
+        "--out", str(tmp_path / "there"), "--master", cluster,
+        "--conf", "spark.sql.shuffle.partitions=4", "--conf", "spark.executor.memory=512m",
+        "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
+    ]  # fmt: skip
+    own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=own, timeout=400)
+
+    assert answer.returncode == 3, answer.stderr[-3000:]
+    assert f"owned twice: {here.violations}\n" in answer.stdout
+    for table in (OVERLAPS, GAPS):
+        ours, theirs = (
+            sorted(map(str, table.read(spark, str(tmp_path / at)).collect())) for at in ("here", "there")
+        )
+        assert ours == theirs

@@ -1,0 +1,53 @@
+"""Write the tables of docs/pipeline.md from the code: ``python -m tools.pipeline_docs``. A test holds them to it."""
+
+from pathlib import Path
+
+from pipeline.audit import output as audit
+from pipeline.progress import output as progress
+from pipeline.quarantine import QUARANTINE
+from pipeline.readiness import output as readiness
+from pipeline.readiness.records import CAPTURED
+from pipeline.tables import Table, ddl_of
+
+PAGE = Path(__file__).parent.parent / "docs" / "pipeline.md"
+BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->\n"
+_BY_JOB = {
+    "capture": (CAPTURED,),
+    "readiness": readiness.TABLES,
+    "progress": progress.TABLES,
+    "audit": audit.TABLES,
+    "all of them but capture": (QUARANTINE,),
+}
+
+
+def tables() -> str:
+    """Every table with its columns."""
+    return "".join(
+        f"\n### Written by {job}\n{''.join(_table(table) for table in of_job)}"
+        for job, of_job in _BY_JOB.items()
+    )
+
+
+def _table(table: Table) -> str:
+    rows = (
+        f"| `{column.name}` | {ddl_of(column.kind)} | {column.meaning.replace('|', chr(92) + '|')} |\n"
+        for column in table.columns
+    )
+    return f"\n**{table.name}**: {table.meaning}\n\n| column | type | meaning |\n| --- | --- | --- |\n{''.join(rows)}"
+
+
+def page(before: str) -> str:
+    """The page with its tables written anew."""
+    head, rest = before.split(BEGIN)
+    _, tail = rest.split(END)
+    return f"{head}{BEGIN}{tables()}\n{END}{tail}"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print("docs/pipeline.md")
+
+
+if __name__ == "__main__":
+    main()

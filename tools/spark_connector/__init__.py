@@ -1,0 +1,1 @@
+"""Spark's Kafka connector as jars, so that no Spark session downloads anything while it starts."""
