@@ -6,7 +6,11 @@ PYTHON ?= python3
 KAFKA_VERSION ?= 4.3.1
 BROKERS ?= 1
 PORT ?= 9092
-SEEDS ?= 1-2000
+SEEDS ?= 2000
+COORDINATOR_SEEDS ?= 0-199
+SECONDS ?= 60
+UNTIL_MS ?= 5000
+FAULTS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
@@ -23,29 +27,61 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(VENV)/.pipeline: $(VENV)/.ready requirements/pipeline.lock
+	@echo "== adding Spark to $(VENV) (400 MB the first time; a minute or two)"
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/pipeline.lock
+	@touch $@
+
 lock: ## resolve the dependencies again (versions and hashes only)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev \
 	    --output-file requirements/dev.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra pipeline \
+	    --constraint requirements/dev.lock --output-file requirements/pipeline.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo \
+	    --constraint requirements/dev.lock --output-file requirements/image.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --build-deps-for wheel --only-build-deps \
+	    --constraint requirements/dev.lock --output-file requirements/build.lock pyproject.toml
 
-docs: setup ## write the pages of docs/ that follow from the code
+docs: setup $(VENV)/.pipeline ## write the pages of docs/ that follow from the code
 	$(BIN)/python -m tools.docs
+	$(BIN)/python -m tools.pipeline_docs
 
-lint: setup ## ruff, mypy --strict and the import contracts
+lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
-	@echo "== testing (about a quarter of an hour; the integration tests start a Kafka of their own)"
-	$(BIN)/python -m pytest $(ARGS)
+	-@$(BIN)/python -m tools.chart build
+	@echo "== testing (about ten minutes; the integration tests start Kafka brokers of their own)"
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-unit: setup ## the tests that need no Kafka (a minute or two)
+test-unit: setup $(VENV)/.pipeline ## the tests that need no Kafka (a minute or two)
 	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)
 
-simulate: setup ## histories in virtual time on the real translation (SEEDS=1-2000)
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2
+chart-tools: setup ## helm, kubeconform and helm-docs, built from source once (build/tools; two minutes)
+	@$(BIN)/python -m tools.chart build
+
+chart: setup ## write what follows from the chart: its README and the tests' golden manifests
+	$(BIN)/python -m tools.chart docs
+	$(BIN)/python -m tools.chart golden
+
+simulate: setup ## histories in virtual time on the real translation (SEEDS=2000, SEEDS=201-300, SEED=7 for a story)
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs 2)
+
+fuzz: setup ## every decoder and the stream of a connection under atheris (SECONDS=60 for each target; ARGS=connection)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
+explore: setup ## every interleaving of a small group with at most one fault (hours; UNTIL_MS=5000 FAULTS=1)
+	$(BIN)/python -m tests.simulation.explore --until-ms $(UNTIL_MS) --faults $(FAULTS) --jobs 2
+
+mutants: setup ## break the translation on purpose, and show what notices it (a table; minutes)
+	$(BIN)/python -m tests.simulation.mutants --jobs 2
 
 kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
@@ -58,6 +94,36 @@ demo: setup ## show a migration on a real Kafka (without Java: on the embedded c
 
 bench-codecs: setup ## the codecs beside kio and kafka-python (table, build/bench-codecs.json)
 	$(BIN)/python -m benchmarks.codecs
+
+bench: setup ## what Epochgate costs beside the same work without it (table, build/bench.json; ARGS="--only latency")
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)
+
+bench-tls: setup ## the TLS of the proxy beside trio's own (table)
+	$(BIN)/python -m benchmarks.tls_streams
+
+bench-visibility: setup ## what metrics, observer and journal cost a heartbeat, and 10,000 groups (table, build/bench-visibility.json)
+	$(BIN)/python -m benchmarks.visibility
+
+screenshots: setup ## the status page in the middle of a migration, into docs/images (needs Chromium)
+	$(BIN)/python tools/screenshots.py
+
+bench-coordinator: setup ## the embedded coordinator by size of group (table, build/bench-coordinator.json)
+	$(BIN)/python -m benchmarks.coordinator
+
+coordinator-random: setup ## random scenarios on a real Kafka and on the embedded coordinator (COORDINATOR_SEEDS=0-199)
+	$(BIN)/python -m tests.coordinator --seeds $(COORDINATOR_SEEDS)
+
+bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, native (table, build/bench-rebalance.json)
+	nice $(BIN)/python -m benchmarks.rebalance $(ARGS)
+
+jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7)
+	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7)
+
+bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--events 1000000 50000000 --records 2000000"; an hour)
+	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build
