@@ -98,13 +98,11 @@ class Traffic:
         while not self._over.wait(0.2):
             with suppress(OSError, RuntimeError, ConnectionError):
                 group = f"translated-churn-{self.came_and_went % 20}"
-                line = Line(coordinator(self._bootstrap, group))
-                ClassicMember(line, group, self._topic, session_ms=6000).join()
-                line.close()
+                with Line(coordinator(self._bootstrap, group)) as line:
+                    ClassicMember(line, group, self._topic, session_ms=6000).join()
                 Line(self._bootstrap).close()
-                nonsense = Line(self._bootstrap)
-                nonsense.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
-                nonsense.close()
+                with Line(self._bootstrap) as nonsense:
+                    nonsense.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
             self.came_and_went += 1
 
 

@@ -3,7 +3,8 @@
 import socket
 import struct
 from itertools import count
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from protocol_codecs import ApiKey, Message, decode
 from protocol_codecs.codec import encode
@@ -53,18 +54,23 @@ class Line:
     def close(self) -> None:
         self.socket.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 def coordinator(bootstrap: str, group: str) -> str:
     """The address of a group's coordinator, as seen from here."""
-    line = Line(bootstrap.split(",", maxsplit=1)[0])
-    try:
+    with Line(bootstrap.split(",", maxsplit=1)[0]) as line:
         while True:
             found = line.call(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=(group,)))
             (one,) = found.coordinators
             if not one.error_code:
                 return f"{one.host}:{one.port}"
-    finally:
-        line.close()
 
 
 def join_frame_message(group: str, topic: str, member_id: str, session_ms: int) -> JoinGroupRequest:

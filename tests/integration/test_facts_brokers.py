@@ -475,8 +475,7 @@ def test_a_heartbeat_needs_describe_on_every_topic_and_one_hidden_topic_empties_
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
     shown, hidden = kafka.new_topic("shown", partitions=1), kafka.new_topic("hidden", partitions=1)
     with RawNewMember(kafka, "g", hidden) as member:
-        member.join()
-        assert len(kafka.describe("g").members) == 1
+        member.join().until_owns(1)
         everybody = AclBinding(
             ResourceType.TOPIC,
             hidden,
