@@ -58,8 +58,8 @@ lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 
 test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
 	-@$(BIN)/python -m tools.chart build
-	@echo "== testing (about ten minutes; the integration tests start Kafka brokers of their own)"
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@echo "== testing (about twenty minutes; the integration tests start Kafka brokers of their own)"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tb short $(ARGS)
 
 test-unit: setup $(VENV)/.pipeline ## the tests that need no Kafka (a minute or two)
 	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)

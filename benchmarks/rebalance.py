@@ -46,7 +46,9 @@ QUIET_S = 7.0
 """A change is over when every partition has one owner, the shares are even, and nothing has happened for so long:
 longer than any heartbeat interval here."""
 
-TIMEOUT_S = 180.0
+TIMEOUT_S = 420.0
+"""Longer than the five minutes after which clients look for new partitions by default."""
+
 HOSTS = 2
 """Processes that the consumers are spread over."""
 
@@ -62,6 +64,18 @@ KAFKA_DEFAULTS = {
 
 CLASSIC, EPOCHGATE, NATIVE = "classic", "epochgate", "native"
 MODES = (CLASSIC, EPOCHGATE, NATIVE)
+
+STEADY = ("join", "leave", "rolling restart")
+GROWING: dict[str, dict[str, int]] = {
+    "900 partitions added": {},
+    "900 partitions added, clients look every 5 s": {
+        "topic.metadata.refresh.interval.ms": 5_000,
+        "metadata.max.age.ms": 15_000,
+    },
+}
+"""What differs from the clients' defaults: by these they look for new partitions every five minutes, and in a classic
+group nobody else does."""
+
 TARGET_RATIO = 10.0
 
 
@@ -203,10 +217,11 @@ class Bench:
     def rows(self, modes: Iterable[str], changes: Iterable[str]) -> Iterator[Row]:
         wanted = set(changes)
         for mode in modes:
-            if wanted & {"join", "leave", "rolling restart"}:
+            if wanted & set(STEADY):
                 yield from self._steady(mode, wanted)
-            if "900 partitions added" in wanted:
-                yield self._growing(mode)
+            for change in GROWING:
+                if change in wanted:
+                    yield self._growing(mode, change)
 
     @contextlib.contextmanager
     def _group(self, mode: str, consumers: int, partitions: int, **settings: object) -> Iterator[Group]:
@@ -262,15 +277,13 @@ class Bench:
         # Nobody is there from the beginning to the end, so nobody is a bystander.
         return group.cost(began, group.wait_quiet(), [])
 
-    def _growing(self, mode: str) -> Row:
-        # Clients look for new partitions every five minutes by default, which would only measure that.
-        refresh = {"topic.metadata.refresh.interval.ms": 5_000, "metadata.max.age.ms": 15_000}
-        with self._group(mode, GROWING_CONSUMERS, GROWING_FROM, **refresh) as group:
+    def _growing(self, mode: str, change: str) -> Row:
+        with self._group(mode, GROWING_CONSUMERS, GROWING_FROM, **GROWING[change]) as group:
             there = list(group.members)
             began = time.monotonic_ns()
             self._admin.create_partitions([NewPartitions(group.topic, GROWING_TO)])[group.topic].result(60)
             group.partitions = GROWING_TO
-            return self._row(mode, "900 partitions added", [group.cost(began, group.wait_quiet(), there)])
+            return self._row(mode, change, [group.cost(began, group.wait_quiet(), there)])
 
     def _row(self, mode: str, change: str, costs: list[Cost]) -> Row:
         fields = [asdict(one) for one in costs]
@@ -362,7 +375,7 @@ def verdict(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Run, print, write."""
-    every = ("join", "leave", "rolling restart", "900 partitions added")
+    every = (*STEADY, *GROWING)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rebalance", description=__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="how often a consumer joins and leaves")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))

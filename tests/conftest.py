@@ -15,6 +15,11 @@ settings.register_profile("steady", derandomize=True, deadline=None, print_blob=
 settings.load_profile("steady")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Soaks first: they are the longest, and beside each other both cores have time for what they watch."""
+    items.sort(key=lambda item: item.get_closest_marker("soak") is None)
+
+
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
     """What a test's commands configure for logging ends with the test."""

@@ -7,7 +7,7 @@ from benchmarks import soak
 
 @pytest.mark.kafka
 @pytest.mark.soak
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_grows_under_traffic_churn_and_restarts(own_kafka):
     report = soak.soak(minutes=2)
     assert report["traffic"]["consumed"] > 0

@@ -53,7 +53,7 @@ RESTART_S = 3.0
 """After how long the supervisor of a consumer that failed by itself starts it again."""
 
 START_TIMEOUT_S = 120.0
-SETTLE_TIMEOUT_S = 180.0
+SETTLE_TIMEOUT_S = 300.0
 
 Say = Callable[[str], None]
 

@@ -14,6 +14,7 @@ SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
 
 
 @pytest.mark.kafka
+@pytest.mark.soak
 @pytest.mark.timeout(1_200)
 def test_two_minutes_of_faults():
     folder = ROOT / "build" / "jepsen" / "test"
