@@ -50,7 +50,10 @@ SPEC = {
 
 LATER_S = 4.0
 RESTART_S = 3.0
-"""After how long the supervisor of a consumer that failed by itself starts it again."""
+"""After how long the supervisor of a consumer or a proxy that ended by itself starts it again."""
+
+STALL_S = 2.0
+"""Who sleeps for a moment and wakes so much too late was kept from a core, and clients were with it."""
 
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0
@@ -71,7 +74,9 @@ class Arena:
         self._starts: dict[str, int] = {}
         self._healing: list[tuple[float, str, Callable[[], None]]] = []
         self._replaced: set[str] = set()
+        self._down: set[str] = set()
         self._restarting = threading.Thread()
+        self._over = threading.Event()
         self._faults = (folder / "faults.jsonl").open("w")
 
     def run(self) -> None:
@@ -79,6 +84,10 @@ class Arena:
         overrides = {"group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
         with contextlib.ExitStack() as stack:
             stack.callback(self._faults.close)
+            watching = threading.Thread(target=self._watch_for_stalls, name="stalls")
+            watching.start()
+            stack.callback(watching.join)
+            stack.callback(self._over.set)
             self._cluster = stack.enter_context(
                 find_broker.own_cluster(f"jepsen-{self._seed}", overrides=overrides)
             )
@@ -162,6 +171,7 @@ class Arena:
                 self._healing.remove(due)
                 due[2]()
             self._replace_failed()
+            self._restart_ended_proxies()
             if now >= when:
                 return
             time.sleep(min(0.1, when - now))
@@ -177,6 +187,21 @@ class Arena:
                 self._note("failed", seat.name, process=consumer.name, why=str(why))
                 self._say(f"          {consumer.name} failed by itself: {why}")
                 self._heal_later(RESTART_S, seat.name, functools.partial(self._seat, seat))
+
+    def _restart_ended_proxies(self) -> None:
+        """One that is started while the broker is away for long ends, as `epochgate run` promises."""
+        for name, proxy in self._proxies.items():
+            if proxy.alive or name in self._down:
+                continue
+            self._down.add(name)
+            self._note("failed", name)
+            self._say(f"          proxy {name} ended by itself: see proxy-{name}.log")
+            self._heal_later(RESTART_S, name, functools.partial(self._start_proxy, name))
+
+    def _start_proxy(self, name: str) -> None:
+        self._proxies[name].start()
+        self._down.discard(name)
+        self._note("healed", name)
 
     def _inflict(self, step: Step) -> None:
         match step.fault:
@@ -216,13 +241,9 @@ class Arena:
             return
         proxy = self._proxies[step.victim]
         self._note(step.fault, step.victim)
+        self._down.add(step.victim)
         proxy.kill()
-
-        def come_back() -> None:
-            proxy.start()
-            self._note("healed", step.victim)
-
-        self._heal_later(step.heal_s, step.victim, come_back)
+        self._heal_later(step.heal_s, step.victim, functools.partial(self._start_proxy, step.victim))
 
     def _restart_broker(self, step: Step) -> None:
         if self._restarting.is_alive():
@@ -248,6 +269,16 @@ class Arena:
     def _heal_later(self, seconds: float, victim: str, act: Callable[[], None]) -> None:
         self._healing.append((time.monotonic() + seconds, victim, act))
         self._healing.sort(key=lambda entry: entry[:2])
+
+    def _watch_for_stalls(self) -> None:
+        """A machine that gives nobody a core lets sessions end as a fault does."""
+        before = time.monotonic_ns()
+        while not self._over.wait(0.1):
+            now = time.monotonic_ns()
+            if now - before > STALL_S * 1e9:
+                self._note("stall", "machine", mono=before)
+                self._note("healed", "machine")
+            before = now
 
     def _note(self, fault: str, victim: str, **more: object) -> None:
         line = {

@@ -13,8 +13,8 @@ Four things are judged, from nothing but what the consumers said, what was produ
    after it.
 4. **A record is read twice only where a crash came before its commit.** That is: the process that read it first
    was killed or failed while it owned the partition; or its membership was lost, or its commit of this record
-   failed, and in the last two session timeouts before that a proxy or the broker had been killed, or the connections
-   of a client cut.
+   failed, and in the last two session timeouts before that a proxy or the broker had been killed, the connections
+   of a client cut, or the whole machine had stood still for seconds (the run notes that as a `stall`).
 """
 
 import sys

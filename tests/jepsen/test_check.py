@@ -175,7 +175,8 @@ def test_a_crash_of_the_first_reader_excuses_it(run, crash):
 
 
 @pytest.mark.parametrize(
-    "fault", [None, "kill consumer", "kill proxy", "move client", "kill broker", "stop broker"]
+    "fault",
+    [None, "kill consumer", "kill proxy", "move client", "kill broker", "stop broker", "stall"],
 )
 @pytest.mark.parametrize("ends", ["lost", "failed commit"])
 def test_a_lost_membership_or_commit_is_an_excuse_only_in_a_fault_that_can_cut_it(run, fault, ends):
