@@ -162,7 +162,7 @@ def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
 def do_not_replace_static_members() -> AbstractContextManager[Any]:
     """A new process with a known instance id is refused, as the broker refuses it."""
 
-    def broken(context: Context, member: Member) -> Any:
+    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
         raise outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
         yield
 
