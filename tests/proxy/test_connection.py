@@ -212,7 +212,7 @@ async def test_a_lingering_connection_that_the_broker_closes_is_lost():
 
 
 async def test_a_connection_on_which_the_broker_owes_a_join_group_does_not_outlive_its_client():
-    """A broker never answers a JoinGroup that a later one has overtaken, and whatever was asked behind it would wait."""
+    """A broker never answers a JoinGroup that a later one has overtaken; whatever was asked behind it would wait."""
     async with a_bench() as bench:
         await known_to_the_translation(bench)
         await bench.client.send_all(messages.join_group(2))
