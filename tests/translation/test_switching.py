@@ -1,5 +1,7 @@
 """The policy changes while a group lives: its members are moved one after another."""
 
+from typing import Any
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -136,6 +138,41 @@ def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_t
     (leave,) = bench.calls
     assert leave.api_key == ApiKey.LEAVE_GROUP
     assert [member.member_id for member in leave.message.members] == [A]
+
+
+def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_behind() -> None:
+    """A rebalance would wait for it until its timeout."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    join = bench.join(connection, "")
+    (leave,) = bench.calls
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=B))
+    assert bench.answers[join].member_id == B
+
+
+@pytest.mark.parametrize("goes_on", [{"member_id": A}, {"member_id": "", "claims": (0,)}])
+def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anything_goes_on(
+    goes_on: dict[str, Any],
+) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(connection, **goes_on)
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
 
 
 def test_the_others_are_relayed_until_it_is_their_turn() -> None:
