@@ -465,13 +465,13 @@ class ClientConnection:
         """Give the broker what was read before the end, and the translation its time for the members."""
         with trio.move_on_after(_FLUSH_S):
             await self._to_client.flushed()
-        can_inject = self._conversation.can_inject
+        may_outlive_client = self._conversation.may_outlive_client
         self._conversation.client_closed()
         await trio.aclose_forcefully(self._client)
         if self.dialed is None or self._to_upstream is None:
             return
         ending = self._upstream_done.is_set() or self._end_when_idle is not None
-        if can_inject and self._hub.knows(self.id) and not ending:
+        if may_outlive_client and self._hub.knows(self.id) and not ending:
             await self._linger()
         with trio.move_on_after(_FLUSH_S):
             await self._to_upstream.flushed()

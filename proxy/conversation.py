@@ -193,6 +193,15 @@ class Conversation:
         """Whether requests of the proxy can still be sent after the client is gone."""
         return self.upstream_open and not self._passing_on
 
+    @property
+    def may_outlive_client(self) -> bool:
+        """Whether the upstream connection is of use after the client is gone.
+
+        It is not while the broker owes the answer to a JoinGroup: it answers no other request before, and a classic
+        group never answers a JoinGroup that a later one of the same member has overtaken.
+        """
+        return self.can_inject and all(one.api_key != ApiKey.JOIN_GROUP for one in self._ledger.upstream)
+
     def receive_from_client(self, data: bytes) -> None:
         """Take what was read from the client; :meth:`process` looks at it."""
         self._requests.feed(data)

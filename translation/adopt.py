@@ -130,7 +130,7 @@ def look_for(
     described = response.groups[0]
     match described.error_code:
         case ErrorCode.NONE:
-            member.group.is_consumer_group = True
+            pass
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
         case ErrorCode.GROUP_ID_NOT_FOUND:
@@ -161,8 +161,7 @@ def _adopt(
     context.reach(member, connection)
     member.client_id = request.client_id
     member.instance_id = found.instance_id
-    if member.instance_id is not None:
-        member.group.static[member.instance_id] = member.id
+    context.hold_instance(member)
     member.epoch = found.member_epoch
     # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
     member.generation = min(_generation_of(request), found.member_epoch)

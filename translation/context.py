@@ -253,6 +253,19 @@ class Context:
         holder_id = None if group is None else group.static.get(instance_id)
         return holder_id is not None and holder_id != member_id
 
+    def hold_instance(self, member: Member) -> None:
+        """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
+
+        A process that alone serves the group knows who is the newest. One of several may know an older one; there a
+        newer one is that whose first JoinGroup is under way.
+        """
+        if member.instance_id is None:
+            return
+        static = member.group.static
+        holder = member.group.members.get(static.get(member.instance_id, member.id))
+        if holder is None or holder is member or (holder.joined and not self.settings.sole_process):
+            static[member.instance_id] = member.id
+
     def no_member(self, member: Member, message: Any) -> ErrorCode:
         """What a client is answered whose membership has ended, maybe while its call waited."""
         if self.fenced(member.group.id, member.id, message.group_instance_id):
@@ -333,9 +346,7 @@ class Context:
         if member.parked_join is not None:
             self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
         if was_joined:
-            group = member.group
-            group.is_consumer_group = any(other.joined for other in group.members.values())
-            self.nudge(group)
+            self.nudge(member.group)
 
     def nudge(self, group: Group) -> None:
         """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.

@@ -8,8 +8,9 @@ import math
 from collections.abc import Generator
 from typing import Any
 
-from protocol_codecs import ErrorCode
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.metadata import MetadataRequest
 from translation import errors
 from translation.actions import Connection, EventKind, Request
 from translation.adopt import adopt_again
@@ -17,7 +18,7 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Steps
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream import keep_alive, learn_names, plain_heartbeat, reconsider
+from translation.upstream import BY_TOPIC_ID, keep_alive, learn_names, plain_heartbeat, reconsider
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
@@ -33,6 +34,8 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             _told_to_rejoin(context, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
         context.answer(request, HeartbeatResponse(error_code=code))
+        return
+    if not (yield from _is_still_here(context, member, request)):
         return
     if member.generation < 0:
         context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
@@ -52,6 +55,19 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
         code = context.no_member(member, message)
     context.answer(request, HeartbeatResponse(error_code=code))
+
+
+def _is_still_here(context: Context, member: Member, request: Request) -> Generator[Ask | Park, Any, bool]:
+    """Where other processes may serve a client: does it still wait here when a round trip to the broker is over?
+
+    A connection that stood still brings a call together with the news that its client has hung up. The client may have
+    joined elsewhere meanwhile, and hold what was never handed out here; a full heartbeat of this process would release
+    it. The broker is asked for nothing: its answer gives the news the time to come.
+    """
+    if context.settings.sole_process or member.adopted:  # of an adopted member a heartbeat releases nothing
+        return True
+    yield Ask(ApiKey.METADATA, BY_TOPIC_ID, MetadataRequest(topics=(), allow_auto_topic_creation=False))
+    return context.is_waiting(request)
 
 
 def _told_to_rejoin(context: Context, member: Member) -> None:

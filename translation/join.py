@@ -92,7 +92,7 @@ def join(
     claimed = _claimed(subscription)
     try:
         yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
-        _hold_instance(member, instead_of=holder)
+        _hold_instance(context, member, instead_of=holder)
         if not claimed:
             yield from _end_abandoned(context, member, connection, request)
         claims = yield from _claims(context, member, claimed)
@@ -116,7 +116,7 @@ def join(
         _answer(context, member, request, claims)
 
 
-def _hold_instance(member: Member, instead_of: str | None) -> None:
+def _hold_instance(context: Context, member: Member, instead_of: str | None) -> None:
     """The member has its instance id from now on, in the place of the member that had it when this call came.
 
     :raises Failed: a newer process has taken it meanwhile.
@@ -125,7 +125,7 @@ def _hold_instance(member: Member, instead_of: str | None) -> None:
         holder = member.group.static.get(member.instance_id)
         if holder not in (None, member.id, instead_of):
             raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-        member.group.static[member.instance_id] = member.id
+        context.hold_instance(member)
 
 
 def _tell_given_up(context: Context, member: Member, claims: Partitions) -> None:
@@ -151,10 +151,12 @@ def _describe_client(
     member.joined_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
-    if member.instance_id is not None and (not message.member_id or member.joined):
-        # A new process has it at once, because the newer one wins. One that comes with an id of its own may be
-        # the older one: the broker is asked first.
-        member.group.static[member.instance_id] = member.id
+    if member.instance_id is not None and not message.member_id:
+        member.group.static[member.instance_id] = (
+            member.id
+        )  # a new process: it has it at once, the newer one wins
+    elif member.joined:  # else it may be the older one: the broker is asked first
+        context.hold_instance(member)
     member.session_timeout_ms = message.session_timeout_ms
     # JoinGroup v0 has no rebalance timeout: it is the session timeout.
     member.rebalance_timeout_ms = (
@@ -214,7 +216,6 @@ def _take_part(
         response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
         code = response.error_code
         if code == ErrorCode.NONE:
-            member.group.is_consumer_group = True
             if joining:
                 context.nudge(member.group)
             return claims
@@ -248,7 +249,7 @@ def _take_part(
             # what it claims and does not get back is withheld until it has joined again without it.
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
-            yield from _release_instance(context, member)
+            yield from _release_instance(context, member, is_new=not request.message.member_id)
         elif joining and code in errors.NOT_CONVERTIBLE:
             raise PassesThrough(said)
         else:
@@ -298,11 +299,13 @@ def _leave_old_membership(context: Context, member: Member, error_code: int) -> 
         member.may_hold = may_hold
 
 
-def _release_instance(context: Context, member: Member) -> Asking:
+def _release_instance(context: Context, member: Member, *, is_new: bool) -> Asking:
     """The broker has another member with this instance id: the new process replaces it at once.
 
     The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
-    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up.
+    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up. As
+    there, only a process that comes without a member id is a new one (``is_new``); one that has an id already
+    replaces nobody but itself.
     """
     _stand_back(member)
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
@@ -310,6 +313,8 @@ def _release_instance(context: Context, member: Member) -> Asking:
     for group in response.groups:
         for described in group.members:
             if described.instance_id == member.instance_id:
+                if not is_new and described.member_id != member.id:
+                    raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _stand_back(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
                 replaced = context.find(member.group.id, described.member_id)

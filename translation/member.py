@@ -200,7 +200,6 @@ class Group:
         "_context",
         "gives_up_until",
         "id",
-        "is_consumer_group",
         "members",
         "moves",
         "moves_together_until",
@@ -223,8 +222,6 @@ class Group:
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
         self.passes_through_until = -math.inf
         """Until when that holds without looking again; the broker's own word holds until the policy changes."""
-        self.is_consumer_group = False
-        """Whether the broker has it as a consumer group, as far as is known here."""
         self.relayed: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.moves: dict[str, Move] = {}
@@ -238,6 +235,15 @@ class Group:
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Whether the broker has it as a consumer group for sure: a client that is here is a member of it.
+
+        That it was one before says nothing. When its last member of the new protocol leaves, those that are still
+        classic make it a classic group again, in the middle of a rebalance.
+        """
+        return any(member.joined and not member.away for member in self.members.values())
 
     def on_time(self, now: float) -> None:
         """A nudge is due."""

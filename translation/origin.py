@@ -20,6 +20,7 @@ from translation.switching import (
     has_classic_members,
     leave_classic,
     leave_classic_membership,
+    leave_translated,
     move_together,
     what_stands_in_the_way,
 )
@@ -49,6 +50,11 @@ def find_out(
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
+    if left_behind is not None and (before := group.members.get(left_behind.member_id)) and before.joined:
+        # It was told to go back, and joins the new protocol after all: before anything is asked about the group.
+        yield from leave_translated(context, before, "its client joined anew")
+        context.drop_if_idle(before)
+        left_behind = None
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
         verdict, found = yield from _what_the_broker_knows(
             context, member, connection, request, deadline, instance_id=instance_id, claims=claims

@@ -115,6 +115,34 @@ def claims_something(message: JoinGroupRequest) -> bool:
     return any(owned.partitions for owned in subscription.owned_partitions)
 
 
+def leave_translated(context: Context, member: Member, reason: str) -> Generator[Ask | Park, Any, None]:
+    """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
+
+    It may be the last of the new protocol in the group. Then the broker makes it a classic group again, begins a
+    rebalance, and until that is over takes the members' targets for what they hold.
+
+    Raises Failed if the coordinator was not there to do it.
+    """
+    response = yield from leave(member)
+    if response.error_code in NO_COORDINATOR:  # else it would stay in the group until its session ends there
+        raise Failed(response.error_code, "its membership could not be ended")
+    member.group.moves.pop(member.id, None)
+    context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
+
+
+def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:
+    """Whether a client that was told to join anew goes on with the classic membership that it had.
+
+    It comes with its id, still claims partitions, or has an instance id, by which the broker itself puts it in the old
+    one's place.
+    """
+    return (
+        message.member_id == move.member_id
+        or message.group_instance_id is not None
+        or claims_something(message)
+    )
+
+
 def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
     """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
     yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
@@ -138,25 +166,29 @@ def leave_classic_membership(
 def back_to_classic(context: Context, member: Member | None, request: Request) -> Steps:
     """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
     if member is not None and member.joined:
-        response = yield from leave(member)
-        if (
-            response.error_code in NO_COORDINATOR
-        ):  # else it would stay in the group until its session ends there
-            context.answer(request, refused(request, response.error_code))
+        try:
+            yield from leave_translated(context, member, "back to the classic protocol")
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
             return
-        member.group.moves.pop(member.id, None)
-        context.end_membership(
-            member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, "back to the classic protocol"
-        )
     yield from join_classic(context, request)
 
 
-def join_classic(context: Context, request: Request) -> Steps:
+def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Steps:
     """A classic JoinGroup in a group that is being converted.
+
+    ``called_off`` is the move of a client that was to go to the new protocol, and is not any more: the classic
+    membership that it has left behind ends, or the group's rebalance would wait for it until its timeout.
 
     The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
     fatal for Java clients up to 2.7; so it is asked again instead.
     """
+    if called_off is not None:
+        try:
+            yield from leave_classic(context.group(request.message.group_id), called_off)
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
+            return
     response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.is_waiting(request):

@@ -33,6 +33,7 @@ from translation.switching import (
     claims_something,
     is_turn,
     join_classic,
+    keeps_its_membership,
     taken_up,
     tell,
 )
@@ -233,7 +234,8 @@ class Translator:
             # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
             member = group.members.get(group.static.get(message.group_instance_id, ""))
         if member is None:
-            steps = join_classic(context, request)
+            called_off = None if move is None or keeps_its_membership(message, move) else move
+            steps = join_classic(context, request, called_off)
             context.runner.start(steps, Turns(), connection.id, request.client_id)
         elif member.joined and message.member_id == member.id and claims_something(message):
             self._translate_join(connection, request)  # it has not heard yet that it is to join anew

@@ -35,7 +35,8 @@ LEAVE_STATIC_EPOCH = -2
 """The member epoch with which a static member says that its instance id will be back."""
 
 _MAX_INT32 = 2**31 - 1
-_BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
+BY_TOPIC_ID = 12
+"""The first Metadata version that answers questions by topic id."""
 
 Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
 
@@ -235,7 +236,7 @@ def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Par
         topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, BY_TOPIC_ID, request)
     context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
 
@@ -247,7 +248,7 @@ def look_up(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, BY_TOPIC_ID, request)
     found = {
         topic.name: topic.topic_id
         for topic in response.topics

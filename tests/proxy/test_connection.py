@@ -211,6 +211,20 @@ async def test_a_lingering_connection_that_the_broker_closes_is_lost():
         assert bench.count("upstream_calls_in_flight") == 0
 
 
+async def test_a_connection_on_which_the_broker_owes_a_join_group_does_not_outlive_its_client():
+    """A broker never answers a JoinGroup that a later one has overtaken; whatever was asked behind it would wait."""
+    async with a_bench() as bench:
+        await known_to_the_translation(bench)
+        await bench.client.send_all(messages.join_group(2))
+        assert await bench.at_broker.frame() == messages.join_group(2)
+        await bench.client.aclose()
+        assert await bench.at_broker.frame() is None
+        await bench.broker.aclose()
+        await bench.ended.wait()
+        assert bench.translator.kinds()[-1] == "upstream lost"
+        assert "client gone" not in bench.translator.kinds()
+
+
 async def test_a_session_that_is_over_ends_the_connection_of_a_client_that_waits():
     async with a_bench() as bench:
         await bench.negotiate()

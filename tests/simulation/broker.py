@@ -11,11 +11,9 @@ from typing import Any
 
 import msgspec
 
-from coordinator.classic_groups.group import ClassicGroup
+from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.config import CoordinatorConfig
-from coordinator.consumer_groups.admission import check_epoch
 from coordinator.consumer_groups.group import ConsumerGroup
-from coordinator.errors import RequestRefused
 from coordinator.group_coordinator import GroupCoordinator
 from coordinator.image import MetadataImage, TopicImage
 from coordinator.log.batches import LoggedBatch
@@ -27,7 +25,6 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from protocol_codecs.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.consumer_protocol import decode_assignment
@@ -143,9 +140,12 @@ class Broker:
                 self._answer(request_id, refusal(ask, self.trouble))
             else:
                 self._advance()
-                self.watch.heard(self, served.link, ask)
                 call = CoordinatorCall(request_id, ask.version, ask.client_id, "/proxy")
-                self._carry_out(self.coordinator.handle(ask.message, call, self.kernel.now_ms))
+                member_id = ask.message.member_id if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT else ""
+                before = self.owned(member_id)
+                replies = self.coordinator.handle(ask.message, call, self.kernel.now_ms)
+                self.watch.released(self, member_id, before - self.owned(member_id))
+                self._carry_out(replies)
 
     def _carry_out(self, replies: list[Any]) -> None:
         for reply in replies:
@@ -183,10 +183,19 @@ class Broker:
         due_ms = self.coordinator.next_deadline_ms()
         if due_ms is None or due_ms > self.kernel.now_ms:
             return
-        before = self.members()
+        before, awaited = self.members(), self._awaited()
         self._carry_out(self.coordinator.advance(self.kernel.now_ms))
         for member_id in sorted(before - self.members()):
             self.watch.expired(self, member_id)
+        for member_id in sorted((awaited & self.members()) - self._awaited()):
+            self.watch.passed_over(self, member_id)
+
+    def _awaited(self) -> frozenset[str]:
+        """The members whose JoinGroup the rebalance of a classic group waits for."""
+        group = self.classic_group
+        if group is None or group.state is not ClassicGroupState.PREPARING_REBALANCE:
+            return frozenset()
+        return frozenset(one.member_id for one in group.members.values() if one.awaiting_join is None)
 
     # -- failover ------------------------------------------------------------------------------------------------
 
@@ -256,17 +265,6 @@ class Broker:
         if member is None:
             return frozenset()
         return flat(member.assigned) | flat(member.pending_revocation)
-
-    def fences(self, heartbeat: ConsumerGroupHeartbeatRequest) -> bool:
-        """Whether the coordinator refuses a heartbeat for its epoch, so that its owned list counts for nothing."""
-        member = None if self.group is None else self.group.members.get(heartbeat.member_id)
-        if member is None or heartbeat.member_epoch < 0:
-            return False
-        try:
-            check_epoch(member, heartbeat.member_epoch, heartbeat.topic_partitions)
-        except RequestRefused:
-            return True
-        return False
 
     @property
     def classic_group(self) -> ClassicGroup | None:

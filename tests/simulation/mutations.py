@@ -11,7 +11,18 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import adopt, commit, deadlines, join, leave, origin, outcomes, translator, upstream
+from translation import (
+    adopt,
+    commit,
+    deadlines,
+    heartbeat,
+    join,
+    leave,
+    origin,
+    outcomes,
+    translator,
+    upstream,
+)
 from translation.context import Context, replaced
 from translation.exchange import Turns
 from translation.heartbeat import reconsider
@@ -162,7 +173,7 @@ def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
 def do_not_replace_static_members() -> AbstractContextManager[Any]:
     """A new process with a known instance id is refused, as the broker refuses it."""
 
-    def broken(context: Context, member: Member) -> Any:
+    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
         raise outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
         yield
 
@@ -250,6 +261,45 @@ def keep_a_changed_assignor() -> AbstractContextManager[Any]:
     return patch.object(translator, "choose_assignors", lambda context, group: None)
 
 
+def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
+    """A process with a member id of its own replaces whoever has its instance id."""
+    release = join._release_instance
+
+    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
+        return (yield from release(context, member, is_new=True))
+
+    return patch.object(join, "_release_instance", broken)
+
+
+def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[Any]:
+    """The broker's word for an older process counts although a newer one takes its instance id over here."""
+
+    def broken(self: Context, member: Member) -> None:
+        if member.instance_id is not None:
+            member.group.static[member.instance_id] = member.id
+
+    return patch.object(Context, "hold_instance", broken)
+
+
+def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:
+    """A Heartbeat shows that its client is here, also one that came together with the news that it is not."""
+
+    def broken(*_: Any) -> Any:
+        return True
+        yield
+
+    return patch.object(heartbeat, "_is_still_here", broken)
+
+
+def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:
+    """The last member of the new protocol leaves, and the group is converted again in the rebalance that follows."""
+
+    def broken(context: Context, member: Member, reason: str) -> Any:
+        yield from upstream.leave(member)
+
+    return patch.object(origin, "leave_translated", broken)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -276,4 +326,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     remember_one_answered_generation,
     look_for_a_client_where_a_late_call_came,
     keep_a_changed_assignor,
+    let_an_older_process_replace_the_newer_one,
+    let_the_older_process_have_its_instance_id_back,
+    take_a_late_heartbeat_for_its_client,
+    take_a_group_that_was_left_for_a_consumer_group,
 )

@@ -6,7 +6,7 @@ The shell's rules are those of ``proxy.conversation`` and ``proxy.translation_hu
 * calls of the translation go upstream one at a time, between the requests that are relayed;
 * responses reach the client in the order of its requests, whoever answers them;
 * the broker's side lost: what was answered is flushed and the client's side closed;
-* the client gone: the broker's side lingers until the translator releases it;
+* the client gone: the broker's side lingers until the translator releases it, unless the broker owes it a JoinGroup;
 * events of the translator are handled one after another, never inside each other.
 """
 
@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from protocol_codecs import ApiKey
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.watch import Watch
@@ -71,6 +72,11 @@ class ShellConnection:
         self.call_outstanding = False
         self.upstream_queue: deque[Call | Ask] = deque()
         """What was sent to the broker and not answered yet."""
+
+    @property
+    def owes_join(self) -> bool:
+        """Whether the broker owes the answer to a JoinGroup, which may never come."""
+        return any(sent.api_key == ApiKey.JOIN_GROUP for sent in self.upstream_queue)
 
 
 class Surroundings(Protocol):
@@ -199,7 +205,7 @@ class ProxyProcess:
             shell.client_open = False
             shell.inbox.clear()
             self._desert(shell)
-            if shell.known and shell.upstream_open:
+            if shell.known and shell.upstream_open and not shell.owes_join:
                 self._do("client_gone", shell.connection.id)
             else:
                 self._end(shell)

@@ -36,7 +36,7 @@ class Standing:
         "claims",
         "classic",
         "client",
-        "committed_disowned",
+        "committed_with",
         "deserted_join",
         "disowned",
         "generation",
@@ -55,6 +55,7 @@ class Standing:
         "replaced",
         "session_timeout_ms",
         "synced",
+        "taking_over",
     )
 
     def __init__(self, client: Any, kernel: Kernel) -> None:
@@ -74,6 +75,8 @@ class Standing:
         self.moved = False
         """Whether more than one process has served it."""
         self.joins_waiting: set[int] = set()
+        self.taking_over: set[int] = set()
+        """Its JoinGroups that came without a member id, to take over an instance id."""
         self.deserted_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
@@ -86,8 +89,8 @@ class Standing:
         """Whether the broker itself answered its last JoinGroup: it is a classic member."""
         self.disowned: frozenset[Pid] = frozenset()
         """What it went on working on although its last JoinGroup did not claim it; it has no right to that."""
-        self.committed_disowned: frozenset[Pid] = frozenset()
-        """What of that it has committed offsets for, and has not committed by right since."""
+        self.committed_with: dict[tuple[str, int, int], int] = {}
+        """The generation of each of its commits, by topic, partition and offset."""
         self.member_id = ""
         self.joined_at: tuple[str, int] | None = None
         """Which incarnation of which process answered its last JoinGroup."""

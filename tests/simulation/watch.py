@@ -4,11 +4,11 @@ Chapter 4 of the design, as it is checked here:
 
 1. ``holds``: no two clients within their contract hold a partition of the same topic id. ``expired``: the broker's
    own timeouts end no membership of a client that is within its contract and was not cut off.
-2. ``called`` and ``heard``: nothing that is sent upstream (an owned list, epoch -1 or -2) releases a partition that a
-   client within its contract works on. What arrives late and is fenced by the broker releases nothing.
+2. ``called``: nothing that is sent upstream (an owned list, epoch -1 or -2) would release a partition that a client
+   within its contract works on. ``released``: nor does the broker release one when it arrives, however late that is.
 3. ``answered``: a commit with the current generation is accepted; one with an old generation is not.
-   ``said``: no commit is accepted for a partition that somebody else, and not the committer, holds by contract; except
-   if the committer worked on it when it committed, against its own claim: a generation is all that brokers look at.
+   ``said``: no commit with an old generation is accepted for a partition that somebody else, and not the committer,
+   holds by contract. One with the current generation is: a generation is all that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
 5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order.
 6. ``answered``: REBALANCE_IN_PROGRESS only if the broker gave this member another assignment since its SyncGroup, or
@@ -25,6 +25,7 @@ What "within its contract" means is in :mod:`tests.simulation.standing`.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from coordinator.consumer_groups.member import STATIC_LEAVE_EPOCH
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import decode_subscription
 from tests.simulation.kernel import Kernel
@@ -148,9 +149,11 @@ class Watch:
             if standing.disowned:
                 self.count("vice: claims less than it holds")
         elif ask.api_key == ApiKey.OFFSET_COMMIT:
-            standing = self.standings[client]
-            kept = standing.committed_disowned - client.held
-            standing.committed_disowned = kept | (standing.disowned & client.held)
+            self.standings[client].committed_with.update(
+                ((topic.name, one.partition_index, one.committed_offset), _generation(ask.message))
+                for topic in ask.message.topics
+                for one in topic.partitions
+            )
 
     def got(self, client: "Caller", ask: Ask | None, reply: Reply) -> None:
         if ask is None or ask.number != reply.number:
@@ -196,6 +199,8 @@ class Watch:
                 standing.asked_to_rejoin_ms = standing.joined_ms = None
                 standing.replaced = False
                 if ask.message.group_instance_id is not None:
+                    if not ask.message.member_id:
+                        standing.taking_over.add(ask.number)
                     self._replaces(client, ask.message)
             case ApiKey.SYNC_GROUP:
                 standing.joined_ms = None
@@ -273,7 +278,7 @@ class Watch:
                 raise Violation(6, f"{client} is answered {name}, which old clients do not survive")
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
-                self._join_answered(process, standing, ask, message)
+                self._join_answered(process, standing, ask, message, arrives=arrives)
             case ApiKey.SYNC_GROUP if message.error_code == ErrorCode.NONE:
                 self._sync_answered(process, standing)
             case ApiKey.OFFSET_COMMIT:
@@ -285,11 +290,15 @@ class Watch:
         for code in codes & _OVER if arrives else ():
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
-    def _join_answered(self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any) -> None:
+    def _join_answered(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
         standing.joins_waiting.discard(ask.number)
         standing.heard_ms = self.kernel.now_ms
         if message.error_code != ErrorCode.NONE:
             return
+        if not arrives and message.member_id != standing.member_id:
+            return  # its client never hears of this membership, and has another one or none
         self._has_replaced(standing)
         self.client_of[message.member_id] = standing
         if message.member_id not in self.broker.members() and self._was_cut_off(standing):
@@ -344,10 +353,7 @@ class Watch:
     def _told_it_is_over(
         self, process: "ProxyProcess", standing: Standing, ask: Ask, code: ErrorCode
     ) -> None:
-        generation = getattr(ask.message, "generation_id", None)
-        if generation is None:
-            generation = getattr(ask.message, "generation_id_or_member_epoch", -1)
-        if ask.message.member_id != standing.member_id or generation != standing.generation:
+        if ask.message.member_id != standing.member_id or _generation(ask.message) != standing.generation:
             return  # of an older membership or generation
         excuse = standing.excuse()
         if code == ErrorCode.UNKNOWN_MEMBER_ID and self._is_moved(process, standing):
@@ -442,13 +448,13 @@ class Watch:
 
     # -- the broker ------------------------------------------------------------------------------------------------
 
-    def heard(self, broker: "Broker", link: Link, ask: Ask) -> None:
-        """The coordinator is about to serve a request."""
-        # What the broker fences (a late heartbeat of a process that served the client before) releases nothing.
-        if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not broker.fences(ask.message):
-            self._check_release("broker", ask.message)
+    def released(self, broker: "Broker", member_id: str, partitions: frozenset[Pid]) -> None:
+        """The coordinator has served a heartbeat, and takes these partitions for free now."""
+        self._check_free(str(broker), member_id, partitions)
 
     def _check_release(self, who: str, heartbeat: Any) -> None:
+        if heartbeat.member_epoch == STATIC_LEAVE_EPOCH:
+            self._is_taken_over(heartbeat.member_id)
         if heartbeat.member_epoch < 0:
             kept: frozenset[Pid] = frozenset()
         elif heartbeat.topic_partitions is None:
@@ -457,13 +463,32 @@ class Watch:
             kept = frozenset((t.topic_id, i) for t in heartbeat.topic_partitions for i in t.partitions)
         self._check_released(who, heartbeat.member_id, kept)
 
+    def _is_taken_over(self, member_id: str) -> None:
+        """A static member is said to be away: the contract of its client ends if another process waits to replace it.
+
+        Also if that process asked before this client last joined: a call counts at any moment until it is answered.
+        """
+        standing = self.client_of.get(member_id)
+        for other in self.standings.values():
+            if (
+                standing is not None
+                and other is not standing
+                and other.instance_id is not None
+                and other.instance_id == standing.instance_id
+                and other.taking_over & other.joins_waiting
+            ):
+                standing.end("another process has its instance id")
+                standing.replaced = True
+
     def _check_released(self, who: str, member_id: str, kept: frozenset[Pid]) -> None:
+        self._check_free(who, member_id, self.broker.owned(member_id) - kept)
+
+    def _check_free(self, who: str, member_id: str, partitions: frozenset[Pid]) -> None:
         standing = self.client_of.get(member_id)
         if standing is None or standing.session_timeout_ms is None or not standing.client.held:
             return
         working_on = standing.client.held - standing.disowned
-        owned = self.broker.owned(member_id) - kept
-        released = frozenset(pid for pid in working_on & owned if self.broker.image.by_id(pid[0]))
+        released = frozenset(pid for pid in working_on & partitions if self.broker.image.by_id(pid[0]))
         if released and standing.excuse() is None:
             text = f"{who} releases {self.story.partitions(released)} while {standing.client} works on it"
             raise Violation(2, text)
@@ -479,14 +504,18 @@ class Watch:
             return
         names = {name: topic.topic_id for name, topic in self.broker.image.topics.items()}
         working_on = standing.client.named()
-        # With its generation a client may commit what its JoinGroup kept silent about: classic brokers take that too.
-        overstepped = {standing.client.names[pid] for pid in standing.committed_disowned}
+        current = (
+            {standing.generation} if standing.synced else {standing.generation, standing.previous_generation}
+        )
         for topic in message.topics:
             for partition in topic.partitions:
                 pid = names.get(topic.name), partition.partition_index
                 holders = self._holders.get(pid, ())
-                if (topic.name, partition.partition_index) in working_on | overstepped:
+                if (topic.name, partition.partition_index) in working_on:
                     continue  # of this topic, or of one that had its name
+                commit = topic.name, partition.partition_index, partition.committed_offset
+                if standing.committed_with.get(commit) in current:
+                    continue  # a generation is all that brokers look at
                 for other in holders:
                     if self._has_right(other, pid):
                         text = (
@@ -507,11 +536,29 @@ class Watch:
         else:
             raise Violation(1, f"the broker removes {standing.client}, which is within its contract")
 
+    def passed_over(self, broker: "Broker", member_id: str) -> None:
+        """A classic group's rebalance ended without one of its static members, which stays a member all the same.
+
+        The leader gives its partitions to whom it likes, as it does with those of members that are removed.
+        """
+        self.tell(broker, f"goes on without {member_id[:8]}: its timeout has passed")
+        standing = self.client_of.get(member_id)
+        if standing is not None and standing.member_id == member_id:
+            standing.end("the broker's own timeout passed")
+
     def _was_cut_off(self, standing: Standing) -> bool:
         """Whether its way to the broker was broken within the longest of the broker's timeouts."""
         upstream_rebalance_ms = standing.rebalance_timeout_ms + (standing.session_timeout_ms or 0) + 10_000
         patience_ms = max(self.broker.config.consumer_session_timeout_ms, upstream_rebalance_ms)
         return self.kernel.now_ms - standing.broken_ms <= patience_ms
+
+
+def _generation(message: Any) -> int:
+    """The generation in a call; -1 if it has none."""
+    generation = getattr(message, "generation_id", None)
+    if generation is None:
+        generation = getattr(message, "generation_id_or_member_epoch", -1)
+    return int(generation)
 
 
 def _codes(message: Any) -> set[int]:

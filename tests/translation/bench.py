@@ -273,12 +273,29 @@ class Bench:
         return self.send(connection, ApiKey.SYNC_GROUP, 5, request)
 
     def heartbeat(
-        self, connection: Connection, member_id: str, generation: int, instance_id: str | None = None
+        self,
+        connection: Connection,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+        *,
+        at_once: bool = True,
     ) -> RequestId:
+        """``at_once``: one of several processes hears nothing else before it goes on."""
         request = HeartbeatRequest(
             group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
-        return self.send(connection, ApiKey.HEARTBEAT, 4, request)
+        request_id = self.send(connection, ApiKey.HEARTBEAT, 4, request)
+        if at_once:
+            self.answer_round_trip()
+        return request_id
+
+    def answer_round_trip(self) -> None:
+        """Answer the Metadata question for nothing, which only gives a client's end the time to come."""
+        for call in [
+            call for call in self.calls if call.api_key == ApiKey.METADATA and not call.message.topics
+        ]:
+            self.reply(MetadataResponse(), call)
 
     def leave(self, connection: Connection, member_id: str) -> RequestId:
         request = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))

@@ -95,6 +95,45 @@ def test_an_older_process_that_still_joins_does_not_replace_the_newer_one() -> N
     assert not any(getattr(call.message, "member_epoch", 0) < 0 for call in bench.calls)
 
 
+@pytest.mark.parametrize("settings", [TranslatorSettings(), ONE_OF_MANY])
+def test_a_process_that_has_a_member_id_already_replaces_nobody(settings: TranslatorSettings) -> None:
+    bench = Bench(settings=settings)
+    older = bench.join(bench.connect(), "old", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)  # the newer one came while this one was on its way
+    bench.reply(described(member("new", instance_id="i-1")))
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    assert bench.calls == []
+
+
+def test_a_process_that_has_a_member_id_already_may_stand_in_its_own_way() -> None:
+    bench = Bench()
+    join = bench.join(bench.connect(), "old", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("old", instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch) == ("old", -2)
+    bench.beat(-2)
+    bench.beat(6, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_an_older_process_that_is_adopted_does_not_stop_the_newer_one_that_joins() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    old, new = bench.connect(), bench.connect()
+    join = bench.join(new, "", instance_id="i-1")
+    first_heartbeat = bench.heartbeat_call()
+    bench.heartbeat(old, "old", 5, instance_id="i-1")
+    bench.reply(described(member("old", epoch=5, instance_id="i-1")), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(5), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), first_heartbeat)
+    bench.reply(described(member("old", epoch=5, instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch) == ("old", -2)
+    bench.beat(-2)
+    bench.beat(6, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
 def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
     bench = Bench()
     connection = bench.connect()
@@ -326,6 +365,17 @@ def test_a_heartbeat_asks_for_what_another_process_may_have_been_answered() -> N
     assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
     bench.beat(1, orders=(0, 1, 2))
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_late_heartbeat_of_a_client_that_has_gone_elsewhere_releases_nothing() -> None:
+    """There it may have been handed more, at the same epoch; a full heartbeat of this process would not name it."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    late = bench.heartbeat(connection, A, 1, at_once=False)
+    bench.client_gone(connection)  # the news came right behind the call
+    bench.answer_round_trip()
+    assert bench.calls == []
+    assert late not in bench.answers
 
 
 def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (

@@ -1,5 +1,7 @@
 """The policy changes while a group lives: its members are moved one after another."""
 
+from typing import Any
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -26,6 +28,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from translation.actions import RequestId
 from translation.member import Move
 from translation.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
 
 from .bench import GROUP, NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
 
@@ -135,6 +138,41 @@ def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_t
     (leave,) = bench.calls
     assert leave.api_key == ApiKey.LEAVE_GROUP
     assert [member.member_id for member in leave.message.members] == [A]
+
+
+def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_behind() -> None:
+    """A rebalance would wait for it until its timeout."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    join = bench.join(connection, "")
+    (leave,) = bench.calls
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=B))
+    assert bench.answers[join].member_id == B
+
+
+@pytest.mark.parametrize("goes_on", [{"member_id": A}, {"member_id": "", "claims": (0,)}])
+def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anything_goes_on(
+    goes_on: dict[str, Any],
+) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(connection, **goes_on)
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
 
 
 def test_the_others_are_relayed_until_it_is_their_turn() -> None:
@@ -421,6 +459,46 @@ def test_a_member_that_is_to_go_back_and_then_not_is_left_alone() -> None:
     heartbeat = bench.heartbeat(connection, "member-a", 1)
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_left_is_stable() -> None:
+    """It was the last of the new protocol, so the broker makes the group a classic one again, with the members' targets
+    for what they hold. That is mended when they have joined again, and not before."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench._new_group = False
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    leave = bench.heartbeat_call().message
+    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
+    bench.beat(-1)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    joined = bench.heartbeat_call().message
+    assert (joined.member_id, joined.member_epoch) == ("uuid-1", 0)
+    bench.beat(5, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
+    """Its last member of the new protocol may have left since, by another process."""
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.client_gone(connection)
+    bench._new_group = False
+    joining = bench.connect("10.0.0.2")
+    bench.join(joining, "")
+    bench.join(joining, "uuid-1")
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
 
 
 def test_back_to_observe_a_new_process_with_a_known_instance_id_comes_after_the_old_one_has_left() -> None:
