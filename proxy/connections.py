@@ -16,6 +16,7 @@ import trio
 from proxy.config import Limits
 from proxy.connection import Cause, ClientConnection, Progress
 from proxy.metrics import Metrics
+from proxy.upkeep import every
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connections")
 
@@ -93,6 +94,9 @@ class Connections:
         self._by_host[host] += 1
         try:
             await connection.run()
+        except* Exception as errors:  # noqa: BLE001  a bug ends one connection, never the process
+            self._metrics.internal_errors.labels("connection").inc()
+            _log.error("a connection failed", connection=connection.id, client=host, exc_info=errors)
         finally:
             del self._open[connection]
             self._by_host[host] -= 1
@@ -103,12 +107,13 @@ class Connections:
 
     async def keep_order(self) -> None:
         """Look at all connections again and again, for ever."""
-        while True:
-            await trio.sleep(LOOK_S)
-            now = trio.current_time()
-            for connection, watched in list(self._open.items()):
-                if connection.is_serving:
-                    self._look(connection, watched, now)
+        await every(LOOK_S, self._look_at_all, self._metrics)
+
+    def _look_at_all(self) -> None:
+        now = trio.current_time()
+        for connection, watched in list(self._open.items()):
+            if connection.is_serving:
+                self._look(connection, watched, now)
 
     def _look(self, connection: ClientConnection, watched: _Watched, now: float) -> None:
         progress = connection.progress()

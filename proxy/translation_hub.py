@@ -18,6 +18,7 @@ import trio
 
 from protocol_codecs import ApiKey, Message
 from proxy.meter import Meter
+from proxy.upkeep import every
 from translation.actions import (
     Action,
     Answer,
@@ -324,9 +325,10 @@ class TranslationHub:
 
     async def watch_sessions(self) -> None:
         """Have the observer forget who is silent, for ever."""
-        while True:
-            await trio.sleep(_LOOK_AT_SESSIONS_S)
-            self._tell(self._observer.handle_time(trio.current_time()))
+        await every(_LOOK_AT_SESSIONS_S, self._look_at_sessions, self._meter.metrics)
+
+    def _look_at_sessions(self) -> None:
+        self._tell(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
         """Call the translator when its time comes, for ever."""
