@@ -1,6 +1,6 @@
 """All connections of clients: who may come, who has to go, and how they are let go of.
 
-Limits of time are looked at here once a second for all connections, so that a request costs nothing for them: a
+Limits of time are looked at here once a second for each connection, so that a request costs nothing for them: a
 connection only counts what it reads and writes, and this module remembers when a count last changed.
 """
 
@@ -16,12 +16,13 @@ import trio
 from proxy.config import Limits
 from proxy.connection import Cause, ClientConnection, Progress
 from proxy.metrics import Metrics
+from proxy.turns import Turns
 from proxy.upkeep import every
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connections")
 
 LOOK_S = 1.0
-"""Seconds between two looks at all connections; limits of time are kept as exactly as that."""
+"""Seconds between two looks at a connection; limits of time are kept as exactly as that."""
 
 _DESCRIPTORS_KEPT = 128
 """Descriptors for all that is no connection: ports, files, pipes, the admin port."""
@@ -109,11 +110,12 @@ class Connections:
         """Look at all connections again and again, for ever."""
         await every(LOOK_S, self._look_at_all, self._metrics)
 
-    def _look_at_all(self) -> None:
-        now = trio.current_time()
+    async def _look_at_all(self) -> None:
+        turns = Turns()
         for connection, watched in list(self._open.items()):
             if connection.is_serving:
-                self._look(connection, watched, now)
+                self._look(connection, watched, trio.current_time())
+            await turns.end_portion()
 
     def _look(self, connection: ClientConnection, watched: _Watched, now: float) -> None:
         progress = connection.progress()

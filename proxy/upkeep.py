@@ -4,7 +4,7 @@ A mistake in such work must not end the process that serves clients, and must no
 is counted and logged each time, and the next time is tried again.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 import trio
@@ -14,12 +14,13 @@ from proxy.metrics import Metrics
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.upkeep")
 
 
-async def every(seconds: float, work: Callable[[], None], metrics: Metrics) -> None:
+async def every(seconds: float, work: Callable[[], Awaitable[None] | None], metrics: Metrics) -> None:
     """Do this work for ever, with so many seconds before each time."""
     while True:
         await trio.sleep(seconds)
         try:
-            work()
+            if (rest := work()) is not None:
+                await rest
         except Exception as error:  # noqa: BLE001  see the module
             metrics.internal_errors.labels("upkeep").inc()
             _log.error("work beside the clients failed", work=work.__qualname__, exc_info=error)
