@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import growth, latency, members, throughput
-from benchmarks.stand import BUILD, gateway, kafka, kafka_version
-from benchmarks.tls_files import LISTENER, TlsFiles
+from benchmarks.stand import BUILD, TLS_LISTENER, gateway, kafka, kafka_version
+from tools.kafka.tls_files import TlsFiles
 
 REPORT = BUILD / "bench.json"
 LESS_ON_TLS = 2
@@ -33,7 +33,7 @@ def on_tls(runs: int, records: int) -> Any:
     """Throughput with TLS from the client to the proxy and from there to the broker, and straight to the broker."""
     tls = TlsFiles(BUILD / "bench" / "tls-files")
     with kafka(tls) as cluster:
-        bootstrap = cluster.bootstrap_of(LISTENER)
+        bootstrap = cluster.bootstrap_of(TLS_LISTENER)
         with gateway(bootstrap, "tls", tls=tls) as proxy:
             return throughput.measure(bootstrap, proxy, runs=runs, records=records, ca=str(tls.ca))
 

@@ -10,14 +10,15 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.tls_files import TlsFiles
 from tools.kafka import jars
-from tools.kafka.cluster import RUN, Cluster
+from tools.kafka.cluster import RUN, Cluster, ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports, is_free
+from tools.kafka.tls_files import TlsFiles
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 PATIENCE_S = 30.0
 NODES = 3
+TLS_LISTENER = "TLS"
 
 POLICY = """\
 default: observe
@@ -36,10 +37,10 @@ class Gateway:
         first = next(p for p in free_ports(100) if all(is_free(p + n) for n in range(NODES)))
         (folder / "policy.yaml").write_text(POLICY)
         (folder / "epochgate.yaml").write_text(
-            f"upstream: {{bootstrap: [{', '.join(bootstrap.split(','))}]{tls.upstream() if tls else ''}}}\n"
+            f"upstream: {{bootstrap: [{', '.join(bootstrap.split(','))}]{f', tls: {{ca: {tls.ca}}}' if tls else ''}}}\n"
             "listeners:\n"
             f"  - {{bind: {LOOPBACK}, port: {self.port}, advertised_host: {LOOPBACK},"
-            f' nodes: {{"0-{NODES - 1}": {first}}}{tls.listener() if tls else ""}}}\n'
+            f' nodes: {{"0-{NODES - 1}": {first}}}{_of_listener(tls)}}}\n'
             f"admin: {{bind: {LOOPBACK}, port: {self.admin}}}\n"
             "policy: {file: policy.yaml}\n"
             "log: {level: warning}\n" + more
@@ -86,6 +87,14 @@ class Gateway:
             self.process.wait()
 
 
+def _of_listener(tls: TlsFiles | None) -> str:
+    """What stands in a listener of the configuration."""
+    if tls is None:
+        return ""
+    certificate, key = tls.issue("proxy")
+    return f", tls: {{certificate: {certificate}, key: {key}}}"
+
+
 def cpu_s(pid: int) -> float:
     """Seconds of processor time that a process has used."""
     return (
@@ -122,7 +131,7 @@ def kafka(tls: TlsFiles | None = None, **overrides: str) -> Iterator[Cluster]:
     cluster = Cluster(
         RUN / f"bench-{os.getpid()}",
         overrides={k.replace("_", "."): v for k, v in overrides.items()},
-        listeners=[tls.broker_listener()] if tls else (),
+        listeners=[ExtraListener(TLS_LISTENER, "SSL", tls.broker_settings())] if tls else (),
     )
     cluster.save(owner_pid=os.getpid())
     try:

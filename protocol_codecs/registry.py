@@ -13,6 +13,10 @@ from protocol_codecs.version_range import VersionRange
 
 _NEVER = 0x7FFF
 
+# Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
+_API_VERSIONS = ApiKey.API_VERSIONS
+_CONTROLLED_SHUTDOWN = ApiKey.CONTROLLED_SHUTDOWN
+
 
 class Api(msgspec.Struct, frozen=True):
     """One declared API: its request and response class, and the versions of both (all that ever existed)."""
@@ -171,7 +175,7 @@ def request_header_version(api_key: int, version: int) -> int:
     """The header version of a request of this API and version. Raises KeyError for an unknown API."""
     if version >= FIRST_FLEXIBLE_VERSION[api_key]:
         return 2
-    if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+    if version == 0 and api_key == _CONTROLLED_SHUTDOWN:
         return 0
     return 1
 
@@ -181,6 +185,6 @@ def response_header_version(api_key: int, version: int) -> int:
 
     The response of ApiVersions always has v0, since the client does not know yet what the broker speaks.
     """
-    if api_key == ApiKey.API_VERSIONS:
+    if api_key == _API_VERSIONS:
         return 0
     return 1 if version >= FIRST_FLEXIBLE_VERSION[api_key] else 0

@@ -1,6 +1,6 @@
 """All connections of clients: who may come, who has to go, and how they are let go of.
 
-Limits of time are looked at here once a second for all connections, so that a request costs nothing for them: a
+Limits of time are looked at here once a second for each connection, so that a request costs nothing for them: a
 connection only counts what it reads and writes, and this module remembers when a count last changed.
 """
 
@@ -16,11 +16,13 @@ import trio
 from proxy.config import Limits
 from proxy.connection import Cause, ClientConnection, Progress
 from proxy.metrics import Metrics
+from proxy.turns import Turns
+from proxy.upkeep import every
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connections")
 
 LOOK_S = 1.0
-"""Seconds between two looks at all connections; limits of time are kept as exactly as that."""
+"""Seconds between two looks at a connection; limits of time are kept as exactly as that."""
 
 _DESCRIPTORS_KEPT = 128
 """Descriptors for all that is no connection: ports, files, pipes, the admin port."""
@@ -93,6 +95,9 @@ class Connections:
         self._by_host[host] += 1
         try:
             await connection.run()
+        except* Exception as errors:  # noqa: BLE001  a bug ends one connection, never the process
+            self._metrics.internal_errors.labels("connection").inc()
+            _log.error("a connection failed", connection=connection.id, client=host, exc_info=errors)
         finally:
             del self._open[connection]
             self._by_host[host] -= 1
@@ -103,12 +108,14 @@ class Connections:
 
     async def keep_order(self) -> None:
         """Look at all connections again and again, for ever."""
-        while True:
-            await trio.sleep(LOOK_S)
-            now = trio.current_time()
-            for connection, watched in list(self._open.items()):
-                if connection.is_serving:
-                    self._look(connection, watched, now)
+        await every(LOOK_S, self._look_at_all, self._metrics)
+
+    async def _look_at_all(self) -> None:
+        turns = Turns()
+        for connection, watched in list(self._open.items()):
+            if connection.is_serving:
+                self._look(connection, watched, trio.current_time())
+            await turns.end_portion()
 
     def _look(self, connection: ClientConnection, watched: _Watched, now: float) -> None:
         progress = connection.progress()

@@ -32,6 +32,7 @@ from proxy.frames import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
 from proxy.meter import Meter, api_name
 from proxy.node_endpoints import EndpointEditor
+from proxy.repeats import LARGEST, ReadRequest, UpstreamHeartbeats, heartbeat_answer
 from proxy.request_header import (
     HeaderError,
     RequestHeader,
@@ -46,6 +47,16 @@ from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.observer import ASKED, OBSERVED
 from translation.topic_book import TopicBook
+
+# What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+_HEARTBEAT = int(ApiKey.HEARTBEAT)
+_METADATA = int(ApiKey.METADATA)
+_PRODUCE = int(ApiKey.PRODUCE)
+_SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
+_RELAYED, _LOCAL, _INJECTED = Source.RELAYED, Source.LOCAL, Source.INJECTED
 
 _SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 _BEFORE_AUTHENTICATION = _SASL | {int(ApiKey.API_VERSIONS)}
@@ -130,6 +141,8 @@ class Conversation:
             None  # the request that the translation works on
         )
         self._awaiting: RequestId | None = None
+        self._last_heartbeat: ReadRequest | None = None
+        self._heartbeats_upstream = UpstreamHeartbeats()
         self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
@@ -263,8 +276,13 @@ class Conversation:
             self._pass_token(piece)
             return
         self.begun += 1
+        last = self._last_heartbeat
+        if last is not None and (again := last.again(piece.data)) is not None:
+            self._sasl.ordinary_request()
+            self._hand_over(again, piece.data, last.client_id, last.message)
+            return
         header = read_header(piece.data)
-        if header.api_key == ApiKey.API_VERSIONS and header.version > NEWEST_REVIEWED[ApiKey.API_VERSIONS]:
+        if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
             self._refuse_api_versions(header, piece)
             return
         self._check_offered(header)
@@ -364,7 +382,7 @@ class Conversation:
     def _refuse_api_versions(self, header: RequestHeader, piece: Piece) -> None:
         if not piece.last:
             raise ClientError("oversized", f"an ApiVersions request of {piece.frame_size} bytes")
-        exchange = self._exchange(Source.LOCAL, header)
+        exchange = self._exchange(_LOCAL, header)
         exchange.response = api_versions.refusal(header.correlation_id)
         self._ledger.receive(exchange)
         self._terms.meter.request(header.api_key, header.version, len(piece.data), decoded=True)
@@ -372,8 +390,8 @@ class Conversation:
 
     def _relay(self, header: RequestHeader, piece: Piece) -> None:
         self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
-        if header.api_key != ApiKey.PRODUCE or expects_response(piece.data, header):
-            exchange = self._exchange(Source.RELAYED, header)
+        if header.api_key != _PRODUCE or expects_response(piece.data, header):
+            exchange = self._exchange(_RELAYED, header)
             self._arrange_edits(exchange, piece)
             self._arrange_watch(exchange, header, piece)
             self._ledger.relay(exchange)
@@ -391,10 +409,10 @@ class Conversation:
                 exchange.endpoints = EndpointEditor(api_key, version, self._terms.advertise)
         elif api_key in CARRYING_ADDRESSES:
             exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
-        elif api_key == ApiKey.API_VERSIONS:
+        elif api_key == _API_VERSIONS:
             self._learn_software(version, piece)
             exchange.edit = lambda frame: self._offer(version, frame)
-        elif api_key == ApiKey.SASL_AUTHENTICATE:
+        elif api_key == _SASL_AUTHENTICATE:
             exchange.edit = lambda frame: self._authenticated(version, exchange.started, frame)
 
     def _arrange_watch(self, exchange: Exchange, header: RequestHeader, piece: Piece) -> None:
@@ -404,11 +422,7 @@ class Conversation:
                 request = call_in(piece.data, header, RequestId(next(_request_ids)))
                 if request is not None:
                     self._watch(exchange, request)
-        elif (
-            header.api_key == ApiKey.METADATA
-            and header.version >= TOPIC_IDS_FROM
-            and self._terms.topics.wanted
-        ):
+        elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._terms.topics.wanted:
             exchange.watched = watched_names(header.version, self._terms.topics)
 
     def _watch(self, exchange: Exchange, request: Request) -> None:
@@ -434,13 +448,21 @@ class Conversation:
     # -- the translation -----------------------------------------------------------------------------------
 
     def _translate(self, header: RequestHeader, frame: bytes) -> None:
-        self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
         # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
         request_type = APIS[header.api_key].request
         message, _ = decode_prefix(request_type, header.version, frame, body_offset(frame, header))
-        request_id = RequestId(next(_request_ids))
         client_id = client_id_of(frame, header)
-        self._ledger.receive(self._exchange(Source.LOCAL, header))
+        if header.api_key == _HEARTBEAT and len(frame) <= LARGEST:
+            self._last_heartbeat = ReadRequest(frame, header, client_id, message)
+        self._hand_over(header, frame, client_id, message)
+
+    def _hand_over(
+        self, header: RequestHeader, frame: bytes, client_id: str | None, message: Message
+    ) -> None:
+        """Give a request to the translation."""
+        self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
+        request_id = RequestId(next(_request_ids))
+        self._ledger.receive(self._exchange(_LOCAL, header))
         request = Request(request_id, header.api_key, header.version, client_id, message)
         self._held = header, frame, request
         self._awaiting = request_id
@@ -477,7 +499,10 @@ class Conversation:
         """
         header, _, _ = self._take_held(request_id)
         exchange = self._ledger.client[-1]
-        exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
+        if header.api_key == _HEARTBEAT:
+            exchange.response = heartbeat_answer(header.version, header.correlation_id, message)
+        else:
+            exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
         self._terms.meter.answered(exchange, message, self._terms.clock())
         self._flush_ready()
 
@@ -488,7 +513,7 @@ class Conversation:
         """
         header, frame, request = self._take_held(request_id)
         exchange = self._ledger.client[-1]
-        exchange.source = Source.RELAYED
+        exchange.source = _RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
         if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
@@ -519,8 +544,11 @@ class Conversation:
         call = self._calls.popleft()
 
         def replied(frame: bytes) -> None:
-            offset = response_body_offset(call.api_key, call.version, frame)
-            message = decode(APIS[call.api_key].response, call.version, frame, offset)
+            if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
+                message = self._heartbeats_upstream.read(call.version, frame)
+            else:
+                offset = response_body_offset(call.api_key, call.version, frame)
+                message = decode(APIS[call.api_key].response, call.version, frame, offset)
             self._call_outstanding = False
             self.replies.append((call.call_id, message))
             self._inject()
@@ -537,11 +565,13 @@ class Conversation:
         receive: Callable[[bytes], None],
     ) -> None:
         correlation_id = next(self._correlation_ids)
-        exchange = Exchange(
-            Source.INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive
-        )
+        exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive)
         self._terms.meter.sent(api_key, version, injected=True)
-        self.to_upstream.append(request_frame(api_key, version, correlation_id, client_id, message))
+        if api_key == _CONSUMER_GROUP_HEARTBEAT:
+            frame = self._heartbeats_upstream.frame(version, correlation_id, client_id, message)
+        else:
+            frame = request_frame(api_key, version, correlation_id, client_id, message)
+        self.to_upstream.append(frame)
         self._ledger.inject(exchange)
 
     # -- the broker's side ---------------------------------------------------------------------------------
@@ -685,6 +715,7 @@ class Conversation:
         offer = self._terms.offers.offer(version, frame)
         if offer.broker:
             self._ranges = offer.client
+            self._last_heartbeat = None  # it was checked against what was offered before
             self._connection = Connection(self._id, self._client_host, offer.broker, self._software)
         return offer
 

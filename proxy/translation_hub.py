@@ -18,6 +18,7 @@ import trio
 
 from protocol_codecs import ApiKey, Message
 from proxy.meter import Meter
+from proxy.upkeep import every
 from translation.actions import (
     Action,
     Answer,
@@ -31,6 +32,7 @@ from translation.actions import (
     EventKind,
     Forward,
     MemberProtocol,
+    Release,
     Request,
     RequestId,
 )
@@ -41,6 +43,11 @@ from translation.topic_book import TopicBook
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
 _LOOK_AT_SESSIONS_S = 2.0
+
+# What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_HEARTBEAT = int(ApiKey.HEARTBEAT)
+_JOIN_GROUP = int(ApiKey.JOIN_GROUP)
 
 
 class Translation(Protocol):
@@ -158,7 +165,7 @@ class TranslationHub:
         self._questions: dict[CallId, _Question] = {}
         self._question_ids = count(-1, -1)
         self._known: dict[ConnectionId, _Known] = {}
-        self._requests: dict[RequestId, ConnectionId] = {}
+        self._requests: dict[RequestId, _Known] = {}
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[str, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
@@ -166,8 +173,8 @@ class TranslationHub:
         self._timer: trio.CancelScope | None = None
         self._deadline = math.inf  # the timer's: setting it, even to what it is, costs trio's bookkeeping
         meter.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._questions))
-        self._durations = {
-            what: meter.metrics.translation.labels(what)
+        self._ways = {
+            what: (getattr(translator, what), meter.metrics.translation.labels(what))
             for what in (
                 "handle_request",
                 "handle_reply",
@@ -177,6 +184,14 @@ class TranslationHub:
                 "set_policy",
             )
         }
+        self._acts: dict[type[Action], Callable[[Any], None]] = {
+            Answer: self._answer,
+            Forward: self._forward,
+            Call: self._call,
+            Emit: self._emitted,
+            Close: self._close,
+            Release: self._release,
+        }
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """A client has sent a group call."""
@@ -184,10 +199,10 @@ class TranslationHub:
         if known is None:
             known = self._known[connection.id] = _Known(shell)
         known.request = request.id
-        self._requests[request.id] = connection.id
-        if request.api_key == ApiKey.HEARTBEAT:
+        self._requests[request.id] = known
+        if request.api_key == _HEARTBEAT:
             self._reach(shell, connection, request)
-        elif request.api_key == ApiKey.JOIN_GROUP:
+        elif request.api_key == _JOIN_GROUP:
             # A member that passed through until now may be translated from this call on: what it no longer claims
             # ends now, not when it is answered.
             self.passed(shell, connection, request, None)
@@ -310,9 +325,10 @@ class TranslationHub:
 
     async def watch_sessions(self) -> None:
         """Have the observer forget who is silent, for ever."""
-        while True:
-            await trio.sleep(_LOOK_AT_SESSIONS_S)
-            self._tell(self._observer.handle_time(trio.current_time()))
+        await every(_LOOK_AT_SESSIONS_S, self._look_at_sessions, self._meter.metrics)
+
+    def _look_at_sessions(self) -> None:
+        self._tell(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
         """Call the translator when its time comes, for ever."""
@@ -331,36 +347,33 @@ class TranslationHub:
             known.request = None
 
     def _do(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
+        self._work.append((what, about, arguments))
         if self._working:
-            self._work.append((what, about, arguments))
             return
         self._working = True
         try:
-            self._carry_out(about, self._ask(what, about, arguments))
             while self._work:
                 what, about, arguments = self._work.popleft()
-                self._carry_out(about, self._ask(what, about, arguments))
+                for action in self._ask(what, about, arguments):
+                    try:
+                        self._acts[type(action)](action)
+                    except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
+                        self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
             self._timer.deadline = self._deadline = deadline
 
     def _ask(self, what: str, about: ConnectionId | None, arguments: tuple[Any, ...]) -> Iterable[Action]:
+        handle, durations = self._ways[what]
         started = time.perf_counter()
         try:
-            actions: list[Action] = getattr(self._translator, what)(trio.current_time(), *arguments)
-        except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
+            actions: list[Action] = handle(trio.current_time(), *arguments)
+        except Exception as error:  # noqa: BLE001  likewise
             self._failed(what, about, error)
             return ()
-        self._durations[what].observe(time.perf_counter() - started)
+        durations.observe(time.perf_counter() - started)
         return actions
-
-    def _carry_out(self, about: ConnectionId | None, actions: Iterable[Action]) -> None:
-        for action in actions:
-            try:
-                self._act(action)
-            except Exception as error:  # noqa: BLE001  likewise
-                self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
 
     def _failed(self, what: str, about: ConnectionId | None, error: Exception) -> None:
         self._errors += 1
@@ -370,29 +383,30 @@ class TranslationHub:
         if known is not None:
             known.shell.fail()
 
-    def _act(self, action: Action) -> None:
-        if isinstance(action, Answer):
-            if (shell := self._asking(action.request_id)) is not None:
-                shell.answer(action.request_id, action.message)
-        elif isinstance(action, Forward):
-            if (shell := self._asking(action.request_id)) is not None:
-                shell.forward(action.request_id)
-        elif isinstance(action, Call):
-            self._call(action)
-        elif isinstance(action, Emit):
-            self._tell((action.event,))
-        elif (known := self._known.get(action.connection_id)) is not None:
-            if isinstance(action, Close):
-                known.shell.close(action.reason)
-            else:
-                known.shell.release()
+    def _answer(self, answer: Answer) -> None:
+        if (shell := self._asking(answer.request_id)) is not None:
+            shell.answer(answer.request_id, answer.message)
+
+    def _forward(self, forward: Forward) -> None:
+        if (shell := self._asking(forward.request_id)) is not None:
+            shell.forward(forward.request_id)
+
+    def _emitted(self, emit: Emit) -> None:
+        self._tell((emit.event,))
+
+    def _close(self, close: Close) -> None:
+        if (known := self._known.get(close.connection_id)) is not None:
+            known.shell.close(close.reason)
+
+    def _release(self, release: Release) -> None:
+        if (known := self._known.get(release.connection_id)) is not None:
+            known.shell.release()
 
     def _asking(self, request_id: RequestId) -> TranslatedConnection | None:
         """The connection that waits for this request; None if its client is gone."""
-        connection_id = self._requests.pop(request_id, None)
-        if connection_id is None:
+        known = self._requests.pop(request_id, None)
+        if known is None:
             return None
-        known = self._known[connection_id]
         known.request = None
         return known.shell
 

@@ -20,6 +20,12 @@ from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream import BY_TOPIC_ID, keep_alive, learn_names, plain_heartbeat, reconsider
 
+# What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_NONE = ErrorCode.NONE
+_FENCED_MEMBER_EPOCH = ErrorCode.FENCED_MEMBER_EPOCH
+_PREPARE_REBALANCE = MemberState.PREPARE_REBALANCE
+
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
@@ -47,11 +53,12 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
     code = yield from beat(context, member, client_is_here=True)
-    if code == ErrorCode.FENCED_MEMBER_EPOCH:
+    if code == _FENCED_MEMBER_EPOCH:
         code = yield from adopt_again(context, member, connection, request)
-    if code == ErrorCode.NONE and member.state is MemberState.PREPARE_REBALANCE:
-        _told_to_rejoin(context, member)
-        code = ErrorCode.REBALANCE_IN_PROGRESS
+    if code == _NONE:
+        if member.state is _PREPARE_REBALANCE:
+            _told_to_rejoin(context, member)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
         code = context.no_member(member, message)
     context.answer(request, HeartbeatResponse(error_code=code))
@@ -98,7 +105,7 @@ def beat(
             context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
         if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
             return response.error_code
-    elif response.error_code != ErrorCode.NONE:
+    elif response.error_code != _NONE:
         keep_alive(context, member)  # not now, but again after the usual time
     else:
         yield from learn_names(context, member.assignment)

@@ -69,6 +69,16 @@ class Translator:
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
             allowed_assignors=allowed_assignors,
         )
+        self._dealt_by: dict[int, Callable[[Connection, Request], None]] = {
+            ApiKey.JOIN_GROUP: self._join_group,
+            ApiKey.HEARTBEAT: self._heartbeat,
+            ApiKey.SYNC_GROUP: self._sync_group,
+            ApiKey.LEAVE_GROUP: self._leave_group,
+            ApiKey.OFFSET_COMMIT: self._commit,
+            ApiKey.TXN_OFFSET_COMMIT: self._commit,
+            ApiKey.OFFSET_FETCH: self._offset_fetch,
+            ApiKey.DESCRIBE_GROUPS: self._describe_groups,
+        }
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
@@ -77,24 +87,11 @@ class Translator:
         context = self._context
         context.now = now
         context.request_came(connection, request)
-        match request.api_key:
-            case ApiKey.JOIN_GROUP:
-                self._join_group(connection, request)
-            case ApiKey.HEARTBEAT:
-                self._heartbeat(connection, request)
-            case ApiKey.SYNC_GROUP:
-                self._sync_group(connection, request)
-            case ApiKey.LEAVE_GROUP:
-                self._leave_group(connection, request)
-            case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
-                self._commit(connection, request)
-            case ApiKey.OFFSET_FETCH:
-                self._offset_fetch(connection, request)
-            case ApiKey.DESCRIBE_GROUPS:
-                steps = describe_groups(context, connection, request)
-                context.runner.start(steps, Turns(), connection.id, request.client_id)
-            case _:
-                context.forward(request)
+        deal = self._dealt_by.get(request.api_key)
+        if deal is None:
+            context.forward(request)
+        else:
+            deal(connection, request)
         return self._actions()
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
@@ -307,11 +304,12 @@ class Translator:
         if member is not None and member.session_deadline < math.inf:
             member.touch(context.now)  # what it holds stays its own until it joins anew
         rule = self._context.rule(message.group_id)
-        if member is not None and member.joined and rule.mode is Mode.TRANSLATE:
+        translated = rule.mode is Mode.TRANSLATE
+        if translated and group.moves and member is not None and member.joined:
             group.moves.pop(message.member_id, None)  # it was to go back, and is not any more
         if message.member_id in group.moves:
             return True
-        if rule.mode is Mode.TRANSLATE or member is None or not member.joined or not is_turn(context, group):
+        if translated or member is None or not member.joined or not is_turn(context, group):
             return False
         tell(context, group, connection, request, rule, "told to go back to the classic protocol")
         return True
@@ -378,6 +376,10 @@ class Translator:
             context.runner.start(steps, Turns(), connection.id, request.client_id)
         else:
             context.forward(request)
+
+    def _describe_groups(self, connection: Connection, request: Request) -> None:
+        steps = describe_groups(self._context, connection, request)
+        self._context.runner.start(steps, Turns(), connection.id, request.client_id)
 
     def _known_or_adopted(
         self,

@@ -34,6 +34,15 @@ LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 """The member epoch with which a static member says that its instance id will be back."""
 
+_TRIED_AGAIN = frozenset({ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Answers to a heartbeat after which it is sent once more, without what was refused."""
+
+# What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_NONE = ErrorCode.NONE
+_STABLE = MemberState.STABLE
+_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
 _MAX_INT32 = 2**31 - 1
 BY_TOPIC_ID = 12
 """The first Metadata version that answers questions by topic id."""
@@ -52,13 +61,13 @@ def heartbeat_version(context: Context, connection: Connection) -> int | None:
 def _ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
     membership = member.membership
     try:
-        response: ConsumerGroupHeartbeatResponse = yield Ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+        response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, 1, request)
     except UpstreamLost:
         member.lost_answer = membership == member.membership
         raise
     if membership != member.membership:  # it ended while the request was under way
         response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
-    elif response.error_code == ErrorCode.NONE and request.server_assignor is not None:
+    elif request.server_assignor is not None and response.error_code == ErrorCode.NONE:
         member.told_assignor = request.server_assignor
     return response
 
@@ -107,38 +116,42 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
 
     An assignor that the policy has changed goes with it. One that the broker does not have is given up.
     """
-    response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
-    if response.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
+    request = _plain_request(context, member, client_is_here=client_is_here)
+    response = yield from _ask(member, request)
+    if response.error_code in _TRIED_AGAIN:
+        yield from _give_up_what_was_refused(context, member, response.error_code)
+        request = _plain_request(context, member, client_is_here=client_is_here)
+        response = yield from _ask(member, request)
+    if response.error_code == _NONE:
+        _absorb(context, member, response, None if request.topic_partitions is None else member.may_hold)
+    return response
+
+
+def _give_up_what_was_refused(
+    context: Context, member: Member, error_code: int
+) -> Generator[Ask | Park, Any, None]:
+    """The broker refused a heartbeat for something that it can do without."""
+    if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         reason = f"the broker does not have the assignor {member.server_assignor!r} that the policy says"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
         member.server_assignor = member.told_assignor or member.own_assignor
-        response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
-    elif response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # it was allowed when the client joined
+    else:  # it was allowed when the client joined
         _, forbidden = yield from look_up(context, member.told_topics)
         member.told_topics -= forbidden
-        response = yield from _plain_heartbeat(context, member, client_is_here=client_is_here)
-    return response
 
 
-def _plain_heartbeat(context: Context, member: Member, *, client_is_here: bool) -> Asking:
+def _plain_request(
+    context: Context, member: Member, *, client_is_here: bool
+) -> ConsumerGroupHeartbeatRequest:
     if _needs_full_request(context, member, client_is_here=client_is_here):
-        response = yield from _ask(
-            member, _full_request(context, member, member.told_topics, member.may_hold)
-        )
-        owned: Partitions | None = member.may_hold
-    else:
-        request = ConsumerGroupHeartbeatRequest(  # all that is left out is null: unchanged
-            group_id=member.group.id,
-            member_id=member.id,
-            member_epoch=member.epoch,
-            instance_id=member.instance_id,
-            server_assignor=_changed_assignor(member),
-        )
-        response = yield from _ask(member, request)
-        owned = None
-    if response.error_code == ErrorCode.NONE:
-        _absorb(context, member, response, owned)
-    return response
+        return _full_request(context, member, member.told_topics, member.may_hold)
+    return ConsumerGroupHeartbeatRequest(  # all that is left out is null: unchanged
+        group_id=member.group.id,
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        server_assignor=_changed_assignor(member),
+    )
 
 
 def _changed_assignor(member: Member) -> str | None:
@@ -229,11 +242,12 @@ def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Par
     A topic that the principal may not describe, or that is already deleted, stays without a name and its
     partitions are not handed out.
     """
-    unknown = sorted({topic_id for topic_id, _ in partitions} - context.topic_names.keys())
+    known = context.topic_names
+    unknown = {topic_id for topic_id, _ in partitions if topic_id not in known}
     if not unknown:
         return
     request = MetadataRequest(
-        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown),
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
         allow_auto_topic_creation=False,
     )
     response: MetadataResponse = yield Ask(ApiKey.METADATA, BY_TOPIC_ID, request)
@@ -269,7 +283,7 @@ def reconsider(context: Context, member: Member) -> None:
     Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
     told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
     """
-    if member.state is not MemberState.STABLE:
+    if member.state is not _STABLE:
         return
     visible = context.visible(member, member.assignment)
     if member.unacknowledged & member.may_hold or not member.handed <= visible:

@@ -14,7 +14,9 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from proxy.metrics import Metrics
 from proxy.translation_hub import Ask, TranslationHub
+from proxy.upkeep import every
 from proxy.visibility.book import GroupBook
 from proxy.visibility.snapshot import BrokerView
 from proxy.visibility.wall_clock import WallClock
@@ -32,20 +34,20 @@ _DEAD = "Dead"
 class Census:
     """Asks about each group every ``every_s`` seconds, or more rarely if there are very many. 0: never."""
 
-    def __init__(self, hub: TranslationHub, book: GroupBook, clock: WallClock, every_s: float) -> None:
+    def __init__(
+        self, hub: TranslationHub, book: GroupBook, clock: WallClock, every_s: float, metrics: Metrics
+    ) -> None:
         self._hub = hub
         self._book = book
         self._clock = clock
         self._every_s = every_s
+        self._metrics = metrics
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
         """Ask for ever."""
-        if not self._every_s:
-            return
-        while True:
-            await trio.sleep(_LOOK_S)
-            self.ask_some(trio.current_time())
+        if self._every_s:
+            await every(_LOOK_S, lambda: self.ask_some(trio.current_time()), self._metrics)
 
     def ask_some(self, now: float) -> None:
         """Ask about the groups whose turn it is, those that waited longest first. Groups without members wait."""

@@ -12,6 +12,7 @@ from proxy.metrics import Metrics, software_version
 from proxy.streams import open_tcp
 from proxy.translation_hub import TranslationHub
 from proxy.turns import Turns
+from proxy.upkeep import every
 from proxy.upstream import Open
 from proxy.visibility.book import GroupBook
 from proxy.visibility.census import Census
@@ -108,10 +109,12 @@ class Outlook:
 
     def start(self, nursery: trio.Nursery, hub: TranslationHub) -> None:
         """Run what runs beside the connections."""
-        self._census = Census(hub, self.book, self.clock, self._config.metrics.ask_brokers_every_s)
+        self._census = Census(
+            hub, self.book, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
+        )
         nursery.start_soon(self._census.run)
         nursery.start_soon(hub.watch_sessions)
-        nursery.start_soon(self._tidy)
+        nursery.start_soon(every, _TIDY_S, self._tidy, self._metrics)
         nursery.start_soon(self._run_journal)
 
     async def snapshot(self, *, events: bool = True) -> Snapshot:
@@ -162,7 +165,5 @@ class Outlook:
         with writing:
             await self._journal.run()
 
-    async def _tidy(self) -> None:
-        while True:
-            await trio.sleep(_TIDY_S)
-            self.book.tidy(self.clock.now_us())
+    def _tidy(self) -> None:
+        self.book.tidy(self.clock.now_us())

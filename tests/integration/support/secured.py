@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trustme
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -17,10 +16,9 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from cryptography.hazmat.primitives import serialization
 
 from tools.kafka.cluster import ExtraListener
-from tools.kafka.ports import LOOPBACK
+from tools.kafka.tls_files import TlsFiles
 
 USERS = ("alice", "bob", "Carol")
 REAUTHENTICATION_MS = 6_000
@@ -30,44 +28,6 @@ _MODULES = "org.apache.kafka.common.security"
 def secret(user: str) -> str:
     """The password of a user."""
     return f"{user}-secret"
-
-
-class TlsFiles:
-    """An authority, and certificates by it, as files of a test."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._authority = trustme.CA()
-        self.ca = folder / "ca.pem"
-        self._authority.cert_pem.write_to_path(str(self.ca))
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate and its key (PKCS#8, as Kafka wants it) for loopback."""
-        issued = self._authority.issue_cert(LOOPBACK, common_name=name)
-        certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
-        certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-        private = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
-        key.write_bytes(
-            private.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return certificate, key
-
-    def broker_settings(self, name: str = "broker") -> dict[str, str]:
-        """The settings of a listener with TLS."""
-        certificate, key = self.issue(name)
-        store = self._folder / f"{name}-store.pem"
-        store.write_bytes(key.read_bytes() + certificate.read_bytes())
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(store),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.ca),
-        }
 
 
 def sasl_settings(*, reauthentication_ms: int | None = None) -> dict[str, str]:
