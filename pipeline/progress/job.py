@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.journal import events
+from pipeline.journal import events, losses
 from pipeline.progress import pauses, streams
 from pipeline.progress.alone import alone
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
@@ -137,6 +137,7 @@ class Running:
 def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
     """The tables that follow from transitions and windows."""
     transitions = TRANSITIONS.read(spark, folder)
+    losses.check_told_once(map(tuple, transitions.select("replica", "boot").distinct().collect()))
     PAUSES.write(pauses.pauses(transitions), folder)
     found = PAUSES.read(spark, folder)
     CONVERGENCES.write(pauses.convergences(found), folder)
