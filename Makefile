@@ -122,6 +122,10 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7)
 	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7)
 
+jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under faults; its journal judged by audit and plain checker (MINUTES=3 SEED=11)
+	nice $(BIN)/python -m tests.jepsen --migrate --minutes $(or $(MINUTES),3) --seed $(or $(SEED),11) --folder build/jepsen/migration
+	nice $(BIN)/python -m tests.pipeline.real_journal build/jepsen/migration
+
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--events 1000000 50000000 --records 2000000"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 

@@ -76,11 +76,15 @@ class Summary(NamedTuple):
 def run(
     spark: "SparkSession", lines: "DataFrame", out: Path | str, *, skew_us: int = DEFAULT_SKEW_US
 ) -> Summary:
-    """Write the tables of the audit into ``out``. ``lines`` are as ``journal.events`` gives them."""
+    """Write the tables of the audit into ``out``. ``lines`` are as ``journal.events`` gives them.
+
+    Raises PipelineError if the journal has the same events from files and from a topic.
+    """
     folder = str(Path(out).absolute())
     rows = events.judged(lines)
     with step(spark, "reading the journal"):
         boots, lost = losses.look(events.good(rows))
+        losses.check_told_once((boot.replica, boot.boot) for boot in boots)
         PROCESSES.write(spark.createDataFrame(boots, PROCESSES.ddl).coalesce(1), folder)
         LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
     found = _findings(events.good(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)

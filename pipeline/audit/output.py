@@ -35,7 +35,8 @@ OVERLAPS = Table(
             TEXT,
             f"`{VIOLATION}`; `{SKEW}`: members of two replicas, no longer than the allowed skew; `{CLOCK}`: no longer "
             f"than their clocks are shown to differ and the skew; `{LOST}`: events of one of the two were lost then; "
-            f"`{REPLACED}`: a new process with the same instance id; `{UNPROVEN}`: the first one's process was silent",
+            f"`{REPLACED}`: a new process with the same instance id; `{UNPROVEN}`: the journal "
+            "would not tell that the first one had ended",
         ),
         Column("first_member", TEXT, "who held it first"),
         Column("first_replica", TEXT, "replica that served it"),
@@ -53,7 +54,7 @@ OVERLAPS = Table(
         Column(
             "served_by", list_of(TEXT), "the processes (replica.boot) that served either of them since then"
         ),
-        Column("proven", FLAG, "whether the first one's process still wrote events when it began"),
+        Column("proven", FLAG, "whether the journal would tell that the first one had ended"),
     ),
 )
 GAPS = Table(

@@ -5,14 +5,18 @@ from the member's last one ends some holds and begins others.
 
 - Each member is served by one process (replica and boot) at a time: the one of its newest *call* (joined, assigned,
   revoked, adopted, rejoined_after_loss). What another process says about the member is out of date and ignored.
-- A call that another process reports with a lower generation is older than what is known, whatever its time says, for
-  a client's generation only rises: it is ignored, and proves that the clocks differ by at least the time between.
-  With the same generation, and within a second (or the allowed skew, if that is more) after another process took
-  over, it is ignored too: no client goes forth and back so fast.
+- A call of a translated member that another process reports with a lower generation is older than what is known,
+  whatever its time says, for a member epoch only rises: it is ignored, and proves that the clocks differ by at least
+  the time between. The generation of a classic group proves nothing: a coordinator that is killed before it has
+  written a generation goes back to the one before.
+- A call with no higher generation, within a second (or the allowed skew, if that is more) after another process took
+  over, is ignored too: no client goes forth and back so fast.
 - A membership ends with ``left``, ``fenced``, ``session_expired`` or ``rebalance_expired`` of its process.
 - When a process has written nothing any more (it was killed, or the journal ends), what its members hold is not known
   from then on. If somebody else gets such a partition, the hold ends where the process's journal ended, and one
   ``unproven`` overlap of no length says so.
+- A member that passes through, and that its process has adopted without having seen its JoinGroup, has a session
+  timeout that is not known there. The broker may end it and the journal is silent: what it holds is not proven either.
 - Two members of one process are ordered by ``seq``, exactly; between processes the clocks decide.
 
 The state is that of the live members of one group; events need no window.
@@ -27,6 +31,7 @@ from pipeline.journal.events import CALLS, ENDS
 from pipeline.journal.losses import Process
 
 NO_GENERATION = -1
+TRANSLATED = "translated"
 NO_RETURN_US = 1_000_000
 PROCESS_ENDED = "process_ended"
 JOURNAL_ENDED = "journal_ended"
@@ -86,7 +91,8 @@ class Overlap(NamedTuple):
     """Two members held one partition at the same time.
 
     The clocks that matter are those of ``first_process``, which served the first one when the overlap ended, and of
-    ``second_process``, which gave the second one the partition. ``proven`` is false if the first one's was silent.
+    ``second_process``, which gave the second one the partition. ``proven`` is false if the journal would not tell that
+    the first one had ended: its process was silent, or does not know its session timeout.
     ``heard_us`` is when the first one was last heard of before, ``served_by`` who served either of them since then:
     what is missing there may be the end of the first hold.
     """
@@ -150,11 +156,16 @@ _DECODER = msgspec.json.Decoder(tuple[_Topic, ...])
 class _Member:
     """A live member: who serves it and what it holds."""
 
-    __slots__ = ("generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "servers")
+    __slots__ = (
+        "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "protocol",
+        "servers",
+    )  # fmt: skip
 
     def __init__(self, event: Event) -> None:
         self.servers = [(event.time_us, event.process)]
         self.heard_us = event.time_us
+        self.protocol = event.protocol
+        self.end_is_told = True
         self.generation = NO_GENERATION
         self.generation_us = event.time_us
         self.generation_event = event.name
@@ -177,6 +188,13 @@ class _Member:
         while len(self.servers) > 1 and self.servers[1][0] < oldest:
             del self.servers[0]
         self.servers.append((event.time_us, event.process))
+
+    def called(self, event: Event) -> None:
+        """What a call tells of the client."""
+        self.end_is_told = event.kind != "adopted" or event.protocol == TRANSLATED
+        if event.generation > self.generation or event.protocol != self.protocol:
+            self.generation, self.generation_us = event.generation, event.time_us
+            self.generation_event, self.protocol = event.name, event.protocol
 
     def served_by(self, from_us: int) -> set[Process]:
         """Who has served it since then."""
@@ -232,9 +250,8 @@ class GroupOwnership:
                 yield from proof_or_stale
                 return
             member.go_on_to(event)
-        if event.generation > member.generation and event.kind in CALLS:
-            member.generation, member.generation_us = event.generation, event.time_us
-            member.generation_event = event.name
+        if event.kind in CALLS:
+            member.called(event)
         yield from self._snapshot(member, event)
         member.heard_us = event.time_us
 
@@ -252,14 +269,15 @@ class GroupOwnership:
 
     def _stale(self, member: _Member, event: Event) -> list[Finding] | None:
         """None if the member has gone on to this event's process; else what its being late proves."""
-        if NO_GENERATION < event.generation < member.generation:
+        lower = NO_GENERATION < event.generation < member.generation
+        if lower and event.protocol == member.protocol == TRANSLATED:
             late_us = event.time_us - member.generation_us
             if late_us <= 0:
                 return []
             names = event.member, event.name, member.generation_event
             return [ClockProof(event.process, member.process, late_us, *names)]
-        same = event.generation == member.generation and event.kind != "adopted"
-        return [] if same and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
+        older = (lower or event.generation == member.generation) and event.kind != "adopted"
+        return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
     def _snapshot(self, member: _Member, event: Event) -> Iterator[Finding]:
         if event.kind in ENDS:
@@ -351,7 +369,12 @@ class GroupOwnership:
         sides = first, one_server.process, second, second.process
         times = second.since_us, max(second.since_us, min(until_us, known_us)), end_event
         return Overlap(
-            partition, *sides, *times, proven=True, heard_us=heard_us, served_by=tuple(sorted(served_by))
+            partition,
+            *sides,
+            *times,
+            proven=one_server.end_is_told,
+            heard_us=heard_us,
+            served_by=tuple(sorted(served_by)),
         )
 
     def _note_unseen(self, event: Event) -> None:

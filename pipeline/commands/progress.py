@@ -1,5 +1,6 @@
 """`epochgate pipeline progress`."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +43,10 @@ def progress(
             lambda folder: job.lines_of_files(spark, folder),
             lambda at, name: job.lines_of_topic(spark, at, name, pairs(kafka_conf)),
         )
+        if follow_s is not None:
+            signal.signal(
+                signal.SIGTERM, signal.getsignal(signal.SIGINT)
+            )  # what stops a service ends it as Ctrl-C does
         options = Options(window, lateness, stuck_after_s)
         if follow_s is None:
             summary = job.run(spark, lines, out, options)

@@ -137,5 +137,5 @@ def bad(rows: "DataFrame") -> "DataFrame":
         F.col("why_not").alias("reason"),
         F.lit(False).alias("superseded"),  # noqa: FBT003 - a literal of Spark's
         F.lit(None).cast("binary").alias("key"),
-        F.encode("line", "UTF-8").alias("content"),
+        F.col("line").cast("binary").alias("content"),  # bytes that are no UTF-8 stay what they are
     )

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
+from pipeline.errors import PipelineError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BITS = 32_768
+_OF_TOPIC = "-topic"
 
 Process = tuple[str, str]
 """Replica and boot."""
@@ -44,6 +47,21 @@ class Loss(NamedTuple):
     def events(self) -> int:
         """How many events are missing."""
         return self.last_seq - self.first_seq + 1
+
+
+def check_told_once(processes: Iterable[Process]) -> None:
+    """Raises PipelineError if a journal holds what a process wrote to files and what it wrote to its topic.
+
+    Both tell the same events under numbers of their own, so everything would count twice. A topic beside files has the
+    boot of the files and the ending ``-topic``.
+    """
+    known = set(processes)
+    for replica, boot in sorted(known):
+        if boot.endswith(_OF_TOPIC) and (replica, boot.removesuffix(_OF_TOPIC)) in known:
+            raise PipelineError(
+                f"the journal has the events of {replica} both from its files and from its topic, so each is there "
+                "twice: read one of them"
+            )
 
 
 def look(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:

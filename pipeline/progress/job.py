@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
-from pipeline.journal import events
+from pipeline.journal import events, losses
 from pipeline.progress import pauses, streams
+from pipeline.progress.alone import alone
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
 from pipeline.progress.streams import Options
 from pipeline.readiness.records import connector_missing
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULTS = Options()
 FILES_AT_ONCE = 200
+EVER = "36500d"
+"""Spark's default leaves out, without a word, files that were changed a week before the newest one."""
 _LOOK_S = 0.5
 
 
@@ -34,9 +37,14 @@ class Summary(NamedTuple):
 
 
 def lines_of_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
-    """The finished files under ``folder`` as a stream."""
-    reader = spark.readStream.format("text").option("pathGlobFilter", "*.jsonl")
-    return events.with_source(reader.option("maxFilesPerTrigger", str(FILES_AT_ONCE)).load(str(folder)))
+    """The finished files under ``folder`` as a stream, those of its sub-folders too, in any order and however old."""
+    options = {
+        "pathGlobFilter": "*.jsonl",
+        "recursiveFileLookup": "true",
+        "maxFilesPerTrigger": str(FILES_AT_ONCE),
+        "maxFileAge": EVER,
+    }
+    return events.with_source(spark.readStream.format("text").options(**options).load(str(folder)))
 
 
 def lines_of_topic(
@@ -57,49 +65,79 @@ def lines_of_topic(
 def follow(
     spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options, every_s: float
 ) -> Summary:
-    """Follow the journal until Ctrl-C, then write what follows from it."""
-    folder = str(Path(out).absolute())
-    queries = streams.start(lines, folder, options, follow_s=every_s)
-    late = 0
-    with contextlib.suppress(KeyboardInterrupt), step(spark, "following the journal (Ctrl-C ends)"):
-        late = wait(queries)
-    for query in queries:
-        query.stop()
-    with step(spark, "pauses"):
-        return derive(spark, folder, options)._replace(late=late)
+    """Follow the journal until Ctrl-C, then write what follows from it. Raises PipelineError."""
+    return _run(spark, lines, out, options, every_s, "following the journal (Ctrl-C ends)")
 
 
 def run(spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options = DEFAULTS) -> Summary:
-    """Read all there is since the last run, and write every table into ``out``."""
+    """Read all there is since the last run, and write every table into ``out``. Raises PipelineError."""
+    return _run(spark, lines, out, options, None, "following the journal")
+
+
+def _run(
+    spark: "SparkSession",
+    lines: "DataFrame",
+    out: Path | str,
+    options: Options,
+    every_s: float | None,
+    text: str,
+) -> Summary:
     folder = str(Path(out).absolute())
-    with step(spark, "following the journal"):
-        late = wait(streams.start(lines, folder, options, follow_s=None))
-    with step(spark, "pauses"):
-        return derive(spark, folder, options)._replace(late=late)
+    with alone(spark, folder):
+        Path(folder, WINDOWS.name).mkdir(exist_ok=True)  # the other tables are there from the start
+        running = Running(streams.start(lines, folder, options, follow_s=every_s))
+        ends_by_hand = contextlib.nullcontext() if every_s is None else contextlib.suppress(KeyboardInterrupt)
+        with ends_by_hand, step(spark, text):
+            running.wait()
+        running.stop()
+        with step(spark, "pauses"):
+            return derive(spark, folder, options)._replace(late=running.late)
 
 
-def wait(queries: list["StreamingQuery"]) -> int:
-    """Wait until all have ended, or one fails; how many rows came too late."""
-    while any(query.isActive for query in queries):
-        time.sleep(_LOOK_S)
-        for query in queries:
-            failure = query.exception()
-            if failure is not None:
-                for other in queries:
-                    other.stop()
-                raise failure
-    return sum(
-        operator["numRowsDroppedByWatermark"]
-        for query in queries
-        if query.name == TRANSITIONS.name
-        for told in query.recentProgress
-        for operator in told["stateOperators"]
-    )
+class Running:
+    """Streams that run. ``late`` is how many rows have come too late so far.
+
+    Spark keeps the numbers of the newest hundred batches only, so they are added up while it runs.
+    """
+
+    def __init__(self, queries: "list[StreamingQuery]") -> None:
+        self._queries = queries
+        self._late: dict[int, int] = {}
+
+    @property
+    def late(self) -> int:
+        """Events that were left out."""
+        return sum(self._late.values())
+
+    def wait(self) -> None:
+        """Until all have ended. Raises what ended one of them, and ends the others."""
+        while any(query.isActive for query in self._queries):
+            time.sleep(_LOOK_S)
+            for query in self._queries:
+                failure = query.exception()
+                if failure is not None:
+                    self.stop()
+                    raise failure
+            self._count()
+
+    def stop(self) -> None:
+        """End them; a batch that is under way is done again by the next run."""
+        for query in self._queries:
+            query.stop()
+        self._count()
+
+    def _count(self) -> None:
+        for query in self._queries:
+            if query.name == TRANSITIONS.name:
+                for told in query.recentProgress:
+                    dropped = sum(one["numRowsDroppedByWatermark"] for one in told["stateOperators"])
+                    self._late[told["batchId"]] = max(dropped, self._late.get(told["batchId"], 0))
 
 
 def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
     """The tables that follow from transitions and windows."""
     transitions = TRANSITIONS.read(spark, folder)
+    losses.check_told_once(map(tuple, transitions.select("replica", "boot").distinct().collect()))
     PAUSES.write(pauses.pauses(transitions), folder)
     found = PAUSES.read(spark, folder)
     CONVERGENCES.write(pauses.convergences(found), folder)

@@ -15,9 +15,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="for the logs; build/jepsen/<seed> if not given")
+    parser.add_argument("--migrate", action="store_true", help="one assignor; observe, translate, observe")
     options = parser.parse_args()
     folder = options.folder or ROOT / "build" / "jepsen" / str(options.seed)
-    arena.run(folder, seed=options.seed, seconds=60 * options.minutes)
+    arena.run(folder, seed=options.seed, seconds=60 * options.minutes, migrates=options.migrate)
     return check.main([str(folder)])
 
 

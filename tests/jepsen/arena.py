@@ -6,6 +6,7 @@ What happened is in the folder, in files that tests/jepsen/check.py judges:
     produced.jsonl              every record that was acknowledged
     faults.jsonl                what was done to whom, and when it had healed
     run.json                    seed, duration, topic, session timeout, who took part
+    journal/<proxy>/            the journal of each proxy (docs/journal.md), which tests/pipeline/real_journal.py judges
 
 and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
 """
@@ -26,8 +27,8 @@ from support.broker import Kafka
 from support.consumers import ConsumerProcess, Consumers
 from support.ownership import Partition
 
-from tests.jepsen.proxies import FRONT, BalancerProcess, ProxyProcess, ports_for
-from tests.jepsen.roster import SEATS, Seat
+from tests.jepsen.proxies import FRONT, BalancerProcess, ProxyProcess, ports_for, set_policy
+from tests.jepsen.roster import SEATS, SEATS_OF_ONE_ASSIGNOR, Seat
 from tests.jepsen.schedule import PROXIES, Fault, Step, schedule
 from tools.kafka.cluster import Cluster
 from tools.kafka.ports import free_ports
@@ -64,11 +65,13 @@ Say = Callable[[str], None]
 class Arena:
     """Everything that takes part. `run` is the whole story."""
 
-    def __init__(self, folder: Path, seed: int, seconds: float, say: Say) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float, say: Say, *, migrates: bool) -> None:
         self._folder = folder
         self._seed = seed
         self._seconds = seconds
         self._say = say
+        self._modes = ("observe", "translate", "observe") if migrates else ("translate",)
+        self._seats = SEATS_OF_ONE_ASSIGNOR if migrates else SEATS
         self._group = f"jepsen-{seed}"
         self._living: dict[str, ConsumerProcess] = {}
         self._starts: dict[str, int] = {}
@@ -94,18 +97,21 @@ class Arena:
             self._start(stack, self._cluster)
             self._wait(self._whole, "the partitions are shared", START_TIMEOUT_S)
             self._producing.start()
-            self._break()
+            for phase, mode in enumerate(self._modes):
+                if phase:
+                    self._change_policy(mode)
+                self._break(schedule_seed=self._seed + 1000 * phase, seconds=self._seconds / len(self._modes))
             self._producing.stop()
             self._say("all faults have healed; waiting until the group is whole and has read everything")
             self._wait(self._finished, "everything is read and has an owner", SETTLE_TIMEOUT_S)
-            for seat in SEATS:
+            for seat in self._seats:
                 self._living[seat.name].close()
 
     # Beginning.
 
     def _start(self, stack: contextlib.ExitStack, cluster: Cluster) -> None:
-        kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
-        self._topic = kafka.new_topic("jepsen", partitions=PARTITIONS)
+        self._kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+        self._topic = self._kafka.new_topic("jepsen", partitions=PARTITIONS)
         about = {
             "seed": self._seed,
             "seconds": self._seconds,
@@ -113,11 +119,12 @@ class Arena:
             "topic": self._topic,
             "partitions": PARTITIONS,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
-            "consumers": [str(seat) for seat in SEATS],
+            "consumers": [str(seat) for seat in self._seats],
         }
         (self._folder / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-        self._ports = ports_for([seat.name for seat in SEATS])
+        self._ports = ports_for([seat.name for seat in self._seats])
         admins = free_ports(len(PROXIES))
+        set_policy(self._folder, self._modes[0])
         self._proxies = {
             name: ProxyProcess(name, self._folder, cluster.bootstrap, self._ports, admin)
             for name, admin in zip(PROXIES, admins, strict=True)
@@ -133,7 +140,7 @@ class Arena:
         stack.callback(self._producing.stop)
         self._consumers = Consumers(self._folder)
         stack.callback(self._consumers.end)
-        for seat in SEATS:
+        for seat in self._seats:
             self._seat(seat)
 
     def _seat(self, seat: Seat) -> None:
@@ -153,13 +160,22 @@ class Arena:
 
     # Middle.
 
-    def _break(self) -> None:
+    def _change_policy(self, mode: str) -> None:
+        """Move the group while it is at work, and wait until all its members have moved and it is whole."""
+        moved = self._translated if mode == "translate" else self._classic
+        self._say(f"          policy: {mode}")
+        self._note("change policy", mode)
+        set_policy(self._folder, mode)
+        self._wait(lambda: moved() and self._whole(), f"the group has moved to {mode}", SETTLE_TIMEOUT_S)
+        self._note("healed", mode)
+
+    def _break(self, schedule_seed: int, seconds: float) -> None:
         began = time.monotonic()
-        for step in schedule(self._seed, self._seconds, [seat.name for seat in SEATS]):
+        for step in schedule(schedule_seed, seconds, [seat.name for seat in self._seats]):
             self._heal_until(began + step.at_s)
             self._say(f"{time.monotonic() - began:6.1f} s  {step.fault} {step.victim}")
             self._inflict(step)
-        self._heal_until(began + self._seconds)
+        self._heal_until(began + seconds)
         while self._healing or self._restarting.is_alive():
             self._heal_until(self._healing[0][0] if self._healing else time.monotonic() + 0.1)
 
@@ -177,7 +193,7 @@ class Arena:
             time.sleep(min(0.1, when - now))
 
     def _replace_failed(self) -> None:
-        for seat in SEATS:
+        for seat in self._seats:
             consumer = self._living[seat.name]
             if consumer.name in self._replaced:
                 continue
@@ -225,7 +241,7 @@ class Arena:
             consumer.kill()
         else:
             consumer.send("close")
-        seat = next(seat for seat in SEATS if seat.name == step.victim)
+        seat = next(seat for seat in self._seats if seat.name == step.victim)
 
         def come_back() -> None:
             if not consumer.ended:  # it still closes; its place is not free before
@@ -305,6 +321,17 @@ class Arena:
         owned = [partition for consumer in self._living.values() for partition in consumer.owned()]
         return sorted(owned) == [Partition(self._topic, number) for number in range(PARTITIONS)]
 
+    def _translated(self) -> bool:
+        group = self._kafka.describe(self._group)
+        types = [member.member_type for member in group.members] if group else []
+        return types == ["consumer"] * len(self._seats)
+
+    def _classic(self) -> bool:
+        if self._kafka.describe(self._group) is not None:
+            return False
+        group = self._kafka.describe_classic(self._group)
+        return group.group_state == "Stable" and len(group.members) == len(self._seats)
+
     def _finished(self) -> bool:
         consumed: set[tuple[Partition, int]] = set().union(*(one.consumed() for one in self._consumers.all))
         return self._whole() and self._producing.acknowledged <= consumed
@@ -361,8 +388,8 @@ class Producing:
         self._log.write(json.dumps(line) + "\n")
 
 
-def run(folder: Path, *, seed: int, seconds: float, say: Say = print) -> None:
-    """One run into an empty folder."""
+def run(folder: Path, *, seed: int, seconds: float, migrates: bool = False, say: Say = print) -> None:
+    """One run into an empty folder: translated all the time, or moved to the new protocol and back meanwhile."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    Arena(folder, seed, seconds, say).run()
+    Arena(folder, seed, seconds, say, migrates=migrates).run()

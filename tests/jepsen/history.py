@@ -10,7 +10,7 @@ from typing import Any
 
 from support.ownership import Event, Interval, Partition, intervals, read_log
 
-DISTURBING = frozenset({"kill proxy", "move client", "kill broker", "stop broker", "stall"})
+DISTURBING = frozenset({"kill proxy", "move client", "kill broker", "stop broker", "change policy", "stall"})
 """Faults that can cut a commit of any consumer, beside the end of the consumer itself."""
 
 

@@ -28,6 +28,7 @@ listeners:
 {listeners}
 admin: {{bind: {address}, port: {admin}}}
 policy: {{file: {policy}}}
+journal: {{path: {journal}}}
 sole_process: false
 """
 
@@ -35,7 +36,15 @@ LISTENER = (
     '  - {{bind: {address}, port: {bootstrap}, advertised_host: {front}, nodes: {{"{broker}": {node}}}}}'
 )
 
-POLICY = 'default: observe\nrules: [{pattern: ".*", mode: translate}]\n'
+POLICY_FILE = "policy.yaml"
+POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}, switch_pause_ms: 200}}]\n'
+
+
+def set_policy(folder: Path, mode: str) -> None:
+    """What both proxies do with every group from now on."""
+    new = folder / f"{POLICY_FILE}.new"
+    new.write_text(POLICY.format(mode=mode))
+    new.rename(folder / POLICY_FILE)
 
 
 class ProxyProcess:
@@ -53,15 +62,14 @@ class ProxyProcess:
             )
             for bootstrap, node in ports.values()
         ]
-        policy = folder / "policy.yaml"
-        policy.write_text(POLICY)
         (folder / f"proxy-{name}.yaml").write_text(
             CONFIG.format(
                 kafka=kafka,
                 listeners="\n".join(listeners),
                 address=self._address,
                 admin=admin,
-                policy=policy,
+                policy=folder / POLICY_FILE,
+                journal=folder / "journal" / name,
             )
         )
 

@@ -1,4 +1,4 @@
-"""Who takes part: twelve consumers of four libraries in one group, eager and cooperative, two of them static."""
+"""Who takes part: consumers of four libraries in one group, eager and cooperative, two of them static."""
 
 from dataclasses import dataclass
 
@@ -33,3 +33,13 @@ SEATS = (
     Seat("java-cooperative", JAVA, COOPERATIVE),
     Seat("java-static", JAVA, "range", "static-2"),
 )
+
+SEATS_OF_ONE_ASSIGNOR = (
+    Seat("confluent-range", CONFLUENT, "range"),
+    Seat("confluent-static", CONFLUENT, "range", "static-1"),
+    Seat("python-range", KAFKA_PYTHON, "range"),
+    Seat("python-static", KAFKA_PYTHON, "range", "static-2"),
+    Seat("aio-range", AIOKAFKA, "range"),
+    Seat("java-range", JAVA, "range"),
+)
+"""For a run that migrates: classic members can share a group only if they have an assignor in common."""

@@ -43,7 +43,7 @@ class Check:
             if group:
                 found += [(group, *one) for one in self._group(of_group)]
         for *_, since, until, one, other in found:
-            if other is not None:
+            if _is_told(one, other):
                 first, second = _clocks(one, other)
                 self.handovers[first[0], second[0]].append(since - until)
         self.overlaps = {(*one[:7], self._class(one)) for one in found}
@@ -69,28 +69,38 @@ class Check:
     def _heard(self, events: list[Event]) -> list[tuple[Event, set[tuple[str, int]]]]:
         """The snapshots of one member that count."""
         heard = []
-        server = taken = None
+        server = taken = protocol = None
         best: tuple[int, int] = (-1, 0)
+        told = True
         for event in events:
             process, call = (event["replica"], event["boot"]), event["kind"] in CALLS
             if server is None:
                 if event["kind"] in ENDS or (event["owned"] is None and not call):
                     continue
                 server, taken, best = process, event["time_us"], (-1, event["time_us"])
+                protocol, told = event["protocol"], True
             elif process != server:
                 if not call:
                     continue
-                if -1 < event["generation"] < best[0]:
+                lower = -1 < event["generation"] < best[0]
+                if lower and event["protocol"] == protocol == "translated":
                     late = event["time_us"] - best[1]
                     pair = process[0], server[0]
                     self.proofs[pair] = max(self.proofs[pair], late)
                     continue
-                same = event["generation"] == best[0] and event["kind"] != "adopted"
-                if same and event["time_us"] - taken <= max(self.skew_us, 1_000_000):
+                older = lower or event["generation"] == best[0]
+                if (
+                    older
+                    and event["kind"] != "adopted"
+                    and event["time_us"] - taken <= max(self.skew_us, 1_000_000)
+                ):
                     continue
                 server, taken = process, event["time_us"]
-            if call and event["generation"] > best[0]:
-                best = event["generation"], event["time_us"]
+            if call:
+                told = event["kind"] != "adopted" or event["protocol"] == "translated"
+            event["told"] = told
+            if call and (event["generation"] > best[0] or event["protocol"] != protocol):
+                best, protocol = (event["generation"], event["time_us"]), event["protocol"]
             if event["kind"] in ENDS:
                 heard.append((event, set()))
                 server = None
@@ -112,7 +122,7 @@ class Check:
             member, process = event["member"], (event["replica"], event["boot"])
             hold = current.get(member)
             if hold is not None:
-                hold["served"].append((number, process, event["time_us"]))
+                hold["served"].append((number, process, event["time_us"], event["told"]))
             if hold is not None and event["owned"] is None and event["kind"] not in ENDS:
                 continue
             if not has and hold is not None:
@@ -125,12 +135,12 @@ class Check:
                         other.update(until=max(last, other["since"]), order=number - 0.5, cut=True)
                         del current[other["member"]]
                         sides = other["member"], member, event["time_us"], event["time_us"]
-                        quiet.append((topic, partition, *sides, other, None))
+                        quiet.append((topic, partition, *sides, other, {"instance": event["instance"]}))
                 hold = {
                     "member": member,
                     "since": event["time_us"],
                     "from": number,
-                    "served": [(number, process, event["time_us"])],
+                    "served": [(number, process, event["time_us"], event["told"])],
                 }
                 hold |= {"until": end_us, "order": 10**12, "instance": event["instance"]}
                 current[member] = hold
@@ -174,10 +184,10 @@ class Check:
 
     def _class(self, found: tuple[Any, ...]) -> str:
         *_, since, until, one, other = found
-        if other is None:
-            return "unproven"
         if one["instance"] is not None and one["instance"] == other["instance"]:
             return "static_replaced"
+        if not _is_told(one, other):
+            return "unproven"
         first, second = _clocks(one, other)
         if first != second and until - since <= self.skew_us:
             return "within_skew"
@@ -186,7 +196,7 @@ class Check:
         ):
             return "clock"
         ended = min(one["order"], other["order"])
-        last, _, heard = max(at for at in one["served"] if at[0] < other["from"])
+        last, _, heard, _ = max(at for at in one["served"] if at[0] < other["from"])
         for process in _servers(one, last, ended) | _servers(other, other["from"], ended):
             if any(begin <= until and end >= heard for begin, end in self.lost[process]):
                 return "events_lost"
@@ -204,15 +214,23 @@ class Check:
         return found
 
 
+def _is_told(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the journal would tell that the first hold had ended before."""
+    if "from" not in other:  # its process had written nothing any more
+        return False
+    ended = min(one["order"], other["order"])
+    return [told for number, *_, told in one["served"] if number <= ended][-1]
+
+
 def _servers(hold: dict[str, Any], begin: int, ended: float) -> set[tuple[str, str]]:
     """Who served the hold's member between two places in the order."""
-    return {process for number, process, _ in hold["served"] if begin <= number <= ended}
+    return {process for number, process, *_ in hold["served"] if begin <= number <= ended}
 
 
 def _clocks(one: dict[str, Any], other: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
     """Who served the first when the overlap ended, and who gave the second the partition."""
     ended = min(one["order"], other["order"])
-    return [process for number, process, _ in one["served"] if number <= ended][-1], other["served"][0][1]
+    return [process for number, process, *_ in one["served"] if number <= ended][-1], other["served"][0][1]
 
 
 def _by(events: list[Event], key: Any) -> dict[str, list[Event]]:

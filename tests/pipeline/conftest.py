@@ -18,6 +18,7 @@ from support.consumers import Consumers  # noqa: E402
 
 from pipeline import spark as sessions  # noqa: E402
 from pipeline.errors import PipelineError  # noqa: E402
+from tests.pipeline.command_line import SETTINGS  # noqa: E402
 from tools.spark_connector.jars import ConnectorUnavailableError, ensure_connector  # noqa: E402
 
 
@@ -31,7 +32,7 @@ def without(reason: str) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two cores, few partitions, loopback only."""
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    conf = dict(SETTINGS)
     try:
         sessions.check_java()
         with contextlib.suppress(ConnectorUnavailableError):  # the one test that needs it says so

@@ -19,9 +19,10 @@ from pipeline.audit.output import GAPS, LOSSES, OVERLAPS, PROCESSES
 from pipeline.journal import events
 from pipeline.quarantine import QUARANTINE
 from tests.pipeline.checker import Check, read
+from tests.pipeline.command_line import JAVA_OPTIONS, pipeline
 from tests.pipeline.migration import MS, Migration, Plan
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_200)
 
 SKEW_US = 100 * MS
 FAULTY = Plan(3, violations=3, duplicated=0.03, lost=0.005, skewed_us=250 * MS)
@@ -98,7 +99,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         def start(name: str, *arguments: str) -> Path:
             log = tmp_path / f"{name}.log"
             command = [Path(pyspark.__file__).parent / "bin" / "spark-class", *arguments]
-            own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / name)}
+            own = {
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "SPARK_WORKER_DIR": str(tmp_path / name),
+                "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            }
             with log.open("wb") as output:
                 process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **own})
             stack.callback(process.wait)
@@ -128,14 +133,12 @@ def test_a_cluster_of_two_workers_gives_the_same(spark: SparkSession, tmp_path: 
     Migration(FAULTY).save(tmp_path / "journal", disorder=30, per_file=400)
     here = job.run(spark, events.from_files(spark, tmp_path / "journal"), tmp_path / "here", skew_us=SKEW_US)
 
-    command = [
-        sys.executable, "-m", "proxy.cli", "pipeline", "audit", "--journal", str(tmp_path / "journal"),
-        "--out", str(tmp_path / "there"), "--master", cluster,
-        "--conf", "spark.sql.shuffle.partitions=4", "--conf", "spark.executor.memory=512m",
-        "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false",
-    ]  # fmt: skip
+    command = pipeline(
+        "audit", "--journal", tmp_path / "journal", "--out", tmp_path / "there",
+        master=cluster, spark_executor_memory="512m", spark_driver_host="127.0.0.1", spark_ui_enabled="false",
+    )  # fmt: skip
     own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=own, timeout=400)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
 
     assert answer.returncode == 3, answer.stderr[-3000:]
     assert f"owned twice: {here.violations}\n" in answer.stdout

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.audit.classes import Judge
 from pipeline.audit.output import LOST, VIOLATION
-from pipeline.audit.ownership import ClockProof, Event, Gap, GroupOwnership, Overlap
+from pipeline.audit.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
 from pipeline.journal.losses import Loss
 from tests.pipeline.checker import Check, read
 from tests.pipeline.migration import MS, START_US, Migration, Plan
@@ -163,6 +163,19 @@ def test_a_lower_generation_later_proves_a_clock_wrong() -> None:
     )
     (proof,) = [one for one in found if isinstance(one, ClockProof)]
     assert (proof.ahead[0], proof.behind[0], proof.at_least_us) == ("a", "b", 340 * MS)
+
+
+def test_a_lower_generation_of_a_classic_group_proves_nothing() -> None:
+    """Its coordinator was killed before it had written the newer one."""
+    classic = {"protocol": "classic"}
+    found = taken(
+        event(1, "assigned", "m1", [0], generation=4, **classic),
+        event(2, "joined", "m1", [], generation=5, **classic),
+        event(1, "joined", "m1", [0], replica="b", generation=4, time_us=START_US + 8_000 * MS, **classic),
+    )
+    assert not [one for one in found if isinstance(one, ClockProof)]
+    last = [one for one in found if isinstance(one, Interval)][-1]
+    assert last.hold.process == ("b", "1")
 
 
 def test_events_that_are_missing_leave_an_overlap_unjudged() -> None:

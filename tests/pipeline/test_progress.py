@@ -1,37 +1,56 @@
 """Progress as streams: killed at any moment and started again, it ends with what one batch over all events gives."""
 
+import contextlib
+import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.errors import PipelineError
 from pipeline.journal import events
-from pipeline.progress import pauses, streams
+from pipeline.progress import job, pauses, streams
+from pipeline.progress.alone import alone
 from pipeline.progress.job import windows_written
 from pipeline.progress.output import PAUSES, TRANSITIONS
 from pipeline.quarantine import QUARANTINE
-from tests.pipeline.migration import Migration, Plan
+from tests.pipeline.command_line import pipeline
+from tests.pipeline.migration import START_US, Migration, Plan, S
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1_800)
+
+SEEDS = range(8, 8 + int(os.environ.get("EPOCHGATE_PROGRESS_SEEDS", "1")))
+"""Each seed kills at other moments."""
+KILLS = 2
+STEPS = 60
+"""About so many files come into the checkpoints and tables while one share of the journal is read."""
 
 
-def run(journal: Path, out: Path) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable, "-m", "proxy.cli", "pipeline", "progress", "--journal", str(journal), "--out", str(out),
-        "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g",
-    ]  # fmt: skip
+@contextlib.contextmanager
+def running(journal: Path, out: Path, *more: object) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, in a process group of its own together with its JVM."""
+    command = pipeline("progress", "--journal", journal, "--out", out, *more)
     with (out.parent / "progress.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
-def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     journal, out = tmp_path / "journal", tmp_path / "out"
-    chance = random.Random(8)  # noqa: S311 - when to kill
+    chance = random.Random(seed)  # noqa: S311 - when to kill
     whole = tmp_path / "whole"
     Migration(Plan(5, groups=4, duplicated=0.05)).save(whole, disorder=30, per_file=120)
     files = sorted(whole.iterdir(), key=lambda file: chance.random())
@@ -39,18 +58,37 @@ def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path
     journal.mkdir()
     out.mkdir()
 
-    shares = (files[::3], files[1::3], files[2::3])
-    for turn, share in enumerate(shares):
-        for file in share:
+    for turn in range(KILLS + 1):
+        for file in files[turn :: KILLS + 1]:
             file.rename(journal / file.name)
-        process = run(journal, out)
-        if turn < 2:
-            wait_for_progress(out, process, commits=chance.randint(0, 2) + 3 * turn)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        else:
-            assert process.wait() == 0, (tmp_path / "progress.log").read_text()[-3000:]
+        with running(journal, out) as process:
+            if turn < KILLS:
+                wait_for_progress(out, process, steps=chance.randint(1, STEPS))
+                if turn % 2:  # the command alone: its JVM ends a little later, while the next one begins
+                    process.kill()
+                    process.wait()
+            else:
+                assert process.wait() == 0, (tmp_path / "progress.log").read_text()[-3000:]
 
+    assert_equals_the_batch(spark, journal, out)
+    assert [row["reason"] for row in QUARANTINE.read(spark, str(out)).collect()] == ["not JSON"]
+
+
+def wait_for_progress(out: Path, process: subprocess.Popen[bytes], steps: int) -> None:
+    """Until so many more files have come into the checkpoints and tables (or the process is done before)."""
+    before = set(out.rglob("*"))
+    while process.poll() is None and len(written(out) - before) < steps:
+        time.sleep(0.01)
+
+
+def written(out: Path) -> set[Path]:
+    """What is there, while it changes."""
+    with contextlib.suppress(FileNotFoundError):
+        return set(out.rglob("*"))
+    return set()
+
+
+def assert_equals_the_batch(spark: SparkSession, journal: Path, out: Path) -> None:
     unique = streams.once(events.good(events.judged(events.from_files(spark, journal))), "1 hour")
     transitions = streams.transitions(unique)
     expected = {
@@ -58,23 +96,100 @@ def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path
         "transitions": transitions,
         "pauses": pauses.pauses(transitions),
     }
-    written = {
+    found = {
         "windows": streams.latest(windows_written(spark, str(out))),
         "transitions": TRANSITIONS.read(spark, str(out)),
         "pauses": PAUSES.read(spark, str(out)),
     }
     for name, rows in expected.items():
-        assert sorted(map(str, written[name].collect())) == sorted(map(str, rows.collect())), name
-    assert [row["reason"] for row in QUARANTINE.read(spark, str(out)).collect()] == ["not JSON"]
+        assert sorted(map(str, found[name].collect())) == sorted(map(str, rows.collect())), name
 
 
-def wait_for_progress(out: Path, process: subprocess.Popen[bytes], commits: int) -> None:
-    """Until the streams have begun, and committed so many batches together (or the process is done before)."""
-    deadline = time.monotonic() + 300
-    while process.poll() is None and time.monotonic() < deadline:
-        begun = list(out.glob("_checkpoints/*/offsets/[0-9]*"))
-        done = list(out.glob("_checkpoints/*/commits/[0-9]*"))
-        if begun and len(done) >= commits:
-            return
-        time.sleep(0.02)
-    assert time.monotonic() < deadline
+def test_two_runs_in_one_folder_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with alone(spark, str(tmp_path)):
+        pass
+    with pytest.raises(PipelineError, match="end it, or choose another folder"):
+        refuse_while_another_holds(spark, tmp_path)
+    with alone(spark, str(tmp_path), patience_s=0):
+        pass
+
+
+def refuse_while_another_holds(spark: SparkSession, out: Path) -> None:
+    """Another process has the lock (the same JVM could not be told from itself)."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(out / "_lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    try:
+        with alone(spark, str(out), patience_s=0):
+            pytest.fail("two at once")
+    finally:
+        holder.communicate()
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The next run waits while this one follows, as it does when a killed command's JVM has not ended yet."""
+    journal, out, whole = tmp_path / "journal", tmp_path / "out", tmp_path / "whole"
+    Migration(Plan(7, groups=2, rounds=4, replicas=2)).save(whole, per_file=150)
+    log = tmp_path / "progress.log"
+    (journal / "replica-0").mkdir(parents=True)
+
+    with running(journal, out, "--follow-s", 0.2) as following:
+        for turn, file in enumerate(sorted(whole.iterdir())):
+            file.rename(journal / ("replica-0" if turn % 2 else "") / file.name)
+            until(following, lambda: len(sources_read(out)) > turn)  # noqa: B023 - called at once
+        with running(journal, out) as next_run:
+            until(next_run, lambda: "another run writes to" in log.read_text())
+            following.send_signal(signal.SIGINT)
+            assert following.wait() == 0, log.read_text()[-3000:]
+            assert next_run.wait() == 0, log.read_text()[-3000:]
+
+    assert_equals_the_batch(spark, journal, out)
+
+
+def sources_read(out: Path) -> set[str]:
+    """The files that the stream of transitions has taken up."""
+    logs = out.glob("_checkpoints/transitions/sources/0/[0-9]*")
+    return {line for log in logs for line in log.read_text().splitlines() if line.startswith("{")}
+
+
+def test_what_is_later_than_allowed_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    journal, out = tmp_path / "journal", tmp_path / "out"
+    Migration(Plan(9, groups=1, rounds=2)).save(journal, per_file=10_000)
+    options = streams.Options(lateness="1 minute")
+    on_time = job.run(spark, job.lines_of_files(spark, journal), out, options)
+    (one, *_) = [json.loads(line) for line in (journal / "proxy-0.b0.1.jsonl").read_text().splitlines()[1:]]
+    for seq, earlier_s in ((10**6, 3_600), (10**6 + 1, 7_200)):
+        one |= {"seq": seq, "time_us": START_US - earlier_s * S, "kind": "left"}
+        with (journal / "late.jsonl").open("a") as late:
+            late.write(json.dumps(one) + "\n")
+
+    again = job.run(spark, job.lines_of_files(spark, journal), out, options)
+
+    assert (on_time.late, again.late) == (0, 2)
+    assert again.pauses == on_time.pauses
+
+
+def test_an_empty_journal_gives_empty_tables(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    summary = job.run(spark, job.lines_of_files(spark, tmp_path / "journal"), tmp_path / "out")
+    assert summary == job.Summary(groups=0, pauses=0, stuck=0, late=0)
+
+
+def until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+    """Wait as long as the process lives."""
+    while not is_so():
+        assert process.poll() is None, "it has ended"
+        time.sleep(0.05)

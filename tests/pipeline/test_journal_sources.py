@@ -1,0 +1,178 @@
+"""The journal from files and from its topic: what a real proxy writes to both is the same, and is counted once."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from support.broker import Kafka
+from support.clients import CONFLUENT
+from support.consumers import Consumers
+from support.entry import Proxy
+
+from pipeline.audit import job as audit
+from pipeline.audit.output import GAPS, INTERVALS, OVERLAPS, PROCESSES
+from pipeline.errors import PipelineError
+from pipeline.journal import events
+from pipeline.progress import job as progress
+from pipeline.progress import streams
+from pipeline.progress.output import PAUSES, TRANSITIONS
+from pipeline.quarantine import QUARANTINE
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+GROUP = "moves"
+PARTITIONS = 6
+TRANSLATE = f"default: observe\nrules:\n  - {{group: {GROUP}, mode: translate, switch_pause_ms: 100}}\n"
+
+
+class Journal:
+    """What a real proxy wrote to files and to a topic of a group that moved."""
+
+    def __init__(self, folder: Path, topic: str, bootstrap: str) -> None:
+        self.folder = folder
+        self.topic = topic
+        self.bootstrap = bootstrap
+
+    def records(self) -> list[str]:
+        """The topic's records, read by a plain consumer."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "-", "log_level": 0})
+        found = []
+        for number in range(2):
+            at = TopicPartition(self.topic, number, 0)
+            _, end = consumer.get_watermark_offsets(at, timeout=30)
+            consumer.assign([at])
+            while end:
+                message = consumer.poll(30)
+                assert message is not None
+                assert not message.error(), message.error()
+                found.append(message.value().decode())
+                if message.offset() == end - 1:
+                    break
+        consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def journal(kafka: Kafka, consumers: Consumers, tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    folder = tmp_path_factory.mktemp("journal")
+    topic, written = kafka.new_topic(partitions=PARTITIONS), kafka.new_topic("journal", partitions=2)
+    with contextlib.ExitStack() as stack:
+        proxy = Proxy(kafka.bootstrap, folder, policy="default: observe\n")
+        config = json.loads((folder / "epochgate.yaml").read_text())
+        config |= {"journal": {"path": "journal", "topic": written}}
+        (folder / "epochgate.yaml").write_text(json.dumps(config))
+        stack.callback(proxy.stop)
+        proxy.start()
+        started = [
+            consumers.start(CONFLUENT, proxy.bootstrap, GROUP, topic, "range", name=f"moving-{number}")
+            for number in range(3)
+        ]
+
+        def shared() -> bool:
+            owned = [one.owned() for one in started]
+            return all(owned) and sum(map(len, owned)) == PARTITIONS == len(frozenset().union(*owned))
+
+        def translated() -> bool:
+            group = kafka.describe(GROUP)
+            return group is not None and [one.member_type for one in group.members] == ["consumer"] * 3
+
+        consumers.wait_until(shared, "the classic group shares the partitions")
+        (folder / "policy.yaml").write_text(TRANSLATE)
+        consumers.wait_until(lambda: translated() and shared(), "the group has moved")
+        for one in started:
+            one.close()
+    return Journal(folder / "journal", written, kafka.bootstrap)
+
+
+def from_topic(spark: SparkSession, journal: Journal) -> Any:
+    return events.from_topic(spark, journal.bootstrap, journal.topic, {})
+
+
+def rows(spark: SparkSession, table: Any, out: Path) -> list[str]:
+    """Rows as text, without what tells the topic's boot from that of the files."""
+    return sorted(str(row).replace("-topic", "") for row in table.read(spark, str(out)).collect())
+
+
+def test_the_audit_of_the_topic_is_that_of_the_files(
+    journal: Journal, spark: SparkSession, tmp_path: Path
+) -> None:
+    of_files = audit.run(spark, events.from_files(spark, journal.folder), tmp_path / "files")
+    of_topic = audit.run(spark, from_topic(spark, journal), tmp_path / "topic")
+
+    assert of_files == of_topic
+    assert of_files.events > 30
+    assert (of_files.violations, of_files.duplicates, of_files.lost) == (0, 0, 0)
+    for table in (INTERVALS, OVERLAPS, GAPS, PROCESSES):
+        assert rows(spark, table, tmp_path / "files") == rows(spark, table, tmp_path / "topic"), table.name
+    boots = {at: PROCESSES.read(spark, str(tmp_path / at)).collect()[0]["boot"] for at in ("files", "topic")}
+    assert boots["topic"] == boots["files"] + "-topic"
+
+
+def test_progress_of_the_topic_is_that_of_the_files(
+    journal: Journal, spark: SparkSession, tmp_path: Path
+) -> None:
+    progress.run(spark, progress.lines_of_files(spark, journal.folder), tmp_path / "files")
+    lines = progress.lines_of_topic(spark, journal.bootstrap, journal.topic, {})
+    progress.run(spark, lines, tmp_path / "topic")
+    again = progress.run(spark, lines, tmp_path / "topic")  # nothing new: nothing changes
+
+    assert again.pauses > 3
+    for table in (TRANSITIONS, PAUSES):
+        assert rows(spark, table, tmp_path / "files") == rows(spark, table, tmp_path / "topic"), table.name
+    windows = {
+        at: sorted(map(str, streams.latest(progress.windows_written(spark, str(tmp_path / at))).collect()))
+        for at in ("files", "topic")
+    }
+    assert windows["files"] == windows["topic"]
+
+
+def test_files_and_topic_together_are_refused_not_counted_twice(
+    journal: Journal, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Somebody copied the topic beside the files."""
+    both = tmp_path / "both"
+    both.mkdir()
+    for file in journal.folder.glob("*.jsonl"):
+        (both / file.name).write_bytes(file.read_bytes())
+    (both / "topic.jsonl").write_text("".join(f"{line}\n" for line in journal.records()), encoding="utf-8")
+
+    with pytest.raises(PipelineError, match="both from its files and from its topic"):
+        audit.run(spark, events.from_files(spark, both), tmp_path / "audit")
+    with pytest.raises(PipelineError, match="both from its files and from its topic"):
+        progress.run(spark, progress.lines_of_files(spark, both), tmp_path / "progress")
+
+
+def test_records_that_are_no_events_are_set_aside_with_their_place(
+    journal: Journal, kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = kafka.new_topic("journal", partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    good = journal.records()[0]
+    future = json.dumps({**json.loads(good), "v": 2})
+    values = (good, None, b"\xff\xfe no text", "not JSON", future)
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+    reasons = {
+        (0, 1, "no content", None),
+        (0, 2, "not JSON", values[2]),
+        (0, 3, "not JSON", b"not JSON"),
+        (0, 4, "schema version 2 is not known", future.encode()),
+    }
+
+    summary = audit.run(spark, events.from_topic(spark, kafka.bootstrap, topic, {}), tmp_path / "audit")
+    progress.run(spark, progress.lines_of_topic(spark, kafka.bootstrap, topic, {}), tmp_path / "progress")
+
+    assert (summary.events, sum(summary.quarantined.values())) == (1, 4)
+    for out in ("audit", "progress"):
+        found = QUARANTINE.read(spark, str(tmp_path / out)).collect()
+        names = ("partition", "offset", "reason", "content")
+        assert {
+            tuple(bytes(row[name]) if isinstance(row[name], bytearray) else row[name] for name in names)
+            for row in found
+        } == reasons, out
+        assert {row["source"] for row in found} == {topic}
