@@ -19,8 +19,7 @@ def test_nothing_grows_under_traffic_churn_and_restarts(own_kafka):
 def test_a_leak_is_told_from_clients_that_come_and_go(leaked, flat):
     times = [float(second) for second in range(120)]
     samples = [
-        {"memory_mib": 75.0, "descriptors": 50 + 7 * at % 13 + leaked * at, "tasks": 80.0}
-        for at in times
+        {"memory_mib": 75.0, "descriptors": 50 + 7 * at % 13 + leaked * at, "tasks": 80.0} for at in times
     ]
     report = soak.judged(times, samples, minutes=2)
     assert report["flat"] is flat
