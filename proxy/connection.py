@@ -287,7 +287,9 @@ class ClientConnection:
                 while True:
                     if self._movable and self._conversation.unread_for_upstream >= MOVE_ABOVE:
                         await self._move_upstream()
-                    data = await self._next_from_client()
+                    if self._must_wait:
+                        await self._room_for_more()
+                    data = bytes(await self._client.receive_some())
                     if not data or self._cause is not None:
                         break
                     self._reads += 1
@@ -305,16 +307,19 @@ class ClientConnection:
         if first_request.cancelled_caught:
             self.end(Cause.FIRST_REQUEST_TIMEOUT, f"no request within {timeout_s:g} s")
 
-    async def _next_from_client(self) -> bytes:
-        """Read from the client, once there is room for what it says."""
-        while True:
+    @property
+    def _must_wait(self) -> bool:
+        """Whether there is no room for what the client says."""
+        full = self._to_upstream is not None and self._to_upstream.full
+        return full or self._conversation.held_back >= _READ_AHEAD
+
+    async def _room_for_more(self) -> None:
+        while self._must_wait:
             if self._to_upstream is not None and self._to_upstream.full:
                 await _pause(self._to_upstream, self._metrics.client_reads_paused)
-            elif self._conversation.held_back >= _READ_AHEAD:
+            else:
                 self._room = trio.Event()
                 await self._room.wait()
-            else:
-                return bytes(await self._client.receive_some())
 
     async def _move_upstream(self) -> None:
         """Move the rest of a large request to the broker, if one has begun."""

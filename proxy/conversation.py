@@ -39,6 +39,7 @@ from proxy.request_header import (
     body_offset,
     client_id_of,
     expects_response,
+    is_enough,
     read_header,
 )
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
@@ -129,7 +130,9 @@ class Conversation:
         self._software = ""
         self._terms = terms
         self._limits = terms.limits
-        self._requests = FrameSplitter(min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes))
+        self._requests = FrameSplitter(
+            min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes), enough=is_enough
+        )
         self._responses = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._ledger = Ledger()
         self._ranges: Ranges | None = terms.offers.unasked

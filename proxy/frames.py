@@ -2,14 +2,15 @@
 
 Every request and every response is a frame: a signed 32-bit size, then that many bytes. A frame up to
 :data:`STREAM_ABOVE` bytes comes out whole. A larger one comes out in pieces as its bytes arrive, so that the
-memory of a connection does not depend on the size of its frames; its first piece holds at least ``head``
-bytes, enough to decide what to do with the rest. Bytes of that rest need not come here at all:
+memory of a connection does not depend on the size of its frames; its first piece holds enough to decide what to
+do with the rest: whoever reads frames says what that is. Bytes of that rest need not come here at all:
 :meth:`FrameSplitter.skip` says that they were moved past it.
 
 Sans-IO: bytes go in by :meth:`FrameSplitter.feed`, pieces come out of :meth:`FrameSplitter.next_piece`.
 """
 
 import struct
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,7 +18,10 @@ STREAM_ABOVE = 128 * 1024
 """Frames above this many bytes are given out in pieces."""
 
 REQUEST_HEAD = 72 * 1024
-"""First bytes of a large request: a client id and a transactional id may have 32 KiB each."""
+"""First bytes of a large request at most: a client id and a transactional id may have 32 KiB each."""
+
+_USUAL_HEAD = 1024
+"""As many of them are looked at whether they are enough already: ids are short, but for those of somebody who plays."""
 
 RESPONSE_HEAD = 1024
 """First bytes of a large response: its correlation id is what counts."""
@@ -68,15 +72,30 @@ class FrameSplitter:
     """Cuts what one peer sends into frames.
 
     ``max_size`` is the largest size that a frame may announce, in bytes; it may be raised while running
-    (limits are tighter until a peer has shown that it speaks Kafka). ``head`` is the least that the first
-    piece of a large frame has.
+    (limits are tighter until a peer has shown that it speaks Kafka). The first piece of a large frame has ``head``
+    bytes at least, or fewer that are ``enough``: then nobody waits for the rest of them, and copies it.
     """
 
-    __slots__ = ("_data", "_head", "_pos", "_remaining", "_seen_first", "_streamed_size", "max_size")
+    __slots__ = (
+        "_data",
+        "_enough",
+        "_head",
+        "_pos",
+        "_remaining",
+        "_seen_first",
+        "_streamed_size",
+        "max_size",
+    )
 
-    def __init__(self, max_size: int, head: int = REQUEST_HEAD) -> None:
+    def __init__(
+        self,
+        max_size: int,
+        head: int = REQUEST_HEAD,
+        enough: Callable[[bytes], bool] = lambda _beginning: False,
+    ) -> None:
         self.max_size = max_size
         self._head = head
+        self._enough = enough
         self._data: bytes | bytearray = b""
         self._pos = 0
         self._remaining = 0  # bytes still to come of the frame that is given out in pieces
@@ -141,11 +160,14 @@ class FrameSplitter:
         whole: int = size + _PREFIX
         if available >= whole:
             return Piece(self._take(whole), first=True, last=True, frame_size=whole)
-        if whole > STREAM_ABOVE and available >= self._head:
+        if whole > STREAM_ABOVE and (available >= self._head or self._enough(self._beginning())):
             self._remaining = whole - available
             self._streamed_size = whole
             return Piece(self._take(available), first=True, last=False, frame_size=whole)
         return None
+
+    def _beginning(self) -> bytes:
+        return bytes(memoryview(self._data)[self._pos : self._pos + _USUAL_HEAD])
 
     def _take(self, n: int) -> bytes:
         start = self._pos

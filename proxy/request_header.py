@@ -17,6 +17,7 @@ _INT16 = struct.Struct(">h")
 _CLIENT_ID = _FIXED.size
 _FLEXIBLE_HEADER = 2
 _NULLABLE_TRANSACTIONAL_ID = 3
+_PRODUCE = int(ApiKey.PRODUCE)
 
 
 class HeaderError(Exception):
@@ -79,6 +80,17 @@ def body_offset(frame: bytes, header: RequestHeader) -> int:
     if offset > len(frame):
         raise HeaderError("a header whose tagged fields are longer than the request")
     return offset
+
+
+def is_enough(beginning: bytes) -> bool:
+    """Whether the beginning of a large request has all that is read of it when it is relayed."""
+    try:
+        header = read_header(beginning)
+        if header.api_key == _PRODUCE:
+            expects_response(beginning, header)
+    except HeaderError:
+        return False  # it is incomplete, or nonsense, which shows when there is more of it
+    return True
 
 
 def expects_response(frame: bytes, header: RequestHeader) -> bool:

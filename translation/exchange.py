@@ -178,7 +178,7 @@ class Runner:
             turns.running = exchange
             woken, exchange.woken = exchange.woken, None
             self._advance(exchange, woken)
-        if turns.idle:
+        if turns.running is None:  # and nothing waits: see the loop
             turns.on_idle()
 
     def _advance(self, exchange: Exchange, value: Any) -> None:

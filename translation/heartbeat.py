@@ -23,6 +23,7 @@ from translation.upstream import BY_TOPIC_ID, keep_alive, learn_names, plain_hea
 # What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _NONE = ErrorCode.NONE
+_NOTHING_NEW = HeartbeatResponse()
 _FENCED_MEMBER_EPOCH = ErrorCode.FENCED_MEMBER_EPOCH
 _PREPARE_REBALANCE = MemberState.PREPARE_REBALANCE
 
@@ -61,7 +62,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
         code = context.no_member(member, message)
-    context.answer(request, HeartbeatResponse(error_code=code))
+    context.answer(request, HeartbeatResponse(error_code=code) if code else _NOTHING_NEW)
 
 
 def _is_still_here(context: Context, member: Member, request: Request) -> Generator[Ask | Park, Any, bool]:

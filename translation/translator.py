@@ -45,6 +45,9 @@ _MEMBER_ID_REQUIRED_FROM = (
     4  # the JoinGroup version since which clients understand MEMBER_ID_REQUIRED (KIP-394)
 )
 
+_TRANSLATE = Mode.TRANSLATE
+"""Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
+
 
 class Translator:
     """The translation of one process. Sans-IO: time and everything from outside is an argument.
@@ -304,7 +307,7 @@ class Translator:
         if member is not None and member.session_deadline < math.inf:
             member.touch(context.now)  # what it holds stays its own until it joins anew
         rule = self._context.rule(message.group_id)
-        translated = rule.mode is Mode.TRANSLATE
+        translated = rule.mode is _TRANSLATE
         if translated and group.moves and member is not None and member.joined:
             group.moves.pop(message.member_id, None)  # it was to go back, and is not any more
         if message.member_id in group.moves:
@@ -392,7 +395,7 @@ class Translator:
         if member.joined:
             if member.session_deadline < math.inf:
                 member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
-            self._start(member, connection, request, proceed())
+            self._context.runner.start(proceed(), member.turns, connection.id, request.client_id)
         else:
             rule = self._context.rule(member.group.id)
             steps = adopting(self._context, member, connection, request, rule, proceed, refuse)

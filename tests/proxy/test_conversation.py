@@ -42,6 +42,17 @@ def test_a_large_request_and_a_large_response_pass_in_pieces():
 
 
 @pytest.mark.parametrize("version", [2, 3, 9, 13])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_large_produce_goes_on_as_soon_as_its_acks_are_read(version, acks):
+    talk = conversation()
+    request = messages.produce(1, acks=acks, version=version, size=2 * STREAM_ABOVE)
+    gone = next(n for n in range(len(request)) if client_sends(talk, request[n : n + 1]))
+    assert gone < 60
+    assert client_sends(talk, request[gone + 1 :]) == request[gone + 1 :]
+    assert talk.idle is (acks == 0)
+
+
+@pytest.mark.parametrize("version", [2, 3, 9, 13])
 def test_produce_without_acks_is_answered_by_nobody(version):
     talk = conversation()
     silent = messages.produce(1, acks=0, version=version, client_id=None)

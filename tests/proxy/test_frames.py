@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.frames import STREAM_ABOVE, FrameError, FrameSplitter, Piece
+from proxy.frames import REQUEST_HEAD, STREAM_ABOVE, FrameError, FrameSplitter, Piece
 
 LIMIT = 10 * 1024 * 1024
 
@@ -110,3 +110,37 @@ def test_the_limit_can_be_raised_while_running():
     assert splitter.next_piece() is not None
     splitter.max_size = 9
     assert splitter.next_piece() is not None
+
+
+def test_a_large_frame_begins_as_soon_as_there_is_enough_of_it():
+    seen: list[bytes] = []
+
+    def enough(beginning: bytes) -> bool:
+        seen.append(beginning)
+        return len(beginning) >= 20
+
+    splitter = FrameSplitter(2**31 - 1, enough=enough)
+    frame = (STREAM_ABOVE + 100).to_bytes(4, "big") + bytes(range(100))
+    splitter.feed(frame[:19])
+    assert splitter.next_piece() is None
+    splitter.feed(frame[19:30])
+    piece = splitter.next_piece()
+    assert piece is not None
+    assert (piece.data, piece.first, piece.last) == (frame[:30], True, False)
+    assert seen == [frame[:19], frame[:30]]
+
+
+def test_no_more_than_a_kibibyte_is_looked_at_again_and_again():
+    longest = 0
+
+    def never(beginning: bytes) -> bool:
+        nonlocal longest
+        longest = max(longest, len(beginning))
+        return False
+
+    splitter = FrameSplitter(2**31 - 1, enough=never)
+    splitter.feed((STREAM_ABOVE + 100).to_bytes(4, "big") + bytes(REQUEST_HEAD - 5))
+    assert splitter.next_piece() is None
+    splitter.feed(b"!")
+    assert splitter.next_piece() is not None
+    assert longest == 1024
