@@ -26,7 +26,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "32",
     "spark.sql.files.maxPartitionBytes": "32m",
     "spark.sql.streaming.stopTimeout": "30s",
-    # What streams must remember (each event's identity, for as long as it may come twice) lies on disk, not in the heap.
+    # What streams must remember (the identity of each event that may come twice) lies on disk, not in the heap.
     "spark.sql.streaming.stateStore.providerClass": _STATE + ".RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
