@@ -61,11 +61,11 @@ def make_cell(cell: tuple[Path, int]) -> int:
     return Migration(plan).save(folder / f"cell-{number:05}", disorder=50, per_file=50_000)
 
 
-def journal(events: int) -> Path:
-    """A folder with at least so many events, made once."""
+def journal(events: int) -> tuple[Path, int]:
+    """A folder with at least so many events, made once, and how many they are."""
     folder = BUILD / f"journal-{events}"
     if (folder / "DONE").exists():
-        return folder
+        return folder, int((folder / "DONE").read_text())
     shutil.rmtree(folder, ignore_errors=True)
     made = number = 0
     with multiprocessing.Pool(2) as pool:
@@ -82,14 +82,14 @@ def journal(events: int) -> Path:
         if int(late.name.split("-")[1]) >= number:
             shutil.rmtree(late)
     (folder / "DONE").write_text(str(made))
-    return folder
+    return folder, made
 
 
-def offsets(records: int) -> Path:
+def offsets(records: int) -> tuple[Path, int]:
     """A capture with so many records, of one group for each hundred of them: old commits, new ones, tombstones."""
     folder = BUILD / f"capture-{records}"
     if (folder / "cluster.json").exists():
-        return folder
+        return folder, records
     shutil.rmtree(folder, ignore_errors=True)
     (folder / CAPTURED.name).mkdir(parents=True)
     chance = random.Random(records)
@@ -113,7 +113,7 @@ def offsets(records: int) -> Path:
             files = _flush(rows, folder, files)
     _flush(rows, folder, files)
     Cluster((Topic("orders", "AAAAAAAAAAAAAAAAAAAAAQ", 12),)).save(folder)
-    return folder
+    return folder, records
 
 
 def _flush(rows: list[tuple[Any, ...]], folder: Path, files: int) -> int:
@@ -241,8 +241,9 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     work = [("readiness", offsets, size) for size in chosen.records]
     work += [(job, journal, size) for size in chosen.events for job in ("audit", "progress")]
-    for job, make, size in work:
-        row = measured(job, make(size), size)
+    for job, make, at_least in work:
+        source, size = make(at_least)
+        row = measured(job, source, size)
         results = [one for one in results if (one["job"], one["size"]) != (job, size)] + [row]
         RESULTS.write_text(json.dumps(results, indent=1))
     print(table(results))

@@ -22,10 +22,19 @@ QUARANTINE = Table(
 )
 
 
+OTHERS = "other reasons (see the table quarantine)"
+_REASONS = 50
+
+
 def counts(quarantine: "DataFrame") -> dict[str, int]:
-    """How many were set aside, by reason without its numbers, so that a thousand bad records are one line."""
+    """How many were set aside, by reason without its numbers, so that a thousand bad records are one line.
+
+    The most frequent reasons, and all that is left under ``OTHERS``: the sum is that of all.
+    """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the name that all of Spark's docs use
 
     short = F.regexp_replace(F.regexp_replace("reason", r"at byte \d+.*", "..."), r"\[\d+\]", "[]")
-    rows = quarantine.groupBy(short.alias("why")).count().orderBy(F.desc("count"), "why").limit(50).collect()
-    return {row["why"]: row["count"] for row in rows}
+    by_reason = quarantine.groupBy(short.alias("why")).count().orderBy(F.desc("count"), "why").limit(_REASONS)
+    found = {row["why"]: row["count"] for row in by_reason.collect()}
+    others = quarantine.count() - sum(found.values()) if len(found) == _REASONS else 0
+    return found | ({OTHERS: others} if others else {})

@@ -19,12 +19,18 @@ OLDEST_JAVA = 17
 LOCAL = "local[*]"
 LOOPBACK = "127.0.0.1"
 
+_STATE = "org.apache.spark.sql.execution.streaming.state"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
     "spark.sql.shuffle.partitions": "32",
     "spark.sql.files.maxPartitionBytes": "32m",
     "spark.sql.streaming.stopTimeout": "30s",
+    # What streams must remember (the identity of each event that may come twice) lies on disk, not in the heap.
+    "spark.sql.streaming.stateStore.providerClass": _STATE + ".RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
     "spark.ui.showConsoleProgress": "false",
     # A file that disappears or a bad block ends the job with an error: nothing is dropped silently.
     "spark.sql.files.ignoreCorruptFiles": "false",

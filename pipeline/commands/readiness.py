@@ -15,6 +15,10 @@ def readiness(
     bootstrap: Annotated[
         str | None, typer.Option("--from", help="Read through Spark's Kafka connector instead: HOST:PORT.")
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="Journals of proxies in observe mode, which know the clients' software."),
+    ] = None,
     first_wave_groups: Annotated[int, typer.Option(min=1, help="Groups in the first wave.")] = 10,
     first_wave_members: Annotated[int, typer.Option(min=1, help="Members in the first wave.")] = 50,
     growth: Annotated[float, typer.Option(min=1.0, help="Each wave may hold so many times more.")] = 2.0,
@@ -32,6 +36,7 @@ def readiness(
     if (capture is None) == (bootstrap is None):
         raise typer.BadParameter("give either --capture or --from")
     with told(), session("readiness", master, pairs(conf)) as spark:
+        from pipeline.journal import events  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness import cluster, job, records  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness.waves import Limits  # noqa: PLC0415
 
@@ -45,7 +50,8 @@ def readiness(
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
-        summary = job.run(spark, rows, about, out, options)
+        seen = None if journal is None else events.from_files(spark, journal.absolute())
+        summary = job.run(spark, rows, about, out, options, seen)
     typer.echo(f"{summary.groups} groups")
     for verdict, count in sorted(summary.verdicts.items()):
         typer.echo(f"  {verdict}: {count}")

@@ -20,8 +20,14 @@ _ABOUT = ("kind", "protocol_type", "protocol", "state", "epoch", "assignment_epo
 _NOTHING_ASSIGNED = "array<struct<topic: string, topic_id: string, partitions: array<int>>>"
 
 
-def write(newest: "DataFrame", topic_names: Mapping[str, str], broker: BrokerSettings, folder: str) -> None:
-    """Write the tables of groups and members; that of offsets must be there."""
+def write(
+    newest: "DataFrame",
+    topic_names: Mapping[str, str],
+    broker: BrokerSettings,
+    software: "DataFrame",
+    folder: str,
+) -> None:
+    """Write the tables of groups and members; that of offsets must be there. ``software`` is of software.py."""
     spark = newest.sparkSession
     classic = content.classic(newest).persist(StorageLevel.DISK_ONLY)
     consumer = _consumer(content.consumer(newest, topic_names)).persist(StorageLevel.DISK_ONLY)
@@ -38,7 +44,8 @@ def write(newest: "DataFrame", topic_names: Mapping[str, str], broker: BrokerSet
             F.max("coordinator_partition").alias("coordinator_partition"),
             F.max("unreadable_records").alias("unreadable_records"),
         )
-        GROUPS.write(_counted(one_each.select("*", "about.*"), members, offsets), folder)
+        counted = _counted(one_each.select("*", "about.*"), members, offsets)
+        GROUPS.write(counted.join(software, "group_id", "left"), folder)
     finally:
         consumer.unpersist()
         classic.unpersist()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline import quarantine
 from pipeline.quarantine import QUARANTINE
-from pipeline.readiness import content, groups, policy_file, records
+from pipeline.readiness import content, groups, policy_file, records, software
 from pipeline.readiness.cluster import BrokerSettings, Cluster
 from pipeline.readiness.output import GROUPS, MEMBERS, NOT_READY, OFFSETS, VERDICTS, WAVES
 from pipeline.readiness.verdicts import judge
@@ -45,11 +45,17 @@ class Summary(NamedTuple):
 
 
 def run(
-    spark: "SparkSession", rows: "DataFrame", cluster: Cluster, out: Path, options: Options = DEFAULTS
+    spark: "SparkSession",
+    rows: "DataFrame",
+    cluster: Cluster,
+    out: Path,
+    options: Options = DEFAULTS,
+    journal: "DataFrame | None" = None,
 ) -> Summary:
     """Write every table and the policy files into ``out``, which must be a folder of this machine.
 
-    ``rows`` are records as ``records.captured`` or ``records.from_kafka`` gives them.
+    ``rows`` are records as ``records.captured`` or ``records.from_kafka`` gives them, ``journal`` lines as
+    ``journal.events`` does.
     """
     folder = str(out.absolute())
     checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
@@ -59,7 +65,8 @@ def run(
             QUARANTINE.write(_quarantined(checked, newest), folder)
         with step(spark, "groups, members, offsets"):
             names = _topic_names(spark, newest, cluster, folder)
-            groups.write(newest, names, cluster.settings, folder)
+            seen = software.unknown(spark) if journal is None else software.of_groups(journal)
+            groups.write(newest, names, cluster.settings, seen, folder)
         with step(spark, "verdicts"):
             VERDICTS.write(_verdicts(spark, folder, cluster.settings, options.allowed_assignors), folder)
         with step(spark, "waves"):

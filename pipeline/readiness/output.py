@@ -52,6 +52,11 @@ GROUPS = Table(
         Column(
             "unreadable_records", LONG, "records of this group that are newest of their key and unreadable"
         ),
+        Column(
+            "software",
+            list_of(TEXT),
+            "client software with its version, as a proxy's journal tells it (`--journal`); null if none does",
+        ),
     ),
 )
 MEMBERS = Table(

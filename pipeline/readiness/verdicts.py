@@ -39,15 +39,36 @@ def _remark(code: str, text: str) -> Reason:
     return Reason(code, blocks=False, text=text)
 
 
-CLIENT_IDS: Sequence[tuple[str, str, str]] = (
-    ("sarama", "sarama", "it claims nothing when it rejoins, so every rebalance of it is eager"),
-    ("kafkajs", "kafkajs", "its other fetchers may still work while it rejoins"),
-    ("aiokafka-", "aiokafka", "it ends on an assignment outside its subscription"),
-    ("kafka-python-", "kafka-python", "with a cooperative assignor it claims more than it holds"),
-    ("kafka-go", "kafka-go", "it gives up its id on every JoinGroup error"),
-    ("github.com/segmentio/kafka-go", "kafka-go", "it gives up its id on every JoinGroup error"),
+class Library(NamedTuple):
+    """A client library with a sharp edge: how its default client ids begin, and what it calls itself."""
+
+    name: str
+    client_ids: tuple[str, ...]
+    software: tuple[str, ...]
+    text: str
+
+
+LIBRARIES = (
+    Library(
+        "sarama", ("sarama",), ("sarama/",), "it claims nothing on rejoining, so all its rebalances are eager"
+    ),
+    Library("kafkajs", ("kafkajs",), (), "its other fetchers may still work while it rejoins"),
+    Library("aiokafka", ("aiokafka-",), ("aiokafka/",), "it ends on an assignment outside its subscription"),
+    Library(
+        "kafka-python",
+        ("kafka-python-",),
+        ("kafka-python/",),
+        "with a cooperative assignor it claims more than it holds",
+    ),
+    Library(
+        "kafka-go",
+        ("kafka-go", "github.com/segmentio/kafka-go"),
+        (),
+        "it gives up its id on every JoinGroup error",
+    ),
+    Library("franz-go", ("kgo",), ("kgo/",), "it may claim topics that it has just unsubscribed from"),
 )
-"""How default client ids begin, the library that sets them, and what is known of it."""
+"""Those without software do not tell what they are."""
 
 
 def judge(
@@ -64,7 +85,7 @@ def judge(
     if group["kind"] in ("classic", "consumer"):
         reasons += _of_assignors(group, members, allowed)
         reasons += _of_members(members, broker)
-        reasons += _of_clients(members)
+        reasons += _of_clients(group, members)
     if any(reason.blocks for reason in reasons):
         return NOT_READY, reasons
     return (REMARK if reasons else READY), reasons
@@ -126,13 +147,16 @@ def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[R
         yield _remark("assignment_user_data", text)
 
 
-def _of_clients(members: Sequence[Member]) -> Iterable[Reason]:
-    told = set()
-    for member in members:
-        for beginning, name, text in CLIENT_IDS:
-            if (member["client_id"] or "").startswith(beginning) and name not in told:
-                told.add(name)
-                yield _remark("client_software", f"{name}: {text}")
+def _of_clients(group: Group, members: Sequence[Member]) -> Iterable[Reason]:
+    """What the clients are: told by themselves, or guessed from default client ids."""
+    told = group["software"] or ()
+    client_ids = [member["client_id"] or "" for member in members]
+    for library in LIBRARIES:
+        versions = [name for name in told if name.startswith(library.software)]
+        if versions:
+            yield _remark("client_software", f"{', '.join(versions)}: {library.text}")
+        elif any(name.startswith(library.client_ids) for name in client_ids):
+            yield _remark("client_software", f"{library.name}, by its client id: {library.text}")
 
 
 def _some(names: Sequence[str]) -> str:

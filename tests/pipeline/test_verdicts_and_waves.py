@@ -26,6 +26,7 @@ GROUP = {
     "protocol_type": "consumer",
     "members": 1,
     "unreadable_records": 0,
+    "software": None,
 }
 MEMBER = {
     "member_id": "m", "instance_id": None, "client_id": "app", "protocol": "classic", "session_timeout_ms": 10_000,
@@ -62,6 +63,9 @@ def test_the_assignors_are_those_that_the_proxy_translates() -> None:
         ([{"session_timeout_ms": 60_000}], {}, REMARK, ["session_timeout"]),
         ([{"assignment_user_data_bytes": 8}], {}, REMARK, ["assignment_user_data"]),
         ([{"client_id": "sarama"}, {"client_id": "sarama"}], {}, REMARK, ["client_software"]),
+        ([{}], {"software": ["apache-kafka-java/3.7.0", "librdkafka/2.8.0"]}, READY, []),
+        ([{}], {"software": ["sarama/1.45", "sarama/1.46"]}, REMARK, ["client_software"]),
+        ([{"client_id": "kafkajs"}], {"software": ["kgo/1.18"]}, REMARK, ["client_software"] * 2),
         ([{}], {"members": 101}, NOT_READY, ["too_large"]),
         ([{}], {"unreadable_records": 2}, NOT_READY, ["unreadable_records"]),
         ([], {"kind": "simple", "protocol_type": ""}, REMARK, ["simple"]),
