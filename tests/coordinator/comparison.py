@@ -18,6 +18,7 @@ from tests.coordinator.script import Script
 from tests.coordinator.trace import Recording
 
 ATTEMPTS = 8
+STEADY_DIFFERENCES = 2
 SURPLUS: dict[str, tuple[type[Message], ...]] = {
     "stranger_comes_to_an_empty_group": (
         r.ConsumerGroupTargetAssignmentMetadataKey,
@@ -79,13 +80,19 @@ def check_transcripts(ours: Sequence[Any], theirs: Sequence[Any]) -> None:
 
 
 def compare(play: Play, name: str, bootstrap: str) -> Recording:
-    """Play on both. A difference is played again if the machine paused meanwhile: timers fired in Kafka only."""
+    """Play on both. A difference is played again if the machine paused meanwhile: timers fired in Kafka only.
+
+    It is played again once in any case, since a broker that is short of a core fires its timers late without anybody
+    seeing it. What Kafka really does otherwise, it does otherwise each time.
+    """
+    steady_differences = 0
     for attempt in range(ATTEMPTS):
         theirs, was_disturbed = played_by_kafka(play, name, bootstrap)
         try:
             check(play, name, theirs)
         except AssertionError:
-            if not was_disturbed or attempt == ATTEMPTS - 1:
+            steady_differences += not was_disturbed
+            if steady_differences == STEADY_DIFFERENCES or attempt == ATTEMPTS - 1:
                 raise
         else:
             return theirs

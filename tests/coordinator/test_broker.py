@@ -176,7 +176,7 @@ class BrokerProcess:
         """How it ended, and what it had logged."""
         self.connection.close()
         self._process.send_signal(how)
-        _, logged = self._process.communicate(timeout=20)
+        _, logged = self._process.communicate(timeout=60)
         return self._process.returncode, logged
 
 

@@ -22,7 +22,7 @@ def start(kafka) -> subprocess.Popen[str]:
 
 def topics_of_demos(kafka) -> set[str]:
     return {
-        topic for topic in kafka.admin.list_topics(timeout=15).topics if topic.startswith("epochgate-demo-")
+        topic for topic in kafka.admin.list_topics(timeout=60).topics if topic.startswith("epochgate-demo-")
     }
 
 

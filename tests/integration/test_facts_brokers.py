@@ -457,9 +457,9 @@ def test_with_migration_policy_disabled_a_classic_member_may_not_join_new_ones(o
 def test_a_recreated_topic_has_its_name_and_another_id(kafka):
     name = kafka.new_topic(partitions=1)
     before = topic_id(kafka, name)
-    kafka.admin.delete_topics([name])[name].result(timeout=30)
+    kafka.admin.delete_topics([name])[name].result(timeout=60)
     eventually(
-        lambda: name in kafka.admin.list_topics(timeout=15).topics, lambda there: not there, what="it is gone"
+        lambda: name in kafka.admin.list_topics(timeout=60).topics, lambda there: not there, what="it is gone"
     )
     kafka.new_topic(name=name, partitions=1)
     assert topic_id(kafka, name) != before
@@ -485,7 +485,7 @@ def test_a_heartbeat_needs_describe_on_every_topic_and_one_hidden_topic_empties_
             AclOperation.DESCRIBE,
             AclPermissionType.DENY,
         )
-        kafka.admin.create_acls([everybody])[everybody].result(timeout=30)
+        kafka.admin.create_acls([everybody])[everybody].result(timeout=60)
         eventually(
             lambda: member.full(member.owned).error_code,
             lambda code: code == ErrorCode.topic_authorization_failed,

@@ -56,7 +56,7 @@ async def test_a_broker_that_is_away_costs_events_and_nobody_waits(own_kafka):
     async def until(name: str, wanted: float) -> None:
         what = f"{wanted} {name}"
         await trio.to_thread.run_sync(
-            lambda: eventually(lambda: count(name) >= wanted, what=what, timeout_s=30)
+            lambda: eventually(lambda: count(name) >= wanted, what=what, timeout_s=90)
         )
 
     async with trio.open_nursery() as nursery:

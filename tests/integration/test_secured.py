@@ -317,7 +317,7 @@ def test_acls_by_host_see_the_host_of_the_proxy(kafka, cluster, sasl):
         AclPermissionType.ALLOW,
     )
     for done in kafka.admin.create_acls([by_host]).values():
-        done.result(timeout=20)
+        done.result(timeout=60)
     with RawConnection(cluster.bootstrap_of("SASL"), login=ALICE, source_host=client_host) as direct:
         eventually(lambda: topic_error(direct, topic), lambda code: code == 0, what="the ACL holds")
     with RawConnection(sasl.bootstrap, login=ALICE, source_host=client_host) as through:

@@ -63,11 +63,11 @@ class Stage:
                 self.progress.append(said)
             return said
 
-        eventually(seen, lambda said: said == until, what=f"the page says {until!r}", timeout_s=40)
+        eventually(seen, lambda said: said == until, what=f"the page says {until!r}", timeout_s=90)
 
     def status(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "proxy", "status", "--admin", self.proxy.admin, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     def api(self) -> dict[str, object]:
         return json.loads(self.status("--json").stdout)["groups"][0]

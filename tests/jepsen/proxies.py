@@ -142,7 +142,7 @@ class BalancerProcess:
         self._listening = threading.Event()
         self._reader = threading.Thread(target=self._read, name="read balancer", daemon=True)
         self._reader.start()
-        if not self._listening.wait(timeout=30):
+        if not self._listening.wait(timeout=60):
             raise AssertionError(f"the balancer does not listen: see {folder}/balancer.stderr")
 
     def tell(self, command: str, client: str) -> None:

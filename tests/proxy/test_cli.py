@@ -131,7 +131,7 @@ def test_a_signal_during_the_start_is_exit_0(tmp_path):
     ) as process:
         assert "no broker reached yet" in process.stderr.readline()
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -149,7 +149,7 @@ def test_a_signal_drains_and_is_exit_0(tmp_path, number, workers):
                 if line["event"] == "listening" and "worker" not in line:
                     process.send_signal(number)
                 lines.append(line)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=60) == 0
     own = [line for line in lines if "worker" not in line]
     assert [line["event"] for line in own[-2:]] == ["draining", "drained"]
     assert own[-2]["signal"] == number.name

@@ -152,7 +152,7 @@ def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
         proxy.tell(life("m-2", protocol="classic"))
         read_until("1 of 2")
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

@@ -70,7 +70,7 @@ class Kafka:
     def new_topic(self, prefix: str = "t", *, partitions: int = 6, name: str | None = None) -> str:
         """Create a topic, which nobody else uses if no name is given; returns when every partition has a leader."""
         name = name or f"{prefix}-{uuid.uuid4().hex[:8]}"
-        self.admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(timeout=30)
+        self.admin.create_topics([NewTopic(name, num_partitions=partitions)])[name].result(timeout=60)
         eventually(
             lambda: [at.leader for at in self._partitions(name)],
             lambda leaders: len(leaders) == partitions and -1 not in leaders,
@@ -126,17 +126,17 @@ class Kafka:
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """{(topic, partition): committed offset} of the whole group."""
         request = [ConsumerGroupTopicPartitions(group)]
-        answer = self.admin.list_consumer_group_offsets(request)[group].result(timeout=15)
+        answer = self.admin.list_consumer_group_offsets(request)[group].result(timeout=60)
         return {(at.topic, at.partition): at.offset for at in answer.topic_partitions if at.offset >= 0}
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit for an empty group, as an operator's tool does."""
         at = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, at)]
-        self.admin.alter_consumer_group_offsets(request)[group].result(timeout=15)
+        self.admin.alter_consumer_group_offsets(request)[group].result(timeout=60)
 
     def _partitions(self, topic: str) -> list[PartitionMetadata]:
-        return list(self.admin.list_topics(topic, timeout=15).topics[topic].partitions.values())
+        return list(self.admin.list_topics(topic, timeout=60).topics[topic].partitions.values())
 
     @cached_property
     def admin(self) -> AdminClient:

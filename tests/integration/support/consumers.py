@@ -80,13 +80,13 @@ class ConsumerProcess:
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
-    def commit(self, offsets: Offsets | None = None, *, timeout_s: float = 20.0) -> Event:
+    def commit(self, offsets: Offsets | None = None, *, timeout_s: float = 60.0) -> Event:
         """Commit (the positions, if not told otherwise); the answer is `committed` or `commit_failed`."""
         since = self.mark()
         self.send("commit", offsets=offsets)
         return self.wait_for("committed", "commit_failed", since=since, timeout_s=timeout_s)
 
-    def close(self, *, timeout_s: float = 20.0) -> None:
+    def close(self, *, timeout_s: float = 60.0) -> None:
         """Close in an orderly way, which leaves the group."""
         self.send("close")
         self.wait_for("closed", timeout_s=timeout_s)
@@ -107,7 +107,7 @@ class ConsumerProcess:
         """Let it go on."""
         os.kill(self._process.pid, signal.SIGCONT)
 
-    def wait_for(self, *kinds: str, since: int = 0, timeout_s: float = 20.0) -> Event:
+    def wait_for(self, *kinds: str, since: int = 0, timeout_s: float = 60.0) -> Event:
         """The first event of these kinds from the `since`-th event on."""
         self.wait_until(
             lambda: self.seen(*kinds, since=since),
@@ -116,7 +116,7 @@ class ConsumerProcess:
         )
         return self.seen(*kinds, since=since)[0]
 
-    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 20.0) -> None:
+    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 60.0) -> None:
         """Wait for news of any consumer until `is_so`."""
         wait_for_news(self._news, is_so, what, [self], timeout_s)
 
@@ -211,7 +211,7 @@ class Consumers:
         """All event logs, for the ownership checker."""
         return [consumer.events for consumer in self.all]
 
-    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 30.0) -> None:
+    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 90.0) -> None:
         """Wait for news until `is_so`. Fails at once when a consumer crashes; tells the stories of all."""
         wait_for_news(self._news, is_so, what, self.all, timeout_s)
 

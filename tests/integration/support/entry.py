@@ -137,7 +137,7 @@ class Proxy:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(timeout=15)
+            self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.kill()
 

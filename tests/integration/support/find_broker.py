@@ -51,7 +51,7 @@ def from_environment() -> Iterator[Kafka]:
     bootstrap = os.environ.get(BOOTSTRAP)
     if not bootstrap:
         raise NoBrokerError(f"{BOOTSTRAP} is not set")
-    _wait_until_it_answers(bootstrap, timeout_s=15)
+    _wait_until_it_answers(bootstrap, timeout_s=60)
     yield Kafka(bootstrap, source=BOOTSTRAP, version=os.environ.get(VERSION, "unknown"))
 
 

@@ -19,7 +19,7 @@ _PREFERRED, _NONE, _NOT_NEEDED = 0, 0, 84
 
 def leaders_of(admin: AdminClient, topic: str) -> dict[int, int]:
     """{partition: node id}."""
-    partitions = admin.list_topics(topic, timeout=15).topics[topic].partitions
+    partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions
     return {number: at.leader for number, at in partitions.items()}
 
 

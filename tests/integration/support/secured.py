@@ -97,7 +97,7 @@ def allow(
         for operation in operations
     ]
     for done in admin.create_acls(acls).values():
-        done.result(timeout=20)
+        done.result(timeout=60)
 
 
 @dataclass(frozen=True)

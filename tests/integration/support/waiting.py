@@ -12,7 +12,7 @@ def eventually(
     is_so: Callable[[T], bool] = bool,
     *,
     what: str,
-    timeout_s: float = 20.0,
+    timeout_s: float = 60.0,
     between_s: float = 0.05,
 ) -> T:
     """Look again and again until `is_so`; the value that was so. Raises AssertionError with the last look."""
