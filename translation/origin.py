@@ -70,7 +70,7 @@ def find_out(
                 raise StaysClassic
             yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
-            told = left_behind is not None and not (claims and left_behind.member_id == member.id)
+            told = left_behind is not None and not claims
             # If it is none of the members of a classic group, the broker says so.
             if not told and not context.is_issued(member.id) and (yield from has_classic_members(group.id)):
                 raise StaysClassic
