@@ -152,10 +152,9 @@ def _describe_client(
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
     if member.instance_id is not None and not message.member_id:
-        member.group.static[member.instance_id] = (
-            member.id
-        )  # a new process: it has it at once, the newer one wins
-    elif member.joined:  # else it may be the older one: the broker is asked first
+        # A new process has it at once, because the newer one wins.
+        member.group.static[member.instance_id] = member.id
+    elif member.joined:  # else it may be an older one: the broker is asked first
         context.hold_instance(member)
     member.session_timeout_ms = message.session_timeout_ms
     # JoinGroup v0 has no rebalance timeout: it is the session timeout.

@@ -70,11 +70,11 @@ def find_out(
                 raise StaysClassic
             yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
-            told = left_behind is not None and not (claims and left_behind.member_id == member.id)
+            told = left_behind is not None and not claims
             # If it is none of the members of a classic group, the broker says so.
             if not told and not context.is_issued(member.id) and (yield from has_classic_members(group.id)):
                 raise StaysClassic
-            yield from _until_convertible(context, member, request, deadline)
+            left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
 
@@ -124,19 +124,26 @@ def _see_that_it_is_the_latest(context: Context, member: Member, connection: Con
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
-def _until_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
+def _until_convertible(
+    context: Context, member: Member, request: Request, left_behind: Move | None, deadline: float
+) -> Generator[Ask | Park, Any, Move | None]:
+    """Wait until nothing stands in the way of converting the group; gives what is still to be left behind."""
     group = member.group
     while True:
         obstacle, why = yield from what_stands_in_the_way(context, group)
         match obstacle:
             case Obstacle.NONE:
-                return
+                return left_behind
             case Obstacle.USER_DATA:
                 move_together(context, group)
-                return
+                return left_behind
             case Obstacle.LASTING:
                 raise PassesThrough(f"not converted: {why}", for_s=context.settings.relayed_s)
             case Obstacle.PASSING:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
+                if left_behind is not None and left_behind.member_id != member.id:
+                    # The rebalance that is waited for may wait for the membership that this client has left behind.
+                    yield from leave_classic(group, left_behind)
+                    left_behind = None
                 yield from park(member, request, context.now + context.settings.join_poll_s)

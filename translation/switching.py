@@ -184,11 +184,13 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
     fatal for Java clients up to 2.7; so it is asked again instead.
     """
     if called_off is not None:
+        group = context.group(request.message.group_id)
         try:
-            yield from leave_classic(context.group(request.message.group_id), called_off)
+            yield from leave_classic(group, called_off)
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))
             return
+        context.drop_group_if_empty(group)
     response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.is_waiting(request):

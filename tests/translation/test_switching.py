@@ -347,6 +347,40 @@ def test_a_classic_member_that_joins_with_partitions_in_hand_stays_classic_for_n
     assert bench.answers[join].generation_id == 6
 
 
+def test_to_translate_a_rebalance_does_not_wait_for_a_client_that_waits_for_the_rebalance() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench._new_group = False
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left_behind_before() -> None:
+    """It was told to move once, joined the classic group anew instead, and works on what it was assigned there."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    left_behind = Move(B, None, connection.id, "app", "/10.0.0.1", bench.now)
+    bench.translator._context.group(GROUP).moves[B] = left_behind
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
 def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
     """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
     bench = Bench(new_group=False)
