@@ -1,5 +1,6 @@
 """A capture full of records that cannot be read: each is in quarantine with the reason, and nothing else is lost."""
 
+import json
 import random
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import quarantine
+from pipeline.journal import events
 from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import job, records
 from pipeline.readiness.cluster import Cluster, Topic
@@ -34,6 +36,7 @@ from protocol_codecs.records import (
     encode_key,
     encode_value,
 )
+from tests.pipeline.test_audit_job import GOOD
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -205,3 +208,19 @@ def test_all_is_read_or_in_quarantine(spark: SparkSession, tmp_path: Path) -> No
     assert {("good", 0), ("good", 1), ("healed", 0)} <= offsets
     assert not {group for group, _ in offsets} & {"broken-later", "commit-v99"}
     assert "good" in {row["group_id"] for row in MEMBERS.read(spark, out).collect()}
+
+
+def test_the_clients_software_comes_from_the_proxys_journal(spark: SparkSession, tmp_path: Path) -> None:
+    source = capture(tmp_path / "capture", [classic("seen"), classic("unseen")])
+    told = {"group": "seen", "kind": "joined", "member": "m", "software": "sarama/1.45.2"}
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "r.b.1.jsonl").write_text(json.dumps({**GOOD, **told}) + "\n", encoding="utf-8")
+
+    journal = events.from_files(spark, tmp_path / "journal")
+    job.run(spark, records.captured(spark, source), Cluster.load(source), tmp_path, journal=journal)
+
+    groups = {row["group_id"]: row["software"] for row in GROUPS.read(spark, str(tmp_path)).collect()}
+    assert groups == {"seen": ["sarama/1.45.2"], "unseen": None}
+    verdicts = {row["group_id"]: row for row in VERDICTS.read(spark, str(tmp_path)).collect()}
+    assert [reason["code"] for reason in verdicts["seen"]["reasons"]] == ["client_software"]
+    assert verdicts["unseen"]["verdict"] == READY
