@@ -280,8 +280,11 @@ class TranslationHub:
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """A broker has answered a call."""
-        if (question := self._questions.pop(call_id, None)) is not None:
-            question.tell(message)
+        if (
+            call_id < 0
+        ):  # a question; its asker may be gone while the broker's side of the connection lives on
+            if (question := self._questions.pop(call_id, None)) is not None:
+                question.tell(message)
             return
         call = self._calls.pop(call_id)
         self._known[call.connection_id].calls.discard(call_id)

@@ -12,6 +12,7 @@ from protocol_codecs.messages.consumer_protocol import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.metadata import MetadataResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from proxy.meter import Meter
 from proxy.metrics import Metrics
@@ -78,3 +79,15 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
     hub.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
+
+
+async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
+    """The broker's side of a connection outlives the client, and answers there what was asked before."""
+    hub = TranslationHub(Scripted(), Meter(Metrics()), lambda _: None)
+    shell, told = Shell(), list[Any]()
+    heard(hub, shell, 1)
+    assert hub.ask("g", lambda _: Ask(ApiKey.METADATA, 9, None), told.append)
+    (call,) = shell.calls
+    hub.client_gone(ConnectionId(1))
+    hub.reply(call.call_id, MetadataResponse())
+    assert told == []
