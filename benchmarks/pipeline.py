@@ -44,13 +44,21 @@ from protocol_codecs.records import (
     encode_value,
 )
 from tests.pipeline.migration import Migration, Plan
+from tests.pipeline.standalone import cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench-pipeline"
 RESULTS = BUILD / "results.json"
-MASTER, HEAP = "local[2]", "2g"
+MASTER, HEAP, HALF_HEAP = "local[2]", "2g", "1g"
 CELL_ROUNDS = 100
 RECORDS_A_GROUP = 100
+_HOLD = ("group", "topic", "partition", "from_us", "until_us")
+TABLES = {
+    "overlaps": (*_HOLD, "first_event", "second_event"),
+    "gaps": (*_HOLD, "from_event"),
+    "intervals": (*_HOLD, "member", "from_event"),
+}
+"""What is compared, and what brings it in order."""
 _LOOK_S = 0.5
 
 
@@ -163,19 +171,31 @@ def _metadata(size: int, generation: int) -> GroupMetadataValue:
     )
 
 
+def command(job: str, source: Path, out: Path, master: str) -> list[str]:
+    """One job; a cluster's driver and each of its executors have half of the heap of a local run."""
+    local = master == MASTER
+    conf = {"spark.driver.memory": HEAP if local else HALF_HEAP, "spark.executor.memory": HALF_HEAP}
+    if not local:
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+    return [
+        sys.executable, "-m", "proxy.cli", "pipeline", job, "--out", str(out), "--master", master,
+        "--capture" if job == "readiness" else "--journal", str(source),
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+    ]  # fmt: skip
+
+
 def measured(job: str, source: Path, size: int) -> dict[str, Any]:
     """Run one job in a process of its own; seconds, and the most memory of it and its children in MiB."""
     out = BUILD / f"out-{job}"
     shutil.rmtree(out, ignore_errors=True)
-    option = "--capture" if job == "readiness" else "--journal"
-    command = [
-        sys.executable, "-m", "proxy.cli", "pipeline", job, option, str(source), "--out", str(out),
-        "--master", MASTER, "--conf", f"spark.driver.memory={HEAP}",
-    ]  # fmt: skip
     print(f"== {job}, {size:,}", file=sys.stderr)
     began = time.monotonic()
     with (BUILD / f"{job}-{size}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        process = subprocess.Popen(command(job, source, out, MASTER), stdout=log, stderr=log, cwd=ROOT)
         most, worked = 0, dict[int, float]()
         while process.poll() is None:
             memory, cpu = _use(process.pid)
@@ -193,6 +213,30 @@ def measured(job: str, source: Path, size: int) -> dict[str, Any]:
         "cpu_s": round(cpu_s, 1),
         "memory_mib": most // 1024,
     }
+
+
+def same_on_a_cluster(source: Path, size: int) -> str:
+    """Audit on a master and two workers what has just been audited here, and compare the tables row by row."""
+    out = BUILD / "out-cluster"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    began = time.monotonic()
+    with cluster(out, memory=HALF_HEAP) as master, (BUILD / f"cluster-{size}.log").open("wb") as log:
+        subprocess.run(
+            command("audit", source, out, master), stdout=log, stderr=log, cwd=ROOT, env=own, check=True
+        )
+    seconds = time.monotonic() - began
+    counts = []
+    for name, order in TABLES.items():
+        here, there = (
+            pq.read_table(at / name).sort_by([(one, "ascending") for one in order])
+            for at in (BUILD / "out-audit", out)
+        )
+        if not here.equals(there):
+            raise SystemExit(f"{name} of the cluster is another one: compare {BUILD / 'out-audit'} and {out}")
+        counts.append(f"{here.num_rows:,} {name}")
+    return f"{size:,} events, audited by two workers in {seconds:.0f} s: the same {', '.join(counts)}"
 
 
 def _use(pid: int) -> tuple[int, dict[int, float]]:
@@ -235,6 +279,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--records", type=int, nargs="*", default=[200_000, 2_000_000])
+    parser.add_argument(
+        "--cluster", action="store_true", help="audit on two workers too, and compare the tables"
+    )
     chosen = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     os.nice(10)
@@ -246,6 +293,8 @@ def main() -> None:
         row = measured(job, source, size)
         results = [one for one in results if (one["job"], one["size"]) != (job, size)] + [row]
         RESULTS.write_text(json.dumps(results, indent=1))
+        if job == "audit" and chosen.cluster:
+            print(same_on_a_cluster(source, size))
     print(table(results))
 
 

@@ -97,11 +97,10 @@ def of_topic(rows: "DataFrame") -> "DataFrame":
 def judged(lines: "DataFrame") -> "DataFrame":
     """Every line with its fields, and ``why_not``: the reason if it is no event that is known here."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    event = F.from_json("line", _SCHEMA, options).alias("event")
-    rows = lines.select("*", event).select("source", "partition", "offset", "line", "event.*")
-    return rows.withColumnsRenamed({"partition": "at_partition", "offset": "at_offset"}).withColumn(
-        "why_not", _why_not()
-    )
+    # A list of one, taken apart: else Spark reads the JSON again wherever one of its fields is looked at.
+    event = F.inline_outer(F.array(F.from_json("line", _SCHEMA, options)))
+    places = lines.withColumnsRenamed({"partition": "at_partition", "offset": "at_offset"})
+    return places.select("*", event).withColumn("why_not", _why_not())
 
 
 def _why_not() -> "Column":

@@ -8,6 +8,9 @@ from support import ROOT, find_broker
 from tests.jepsen import arena, check
 from tests.jepsen.history import History
 from tests.jepsen.schedule import Fault
+from tests.pipeline.checker import Check
+from tests.pipeline.in_memory import found
+from tests.pipeline.real_journal import SKEW_US, of_run
 
 MINUTES = float(os.environ.get("EPOCHGATE_JEPSEN_MINUTES", "2"))
 SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
@@ -28,3 +31,6 @@ def test_two_minutes_of_faults():
     assert {fault.kind for fault in history.faults} >= set(Fault), "not everything was broken"
     verdict = check.judge(history)
     assert verdict.violations == [], "\n".join(check.report(history, verdict))
+    events = of_run(folder)
+    plain = Check(events, SKEW_US)
+    assert found(events, SKEW_US) == ({one[:7] for one in plain.overlaps}, plain.gaps), "the journals' audit"

@@ -1,16 +1,11 @@
 """The audit on Spark: the same findings as the independent checker's, and nothing that cannot be read is dropped."""
 
-import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,6 +16,7 @@ from pipeline.quarantine import QUARANTINE
 from tests.pipeline.checker import Check, read
 from tests.pipeline.command_line import JAVA_OPTIONS, pipeline
 from tests.pipeline.migration import MS, Migration, Plan
+from tests.pipeline.standalone import cluster
 
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -91,54 +87,17 @@ def test_bad_lines_are_set_aside_with_their_reason(spark: SparkSession, tmp_path
     assert summary.events == 2
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """Spark's own master and two workers, each a process on loopback."""
-    with contextlib.ExitStack() as stack:
-
-        def start(name: str, *arguments: str) -> Path:
-            log = tmp_path / f"{name}.log"
-            command = [Path(pyspark.__file__).parent / "bin" / "spark-class", *arguments]
-            own = {
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "SPARK_WORKER_DIR": str(tmp_path / name),
-                "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
-            }
-            with log.open("wb") as output:
-                process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **own})
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            return log
-
-        host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        log = start("master", "org.apache.spark.deploy.master.Master", *host)
-        master = said(log, r"spark://127\.0\.0\.1:\d+")
-        limits = ("--cores", "1", "--memory", "1g")
-        for name in ("worker-1", "worker-2"):
-            start(name, "org.apache.spark.deploy.worker.Worker", *host, *limits, master)
-        said(log, r"Registering worker[\s\S]*Registering worker")
-        yield master
-
-
-def said(log: Path, pattern: str) -> str:
-    """What a process has said that matches."""
-    deadline = time.monotonic() + 120
-    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
-        time.sleep(0.1)
-    return found[0]
-
-
-def test_a_cluster_of_two_workers_gives_the_same(spark: SparkSession, tmp_path: Path, cluster: str) -> None:
+def test_a_cluster_of_two_workers_gives_the_same(spark: SparkSession, tmp_path: Path) -> None:
     Migration(FAULTY).save(tmp_path / "journal", disorder=30, per_file=400)
     here = job.run(spark, events.from_files(spark, tmp_path / "journal"), tmp_path / "here", skew_us=SKEW_US)
 
-    command = pipeline(
-        "audit", "--journal", tmp_path / "journal", "--out", tmp_path / "there",
-        master=cluster, spark_executor_memory="512m", spark_driver_host="127.0.0.1", spark_ui_enabled="false",
-    )  # fmt: skip
-    own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
+    with cluster(tmp_path, memory="1g", java_options=JAVA_OPTIONS) as master:
+        command = pipeline(
+            "audit", "--journal", tmp_path / "journal", "--out", tmp_path / "there",
+            master=master, spark_executor_memory="512m", spark_driver_host="127.0.0.1", spark_ui_enabled="false",
+        )  # fmt: skip
+        own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
 
     assert answer.returncode == 3, answer.stderr[-3000:]
     assert f"owned twice: {here.violations}\n" in answer.stdout

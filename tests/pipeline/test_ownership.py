@@ -11,27 +11,10 @@ from pipeline.audit.output import LOST, VIOLATION
 from pipeline.audit.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
 from pipeline.journal.losses import Loss
 from tests.pipeline.checker import Check, read
+from tests.pipeline.in_memory import found
 from tests.pipeline.migration import MS, START_US, Migration, Plan
 
 SKEW_US = 100 * MS
-
-
-def through(events: list[dict[str, Any]], skew_us: int = SKEW_US) -> list[tuple[str, Any]]:
-    """(group, finding) of events in order."""
-    last_us: dict[tuple[str, str], int] = {}
-    by_group: dict[str, list[dict[str, Any]]] = {}
-    for event in events:
-        last_us[event["replica"], event["boot"]] = event["time_us"]
-        by_group.setdefault(event["group"], []).append(event)
-    found = []
-    for group, of_group in by_group.items():
-        ownership = GroupOwnership(last_us, skew_us)
-        for event in of_group:
-            owned = None if event["owned"] is None else json.dumps(event["owned"])
-            fields = {name: event[name] for name in Event._fields} | {"owned": owned}
-            found += [(group, one) for one in ownership.take(Event(**fields))]
-        found += [(group, one) for one in ownership.end()]
-    return found
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -43,17 +26,9 @@ def test_overlaps_and_gaps_equal_the_checkers(seed: int, faults: dict[str, Any],
     migration.save(tmp_path, disorder=20)
     events = read(tmp_path)
 
-    check, found = Check(events, SKEW_US), through(events)
+    check = Check(events, SKEW_US)
 
-    overlaps = [one for one in found if isinstance(one[1], Overlap)]
-    assert {
-        (group, *one.partition, one.first.member, one.second.member, one.from_us, one.until_us)
-        for group, one in overlaps
-    } == {one[:7] for one in check.overlaps}
-    gaps = {
-        (group, *one.partition, one.from_us, one.until_us) for group, one in found if isinstance(one, Gap)
-    }
-    assert gaps == check.gaps
+    assert found(events, SKEW_US) == ({one[:7] for one in check.overlaps}, check.gaps)
 
 
 @pytest.mark.parametrize("seed", range(12))
