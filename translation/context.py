@@ -93,8 +93,14 @@ class Context:
         return True
 
     def is_waiting(self, request: Request) -> bool:
-        """Whether the client of this request is still there and has no answer yet."""
-        return request.id in self._connection_of
+        """Whether the client of this request is still there and has no answer yet.
+
+        A process that stood still, or a connection that did, brings a call together with the news that its client has
+        hung up. The client may have joined elsewhere meanwhile; what such a call says of it is not true any more. So
+        the connection itself is asked: the news may be there already and not be read yet.
+        """
+        connection_id = self._connection_of.get(request.id)
+        return connection_id is not None and not self._clients[connection_id].connection.has_hung_up()
 
     def answer(self, request: Request, message: Any) -> None:
         """Answer a client's request, unless it is gone."""
