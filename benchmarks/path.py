@@ -1,9 +1,9 @@
 """What one request costs the proxy's thread: function calls and processor time, counted instead of timed.
 
-`python -m benchmarks.path [--show] [--several]`. The proxy runs in this process and a client in another thread; the coordinator is
-a process of its own. Calls are the same on every machine and in every run, so a change shows at once, however
-busy the machine is. ``--show`` prints which functions they are. ``--several`` has the proxy be one of several processes
-(`sole_process: false`), which have to see to more for each heartbeat.
+`python -m benchmarks.path [--show] [--several]`. The proxy runs in this process and a client in another thread; the
+coordinator is a process of its own. Calls are the same on every machine and in every run, so a change shows at once,
+however busy the machine is. ``--show`` prints which functions they are. ``--several`` has the proxy be one of several
+processes (`sole_process: false`), which sees to more at each heartbeat.
 """
 
 import argparse
