@@ -75,7 +75,7 @@ def _is_still_here(context: Context, member: Member, request: Request) -> bool:
     """
     if context.settings.sole_process or member.adopted:  # of an adopted member a heartbeat releases nothing
         return True
-    return context.is_waiting(request)
+    return context.is_here(request)
 
 
 def _told_to_rejoin(context: Context, member: Member) -> None:

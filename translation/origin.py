@@ -103,7 +103,7 @@ def _what_the_broker_knows(
 
 def _see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
-    if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+    if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 

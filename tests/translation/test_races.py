@@ -402,6 +402,17 @@ def test_a_heartbeat_that_waited_for_its_turn_while_its_client_went_elsewhere_re
     assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_a_commit_of_a_member_from_elsewhere_counts_although_its_client_closed_behind_it() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    bench.beat(5)
+    bench.hung_up.add(connection.id)
+    bench.commit(connection, A, 5)
+    assert [call.api_key for call in bench.calls] == [ApiKey.OFFSET_COMMIT]
+
+
 def test_the_only_process_heartbeats_for_a_client_that_has_hung_up() -> None:
     """Nobody else can have handed it anything, and its session runs on until it ends."""
     bench = Bench()
