@@ -1,8 +1,9 @@
 """What one request costs the proxy's thread: function calls and processor time, counted instead of timed.
 
-`python -m benchmarks.path [--show]`. The proxy runs in this process and a client in another thread; the coordinator is
-a process of its own. Calls are the same on every machine and in every run, so a change shows at once, however
-busy the machine is. ``--show`` prints which functions they are.
+`python -m benchmarks.path [--show] [--several]`. The proxy runs in this process and a client in another thread; the
+coordinator is a process of its own. Calls are the same on every machine and in every run, so a change shows at once,
+however busy the machine is. ``--show`` prints which functions they are. ``--several`` has the proxy be one of several
+processes (`sole_process: false`), which sees to more at each heartbeat.
 """
 
 import argparse
@@ -34,7 +35,7 @@ ROUNDS = 2000
 COUNTED = 500
 
 
-def measure(*, show: bool = False) -> dict[str, Any]:
+def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
     """Calls and microseconds of the proxy's thread for each kind of request."""
     with embedded(1) as (bootstrap, _), TemporaryDirectory() as folder:
         (Path(folder) / "policy.yaml").write_text(POLICY)
@@ -43,6 +44,7 @@ def measure(*, show: bool = False) -> dict[str, Any]:
             upstream=Upstream(bootstrap=(str(Address(host, int(port))),)),
             listeners=(Listener(bind=LOOPBACK, port=0, advertised_host=LOOPBACK, nodes={"0-2": 0}),),
             admin=Admin(bind=LOOPBACK, port=0),
+            sole_process=not several,
         )
         policy = load_policy(Path(folder) / "policy.yaml")
         server = Server(config, a_translator(config, policy), policy=policy)
@@ -98,8 +100,10 @@ def _used_us(thread: int) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--several", action="store_true")
+    options = parser.parse_args()
     configure(Log(level="error"))
-    print(json.dumps(measure(show=parser.parse_args().show), indent=2))
+    print(json.dumps(measure(show=options.show, several=options.several), indent=2))
     return 0
 
 

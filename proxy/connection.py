@@ -29,7 +29,7 @@ from proxy.tallies import Tally
 from proxy.tls_stream import TlsError, TlsStream
 from proxy.translation_hub import TranslationHub
 from proxy.upstream import Dialed, UnreachableError
-from translation.actions import Call, ConnectionId, RequestId
+from translation.actions import Call, ConnectionId, RequestId, never
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connection")
 
@@ -139,6 +139,9 @@ class ClientConnection:
         self.node_id = node_id
         self.dialed: Dialed | None = None
         self._client = client
+        self._stream_has_ended: Callable[[], bool] = getattr(
+            client, "has_hung_up", never
+        )  # not streams in memory
         self._client_host = client_host
         self._terms = services.terms
         self._dialer = services.dialer
@@ -147,7 +150,9 @@ class ClientConnection:
         self._pipes = services.pipes
         self._movable = False
         self._metrics = services.terms.meter.metrics
-        self._conversation = Conversation(connection_id, client_host, services.terms)
+        self._conversation = Conversation(
+            connection_id, client_host, services.terms, self._client_has_hung_up
+        )
         self._cause: Cause | None = None
         self._reason = ""
         self._serving = trio.CancelScope()
@@ -264,6 +269,10 @@ class ClientConnection:
                 if self.dialed is not None:
                     self._metrics.upstream_connections_active.labels(self._port).dec()
                     await trio.aclose_forcefully(self.dialed.stream)
+
+    def _client_has_hung_up(self) -> bool:
+        """Whether the client's end has been read, or waits to be read behind what it sent before."""
+        return self._cause is Cause.CLIENT_CLOSED or self._stream_has_ended()
 
     @property
     def _port(self) -> str:

@@ -45,7 +45,7 @@ from proxy.request_header import (
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
 from proxy.sasl import Authentication, begins_with_gssapi
 from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
-from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
 from translation.observer import ASKED, OBSERVED
 from translation.topic_book import TopicBook
 
@@ -100,9 +100,18 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """See the module. The translation knows the connection by ``connection_id`` and ``client_host``."""
+    """See the module. The translation knows the connection by ``connection_id`` and ``client_host``.
 
-    def __init__(self, connection_id: ConnectionId, client_host: str, terms: Terms) -> None:
+    ``has_hung_up`` is for the translation: see :class:`translation.actions.Connection`.
+    """
+
+    def __init__(
+        self,
+        connection_id: ConnectionId,
+        client_host: str,
+        terms: Terms,
+        has_hung_up: Callable[[], bool] = never,
+    ) -> None:
         self.to_upstream: list[bytes] = []
         """Bytes to be written to the broker, in order; the shell takes them out."""
         self.to_client: list[bytes] = []
@@ -128,6 +137,7 @@ class Conversation:
         self._id = connection_id
         self._client_host = client_host
         self._software = ""
+        self._has_hung_up = has_hung_up
         self._terms = terms
         self._limits = terms.limits
         self._requests = FrameSplitter(
@@ -719,7 +729,9 @@ class Conversation:
         if offer.broker:
             self._ranges = offer.client
             self._last_heartbeat = None  # it was checked against what was offered before
-            self._connection = Connection(self._id, self._client_host, offer.broker, self._software)
+            self._connection = Connection(
+                self._id, self._client_host, offer.broker, self._software, self._has_hung_up
+            )
         return offer
 
     def _to_client(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ lays ``trio.SSLStream`` over it, tests use trio's memory streams: the relay need
 
 import contextlib
 import errno
+import select
 import socket
 
 import trio
@@ -95,6 +96,17 @@ class TcpStream(trio.abc.HalfCloseableStream):
         """Be told of bytes once there are as many; 1 is usual."""
         with contextlib.suppress(OSError):  # closed meanwhile
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n)
+
+    def has_hung_up(self) -> bool:
+        """Whether the peer has said that nothing more comes, or is gone; also if bytes before that wait to be read.
+
+        The kernel knows it before the reader does: a read gives the bytes first.
+        """
+        if self.socket.fileno() == -1:
+            return True
+        poll = select.poll()
+        poll.register(self.socket, select.POLLRDHUP)  # and always POLLHUP and POLLERR
+        return bool(poll.poll(0))
 
     async def send_eof(self) -> None:
         """Tell the peer that nothing more comes; it may still send."""

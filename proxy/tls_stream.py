@@ -166,6 +166,13 @@ class TlsStream(trio.abc.HalfCloseableStream):
         self._from_peer.write(data)
         return True
 
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed its side of the TCP connection, as the kernel knows it.
+
+        A goodbye of TLS alone is seen when it is read: it stands behind what was sent before.
+        """
+        return self.transport.has_hung_up()
+
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_nowait(self, data: bytes) -> int:

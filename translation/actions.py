@@ -6,7 +6,7 @@ The shell (``proxy``) hands every group call of a client to
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -24,6 +24,11 @@ CallId = NewType("CallId", int)
 """One request that the translation sends to the broker, unique in the process."""
 
 
+def never() -> bool:
+    """For a connection of which nobody knows that its client has hung up."""
+    return False
+
+
 class Connection(msgspec.Struct, frozen=True):
     """What the translation knows of a connection.
 
@@ -31,12 +36,16 @@ class Connection(msgspec.Struct, frozen=True):
     answer gave them (both ends inclusive); the shell has learned them before it hands over the first
     request of a connection. ``client_host`` is the client's address as the proxy sees it, ``software`` name and
     version of the client's software (``librdkafka/2.8.0``) as its ApiVersions request told it, empty if it did not.
+
+    ``has_hung_up`` says whether the client has closed its side, as the kernel knows it at this moment: earlier than
+    ``client_gone`` says so, which comes behind what the client sent before. Once true it stays true.
     """
 
     id: ConnectionId
     client_host: str
     versions: Mapping[int, tuple[int, int]]
     software: str = ""
+    has_hung_up: Callable[[], bool] = never
 
 
 class Request(msgspec.Struct, frozen=True):

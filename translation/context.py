@@ -93,8 +93,18 @@ class Context:
         return True
 
     def is_waiting(self, request: Request) -> bool:
-        """Whether the client of this request is still there and has no answer yet."""
+        """Whether the client of this request is still there, as far as was read, and has no answer yet."""
         return request.id in self._connection_of
+
+    def is_here(self, request: Request) -> bool:
+        """The same as the kernel knows it, for calls that count only while somebody waits for their answer.
+
+        A process that stood still, or a connection that did, brings a call together with the news that its client has
+        hung up. The client may have joined elsewhere meanwhile; what such a call says of it is not true any more.
+        Commits and LeaveGroup are not such calls: clients send them and close behind them.
+        """
+        connection_id = self._connection_of.get(request.id)
+        return connection_id is not None and not self._clients[connection_id].connection.has_hung_up()
 
     def answer(self, request: Request, message: Any) -> None:
         """Answer a client's request, unless it is gone."""

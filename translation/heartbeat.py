@@ -8,9 +8,8 @@ import math
 from collections.abc import Generator
 from typing import Any
 
-from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol_codecs.messages.metadata import MetadataRequest
 from translation import errors
 from translation.actions import Connection, EventKind, Request
 from translation.adopt import adopt_again
@@ -18,7 +17,7 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Steps
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream import BY_TOPIC_ID, keep_alive, learn_names, plain_heartbeat, reconsider
+from translation.upstream import keep_alive, learn_names, plain_heartbeat, reconsider
 
 # What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -42,7 +41,10 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             code = ErrorCode.REBALANCE_IN_PROGRESS
         context.answer(request, HeartbeatResponse(error_code=code))
         return
-    if not (yield from _is_still_here(context, member, request)):
+    if not _is_still_here(context, member, request):
+        context.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
+        # Nobody reads it; but what the client sent behind, such as LeaveGroup, waits for this answer.
+        context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     if member.generation < 0:
         context.answer(request, HeartbeatResponse(error_code=context.no_member(member, message)))
@@ -65,17 +67,15 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     context.answer(request, HeartbeatResponse(error_code=code) if code else _NOTHING_NEW)
 
 
-def _is_still_here(context: Context, member: Member, request: Request) -> Generator[Ask | Park, Any, bool]:
-    """Where other processes may serve a client: does it still wait here when a round trip to the broker is over?
+def _is_still_here(context: Context, member: Member, request: Request) -> bool:
+    """Where other processes may serve a client: has it not hung up before this call of it could count?
 
-    A connection that stood still brings a call together with the news that its client has hung up. The client may have
-    joined elsewhere meanwhile, and hold what was never handed out here; a full heartbeat of this process would release
-    it. The broker is asked for nothing: its answer gives the news the time to come.
+    If it has, it may have joined elsewhere, and hold what was never handed out here; a full heartbeat of this process
+    would release it.
     """
     if context.settings.sole_process or member.adopted:  # of an adopted member a heartbeat releases nothing
         return True
-    yield Ask(ApiKey.METADATA, BY_TOPIC_ID, MetadataRequest(topics=(), allow_auto_topic_creation=False))
-    return context.is_waiting(request)
+    return context.is_here(request)
 
 
 def _told_to_rejoin(context: Context, member: Member) -> None:

@@ -225,7 +225,7 @@ def _take_part(
         if (loading or others_leave) and context.now < deadline:
             yield from park(member, request, context.now + context.settings.load_retry_s)
             continue
-        if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+        if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
             # Leaving, or replacing another process, could end a membership that its client has begun since.
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
         attempts += 1

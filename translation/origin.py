@@ -102,12 +102,8 @@ def _what_the_broker_knows(
 
 
 def _see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
-    """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?
-
-    A process that stood still, or a connection that did, brings a call together with the news that its client has
-    hung up. The client may have joined elsewhere since, and what the call claims is not true any more.
-    """
-    if not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken)):
+    """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
+    if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 

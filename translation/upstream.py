@@ -44,8 +44,7 @@ _STABLE = MemberState.STABLE
 _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 _MAX_INT32 = 2**31 - 1
-BY_TOPIC_ID = 12
-"""The first Metadata version that answers questions by topic id."""
+_BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
 
 Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
 
@@ -250,7 +249,7 @@ def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Par
         topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
     context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
 
@@ -262,7 +261,7 @@ def look_up(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
     found = {
         topic.name: topic.topic_id
         for topic in response.topics

@@ -1,6 +1,29 @@
 """Fixtures of the proxy's tests; ``fakes`` holds what stands in for clients, brokers and the translation."""
 
+import socket
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
+from proxy.streams import TcpStream
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def tcp_pair() -> Iterator[Callable[[], tuple[TcpStream, TcpStream]]]:
+    """Gives both ends of a connection over loopback; closed with the test."""
+    sockets = []
+
+    def pair() -> tuple[TcpStream, TcpStream]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        sockets.extend((near, far))
+        return TcpStream(near), TcpStream(far)
+
+    yield pair
+    for one in sockets:
+        one.close()

@@ -3,14 +3,13 @@
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 from fakes import messages, wire
-from fakes.bench import Pair, a_bench
+from fakes.bench import a_bench
 from fakes.talk import broker_sends, client_sends, conversation, negotiated, taken
 
 from protocol_codecs import ApiKey
@@ -23,23 +22,6 @@ from proxy.streams import TcpStream
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
-
-
-@pytest.fixture
-def tcp_pair() -> Iterator[Pair]:
-    """Gives both ends of a connection over loopback; closed with the test."""
-    sockets = []
-
-    def pair() -> tuple[TcpStream, TcpStream]:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            near = socket.create_connection(server.getsockname())
-            far, _ = server.accept()
-        sockets.extend((near, far))
-        return TcpStream(near), TcpStream(far)
-
-    yield pair
-    for one in sockets:
-        one.close()
 
 
 def descriptors() -> int:

@@ -93,6 +93,9 @@ class _HandNetwork(Network):
         if self.free:
             super().carry(pipe)
 
+    def is_due(self, pipe: Pipe) -> bool:
+        return self.free and super().is_due(pipe)  # what waits to be chosen has not arrived
+
     def waiting(self) -> list[tuple[str, Pipe]]:
         return [
             (f"{link.name} {way}", pipe)

@@ -58,6 +58,7 @@ _FIXED = frozenset(
         "_watch",
         "config",
         "habits",
+        "has_hung_up",
         "new_uuid",
         "on_group_time",
         "on_member_time",

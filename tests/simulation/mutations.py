@@ -283,12 +283,7 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
 
 def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:
     """A Heartbeat shows that its client is here, also one that came together with the news that it is not."""
-
-    def broken(*_: Any) -> Any:
-        return True
-        yield
-
-    return patch.object(heartbeat, "_is_still_here", broken)
+    return patch.object(heartbeat, "_is_still_here", lambda *_: True)
 
 
 def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:

@@ -61,6 +61,11 @@ class Pipe:
         else:
             self.party.received(self.link, message)
 
+    @property
+    def ends(self) -> bool:
+        """Whether the end is in flight."""
+        return bool(self.in_flight) and self.in_flight[-1] is _CLOSED
+
     def break_off(self) -> None:
         """Nothing arrives any more."""
         self.broken = True
@@ -90,6 +95,14 @@ class Link:
     def open_for(self, party: Party) -> bool:
         """Whether this side has not heard of an end."""
         return party not in self._ended
+
+    def end_has_arrived_at(self, party: Party) -> bool:
+        """Whether this side's kernel knows that the other one has ended the connection, read or not.
+
+        What a stall has held up arrives at one moment, and so does an end behind it: in one segment, or in the next.
+        """
+        incoming = self.to_near if party is self.near else self.to_far
+        return not self.open_for(party) or (incoming.ends and self.network.is_due(incoming))
 
     def send(self, sender: Party, message: Any) -> None:
         self.outgoing(sender).send(message)
@@ -140,3 +153,7 @@ class Network:
         at_ms = max(kernel.now_ms + self._delay_ms(), pipe.last_at_ms, pipe.slow_until_ms)
         pipe.last_at_ms = at_ms
         kernel.at(at_ms, pipe.deliver)
+
+    def is_due(self, pipe: Pipe) -> bool:
+        """Whether everything that is in flight on a pipe arrives at this moment."""
+        return pipe.last_at_ms <= self.kernel.now_ms

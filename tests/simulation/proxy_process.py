@@ -7,7 +7,9 @@ The shell's rules are those of ``proxy.conversation`` and ``proxy.translation_hu
 * responses reach the client in the order of its requests, whoever answers them;
 * the broker's side lost: what was answered is flushed and the client's side closed;
 * the client gone: the broker's side lingers until the translator releases it, unless the broker owes it a JoinGroup;
-* events of the translator are handled one after another, never inside each other.
+* events of the translator are handled one after another, never inside each other;
+* asked whether a client has hung up, it says what its kernel knows: what has arrived, also while the process stood
+  still and read nothing, and not what is still on its way.
 """
 
 import math
@@ -177,7 +179,9 @@ class ProxyProcess:
     def accept(self, client: Link, host: str) -> None:
         """A client has connected."""
         self._last_id += 1
-        connection = Connection(ConnectionId(self._last_id), host, KAFKA_4_3)
+        connection = Connection(
+            ConnectionId(self._last_id), host, KAFKA_4_3, has_hung_up=lambda: client.end_has_arrived_at(self)
+        )
         upstream = self._network.connect(f"{client.name}^", self, self._broker)
         shell = ShellConnection(connection, client, upstream)
         self.connections[connection.id] = shell

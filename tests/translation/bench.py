@@ -119,6 +119,8 @@ class Bench:
         self.answers: dict[RequestId, Any] = {}
         self.forwarded: list[RequestId] = []
         self.released: list[ConnectionId] = []
+        self.hung_up: set[ConnectionId] = set()
+        """Whose clients have closed their side as the kernel knows, while the shell has not read so far."""
         self.events: list[Any] = []
         self._last_request = 0
         self._last_connection = 0
@@ -128,7 +130,10 @@ class Bench:
     def connect(self, client_host: str = "/10.0.0.1") -> Connection:
         """A new connection of a client."""
         self._last_connection += 1
-        return Connection(ConnectionId(self._last_connection), client_host, self.versions)
+        connection_id = ConnectionId(self._last_connection)
+        return Connection(
+            connection_id, client_host, self.versions, has_hung_up=lambda: connection_id in self.hung_up
+        )
 
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
@@ -278,24 +283,11 @@ class Bench:
         member_id: str,
         generation: int,
         instance_id: str | None = None,
-        *,
-        at_once: bool = True,
     ) -> RequestId:
-        """``at_once``: one of several processes hears nothing else before it goes on."""
         request = HeartbeatRequest(
             group_id=GROUP, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
-        request_id = self.send(connection, ApiKey.HEARTBEAT, 4, request)
-        if at_once:
-            self.answer_round_trip()
-        return request_id
-
-    def answer_round_trip(self) -> None:
-        """Answer the Metadata question for nothing, which only gives a client's end the time to come."""
-        for call in [
-            call for call in self.calls if call.api_key == ApiKey.METADATA and not call.message.topics
-        ]:
-            self.reply(MetadataResponse(), call)
+        return self.send(connection, ApiKey.HEARTBEAT, 4, request)
 
     def leave(self, connection: Connection, member_id: str) -> RequestId:
         request = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))

@@ -249,12 +249,18 @@ def test_a_late_join_group_of_a_client_that_has_joined_elsewhere_changes_nothing
     assert bench.calls == []
 
 
-def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_releases_nothing() -> None:
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_releases_nothing(
+    is_read: bool,
+) -> None:
     """This process stood still: the call and the end of its connection come together, and it knows no such member."""
     bench = Bench(settings=ONE_OF_MANY, new_group=False)
     connection = bench.connect()
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
-    bench.client_gone(connection)
+    if is_read:
+        bench.client_gone(connection)
+    else:
+        bench.hung_up.add(connection.id)
     bench.reply(described(member(A, epoch=7)))
     assert bench.calls == []
 
@@ -371,11 +377,49 @@ def test_a_late_heartbeat_of_a_client_that_has_gone_elsewhere_releases_nothing()
     """There it may have been handed more, at the same epoch; a full heartbeat of this process would not name it."""
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
-    late = bench.heartbeat(connection, A, 1, at_once=False)
-    bench.client_gone(connection)  # the news came right behind the call
-    bench.answer_round_trip()
+    bench.hung_up.add(connection.id)  # the call and the end behind it came together
+    late = bench.heartbeat(connection, A, 1)
     assert bench.calls == []
-    assert late not in bench.answers
+    assert EventKind.CALL_REFUSED in bench.kinds()
+    assert (
+        bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )  # so that what was sent behind it has its turn
+    leave = bench.leave(connection, A)
+    assert [call.api_key for call in bench.calls] == [ApiKey.LEAVE_GROUP]
+    bench.client_gone(connection)
+    assert leave not in bench.answers
+
+
+def test_a_heartbeat_that_waited_for_its_turn_while_its_client_went_elsewhere_releases_nothing() -> None:
+    """That its client was still there when the call came does not count; what counts is now."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.commit(bench.connect(), A, 1)
+    late = bench.heartbeat(connection, A, 1)
+    bench.hung_up.add(connection.id)
+    bench.reply(commit_answer(ErrorCode.NONE))
+    assert bench.calls == []
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_commit_of_a_member_from_elsewhere_counts_although_its_client_closed_behind_it() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    bench.beat(5)
+    bench.hung_up.add(connection.id)
+    bench.commit(connection, A, 5)
+    assert [call.api_key for call in bench.calls] == [ApiKey.OFFSET_COMMIT]
+
+
+def test_the_only_process_heartbeats_for_a_client_that_has_hung_up() -> None:
+    """Nobody else can have handed it anything, and its session runs on until it ends."""
+    bench = Bench()
+    connection = cooperative_member(bench)
+    bench.hung_up.add(connection.id)
+    bench.heartbeat(connection, A, 1)
+    assert owned(bench.heartbeat_call().message) is None
 
 
 def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_of_the_other_process() -> (

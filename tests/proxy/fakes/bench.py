@@ -19,7 +19,7 @@ from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.splice import PipePool
 from proxy.tallies import Tally
-from proxy.translation_hub import TranslationHub
+from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialed, UnreachableError
 from translation.actions import ConnectionId
 
@@ -30,10 +30,14 @@ Run = Callable[["Bench"], Awaitable[None]]
 class Bench:
     """``client`` and ``broker`` are the test's ends of the two connections."""
 
-    def __init__(self, pair: Pair, limits: Limits, node_id: int | None) -> None:
+    def __init__(
+        self, pair: Pair, limits: Limits, node_id: int | None, translator: Translation | None = None
+    ) -> None:
         self.metrics = Metrics()
         self.translator = Scripted()
-        self.hub = TranslationHub(self.translator, Meter(self.metrics), EventTeller(self.metrics).tell)
+        self.hub = TranslationHub(
+            translator or self.translator, Meter(self.metrics), EventTeller(self.metrics).tell
+        )
         self.client, self.proxy_to_client = pair()
         self._proxy_to_broker, self.broker = pair()
         self.from_proxy = wire.FrameReader(self.client)
@@ -101,9 +105,13 @@ async def a_bench(
     limits: Limits | None = None,
     node_id: int | None = None,
     run: Run | None = None,
+    translator: Translation | None = None,
 ) -> AsyncIterator[Bench]:
-    """A running connection; it is ended with the block if it has not ended before. ``run`` runs it otherwise."""
-    bench = Bench(pair, limits or Limits(), node_id)
+    """A running connection; it is ended with the block if it has not ended before.
+
+    ``run`` runs it otherwise; ``translator`` is in the place of the scripted one.
+    """
+    bench = Bench(pair, limits or Limits(), node_id, translator)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.hub.run_timers)
         nursery.start_soon(bench.run, run)
