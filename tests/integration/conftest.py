@@ -14,7 +14,7 @@ from support import ROOT, find_broker
 from support.broker import Kafka
 from support.consumers import Consumers
 from support.entry import Entries, Entry
-from support.seen import Seen
+from support.seen import UNKNOWN, Seen
 from support.story import Case
 
 from tools.kafka.cluster import Cluster
@@ -47,28 +47,34 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Kafka]:
         yield broker
 
 
-def _own_kafka() -> Iterator[Callable[..., Cluster]]:
+def _own_kafka(pytestconfig: pytest.Config) -> Iterator[Callable[..., Cluster]]:
+    seen = pytestconfig.pluginmanager.get_plugin("seen")
     with contextlib.ExitStack() as stack:
 
         def start(**options: object) -> Cluster:
             try:
-                return stack.enter_context(find_broker.own_cluster(f"own-{uuid.uuid4().hex[:8]}", **options))
+                cluster = stack.enter_context(
+                    find_broker.own_cluster(f"own-{uuid.uuid4().hex[:8]}", **options)
+                )
             except find_broker.NoBrokerError as reason:
                 _without(f"no Kafka of its own: {reason}")
+            if seen.kafka_version == UNKNOWN:
+                seen.kafka_version = cluster.version
+            return cluster
 
         yield start
 
 
 @pytest.fixture
-def own_kafka() -> Iterator[Callable[..., Cluster]]:
+def own_kafka(pytestconfig: pytest.Config) -> Iterator[Callable[..., Cluster]]:
     """Starts clusters that belong to one test, which may stop and kill their brokers."""
-    yield from _own_kafka()
+    yield from _own_kafka(pytestconfig)
 
 
 @pytest.fixture(scope="module")
-def own_kafka_of_module() -> Iterator[Callable[..., Cluster]]:
+def own_kafka_of_module(pytestconfig: pytest.Config) -> Iterator[Callable[..., Cluster]]:
     """The same for all tests of a module together."""
-    yield from _own_kafka()
+    yield from _own_kafka(pytestconfig)
 
 
 @pytest.fixture(scope="session")

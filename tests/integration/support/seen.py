@@ -16,13 +16,15 @@ from support.story import Case
 
 PATH = ROOT / "build" / "scenarios.json"
 WORSE = ("passed", "skipped", "failed")
+UNKNOWN = "unknown"
+"""The version of Kafka as long as no test has used one."""
 
 
 class Seen:
     """A pytest plugin."""
 
     def __init__(self) -> None:
-        self.kafka_version = "unknown"
+        self.kafka_version = UNKNOWN
         self._lines: dict[tuple[str, ...], dict[str, object]] = {}
 
     @pytest.hookimpl(wrapper=True)
