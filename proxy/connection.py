@@ -139,9 +139,6 @@ class ClientConnection:
         self.node_id = node_id
         self.dialed: Dialed | None = None
         self._client = client
-        self._stream_has_ended: Callable[[], bool] = getattr(
-            client, "has_hung_up", never
-        )  # not streams in memory
         self._client_host = client_host
         self._terms = services.terms
         self._dialer = services.dialer
@@ -151,7 +148,10 @@ class ClientConnection:
         self._movable = False
         self._metrics = services.terms.meter.metrics
         self._conversation = Conversation(
-            connection_id, client_host, services.terms, self._client_has_hung_up
+            connection_id,
+            client_host,
+            services.terms,
+            getattr(client, "has_hung_up", never),  # streams in memory do not know
         )
         self._cause: Cause | None = None
         self._reason = ""
@@ -269,10 +269,6 @@ class ClientConnection:
                 if self.dialed is not None:
                     self._metrics.upstream_connections_active.labels(self._port).dec()
                     await trio.aclose_forcefully(self.dialed.stream)
-
-    def _client_has_hung_up(self) -> bool:
-        """Whether the client's end has been read, or waits to be read behind what it sent before."""
-        return self._cause is Cause.CLIENT_CLOSED or self._stream_has_ended()
 
     @property
     def _port(self) -> str:

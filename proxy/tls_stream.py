@@ -59,6 +59,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         self._sending = trio.Lock()
         self._seen_first = False
         self._said_eof = False
+        self._heard_goodbye = False
         self._torn = False  # a record may have been written in part: nothing can follow it
 
     @property
@@ -125,6 +126,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
             data, ended = self._decrypted(most)
             if self._to_peer.pending and not self._sending.locked():
                 await self._flush()  # an answer of TLS itself, such as to a key update
+            self._heard_goodbye |= ended
             if data or ended:
                 await trio.lowlevel.checkpoint()
                 return data
@@ -167,11 +169,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
         return True
 
     def has_hung_up(self) -> bool:
-        """Whether the peer has closed its side of the TCP connection, as the kernel knows it.
+        """Whether the peer has closed its side of the TCP connection, as the kernel knows it, or said goodbye before.
 
-        A goodbye of TLS alone is seen when it is read: it stands behind what was sent before.
+        A goodbye of TLS alone counts when it is read: it stands behind what was sent before.
         """
-        return self.transport.has_hung_up()
+        return self._heard_goodbye or self.transport.has_hung_up()
 
     # -- writing -------------------------------------------------------------------------------------------
 

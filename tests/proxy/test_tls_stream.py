@@ -4,6 +4,7 @@ import os
 import random
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import trio
@@ -107,6 +108,21 @@ async def test_a_goodbye_is_the_end_of_the_stream_and_the_other_side_may_still_s
         nursery.start_soon(client.receive_some)
         await server.send_all(bytes(1_000_000))
         await server.aclose()
+
+
+async def test_a_goodbye_shows_that_the_peer_has_hung_up_once_it_is_read_also_on_an_open_connection(
+    pair: Pair,
+) -> None:
+    client, server = pair
+    await client.send_all(b"last words")
+    with suppress(ssl.SSLError):  # the other side has not said goodbye
+        client._ssl.unwrap()
+    await client._flush()
+    assert not server.has_hung_up()
+    while await server.receive_some():
+        pass
+    assert server.has_hung_up()
+    assert not server.transport.has_hung_up()
 
 
 async def test_an_end_without_goodbye_is_an_end_too(pair: Pair) -> None:
