@@ -178,7 +178,10 @@ async def test_a_broker_is_who_it_says_or_is_not_talked_to(
     issuer = Authority(tmp_path / "theirs") if certificate_of == "theirs" else authority
     host = "kafka.example" if certificate_of == "another host" else LOCAL
     async with a_cluster(1, tls=issuer.server_context(host=host)) as brokers:
-        config = with_tls(config_for(brokers), upstream=authority.upstream_tls(**keys))
+        patience_s = None if said is None else 3.0
+        config = with_tls(
+            config_for(brokers, startup_timeout_s=patience_s), upstream=authority.upstream_tls(**keys)
+        )
         if said is None:
             async with serving(config) as proxy, await connect(proxy.port(1)) as client:
                 assert await ask(client, messages.plain(1)) is not None
@@ -198,8 +201,9 @@ async def test_the_proxy_shows_its_certificate_to_brokers(authority: Authority) 
         config = with_tls(config_for(brokers), upstream=tls)
         async with serving(config) as proxy, await connect(proxy.port(1)) as client:
             assert await ask(client, messages.plain(1)) is not None
+        config = with_tls(config_for(brokers, startup_timeout_s=3.0), upstream=authority.upstream_tls())
         with pytest.raises(ExceptionGroup) as caught:
-            await Server(with_tls(config_for(brokers), upstream=authority.upstream_tls()), Scripted()).run()
+            await Server(config, Scripted()).run()
         assert isinstance(caught.value.exceptions[0], UnreachableError)
 
 
@@ -238,8 +242,9 @@ async def test_tls_to_a_plaintext_broker_is_named_at_the_start(authority: Author
             await stream.receive_some()
 
         brokers[1].serve = closes
+        config = with_tls(config_for(brokers, startup_timeout_s=3.0), upstream=authority.upstream_tls())
         with pytest.raises(ExceptionGroup) as caught:
-            await Server(with_tls(config_for(brokers), upstream=authority.upstream_tls()), Scripted()).run()
+            await Server(config, Scripted()).run()
         assert "it may be a plaintext port" in str(caught.value.exceptions[0])
 
 

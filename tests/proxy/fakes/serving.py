@@ -11,12 +11,20 @@ from fakes.translators import Scripted
 from proxy.config import Admin, Config, Drain, Listener, Upstream
 from proxy.server import Server
 
+PATIENCE_S = 60.0
+"""For brokers that are there: nothing waits for so long."""
 
-def config_for(brokers: dict[int, FakeBroker], *bootstrap: int, **sections) -> Config:
+
+def config_for(
+    brokers: dict[int, FakeBroker], *bootstrap: int, startup_timeout_s: float | None = None, **sections
+) -> Config:
+    """Gives up at once if there are no brokers, unless it is told how long to look for them."""
     nodes = next(iter(brokers.values())).nodes if brokers else {}
     addresses = tuple(f"{host}:{port}" for host, port in (nodes[n] for n in bootstrap or nodes))
     listener = Listener(bind="127.0.0.1", port=0, advertised_host="127.0.0.1", nodes={"0-3": 0})
-    upstream = Upstream(bootstrap=addresses or ("127.0.0.1:1",), startup_timeout_s=0.5)
+    if startup_timeout_s is None:
+        startup_timeout_s = PATIENCE_S if addresses else 0.5
+    upstream = Upstream(bootstrap=addresses or ("127.0.0.1:1",), startup_timeout_s=startup_timeout_s)
     return Config(
         **{
             "upstream": upstream,
