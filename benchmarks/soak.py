@@ -2,9 +2,10 @@
 
     python -m benchmarks.soak --minutes 60
 
-Memory, descriptors and tasks of the proxy are looked at each second, but for half a minute after a restart. They go up
-and down with the clients; what leaks lifts the floor under them. So the floors of the first and of the last third
-after a warm-up are compared: if one has risen by more than its bound, the soak has failed, exit code 1.
+Memory, descriptors and tasks of the proxy go up and down with the clients that come and go, and with how quickly they
+do. So the churn rests from time to time, until the sessions of all who vanished have ended; producer and consumers go
+on. What the proxy has then, it keeps. If that has risen by more than its bound from the first rest to the last, the
+soak has failed: exit code 1.
 """
 
 import argparse
@@ -27,17 +28,18 @@ from tools.kafka.cluster import Cluster
 REPORT = BUILD / "soak.json"
 CONSUMERS = 4
 PARTITIONS = 8
-RESTARTS_PER_MINUTE = 0.3
 BOUNDS = {"memory_mib": 6.0, "descriptors": 6.0, "tasks": 6.0}
-"""By how much a floor may rise."""
+"""By how much each may rise from the first rest to the last."""
 
-_FLOOR = 0.1
-"""The floor is the value below which this part of the samples lies."""
+ROUND_S = 180.0
+LEAST_ROUNDS = 3
+RESTART_AFTER = 0.3
+"""The broker restarts after this part of a round, in every second one; clients have come back when the round ends."""
 
-_SAMPLE_S = 1.0
-_WARM_UP = 0.15
-_AFTER_RESTART_S = 30.0
-"""So long after a restart clients come back, and members of those that vanished are still waited for."""
+SESSION_MS = 6000
+REST_S = 12.0
+"""Longer than a session, so that nobody is waited for any more."""
+
 _QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 
 
@@ -49,6 +51,8 @@ class Traffic:
         self._topic = topic
         self._group = f"translated-{topic}"
         self._over = threading.Event()
+        self.resting = threading.Lock()
+        """While somebody else holds it, no client comes or goes."""
         self.produced = self.consumed = self.came_and_went = 0
         self._threads = [
             threading.Thread(target=self._consume, name=f"consumer-{n}") for n in range(CONSUMERS)
@@ -98,10 +102,10 @@ class Traffic:
     def _churn(self) -> None:
         """Members that join and leave, that vanish, and connections that are no use."""
         while not self._over.wait(0.2):
-            with suppress(OSError, RuntimeError, ConnectionError):
+            with self.resting, suppress(OSError, RuntimeError, ConnectionError):
                 group = f"translated-churn-{self.came_and_went % 20}"
                 with Line(coordinator(self._bootstrap, group)) as line:
-                    ClassicMember(line, group, self._topic, session_ms=6000).join()
+                    ClassicMember(line, group, self._topic, session_ms=SESSION_MS).join()
                 Line(self._bootstrap).close()
                 with Line(self._bootstrap) as nonsense:
                     nonsense.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -118,11 +122,6 @@ def sample(proxy: Gateway) -> dict[str, float]:
     }
 
 
-def floor(values: list[float]) -> float:
-    """What the values come down to again and again."""
-    return sorted(values)[int(len(values) * _FLOOR)]
-
-
 def soak(minutes: float) -> dict[str, Any]:
     with kafka() as cluster, gateway(cluster.bootstrap, "soak") as proxy:
         topic = f"soak-{uuid4().hex[:6]}"
@@ -132,10 +131,10 @@ def soak(minutes: float) -> dict[str, Any]:
         traffic = Traffic(proxy.bootstrap, topic)
         traffic.start()
         try:
-            times, samples = _watch(proxy, cluster, minutes * 60)
+            rests = _live(proxy, cluster, traffic, minutes * 60)
         finally:
             traffic.stop()
-        report = judged(times, samples, minutes)
+        report = judged(rests) | {"minutes": minutes}
         report["traffic"] = {
             "produced": traffic.produced,
             "consumed": traffic.consumed,
@@ -144,54 +143,44 @@ def soak(minutes: float) -> dict[str, Any]:
         return report
 
 
-def _watch(proxy: Gateway, cluster: Cluster, seconds: float) -> tuple[list[float], list[dict[str, float]]]:
-    started = time.monotonic()
-    times: list[float] = []
-    samples: list[dict[str, float]] = []
-    # Restarts are in the middle, so that the line has an undisturbed beginning and end.
-    count = max(1, round(seconds / 60 * RESTARTS_PER_MINUTE))
-    restarts = [seconds * (0.3 + 0.4 * n / count) for n in range(count)]
-    said = quiet_from = 0.0
-    while (now := time.monotonic() - started) < seconds:
-        if restarts and now >= restarts[0]:
-            restarts.pop(0)
-            print(f"  {now:.0f} s: the broker restarts", flush=True)
+def _live(proxy: Gateway, cluster: Cluster, traffic: Traffic, seconds: float) -> list[dict[str, float]]:
+    """Rounds of traffic with a rest behind each; gives what the proxy had in the rests."""
+    rounds = max(LEAST_ROUNDS, round(seconds / ROUND_S))
+    rests = []
+    for number in range(1, rounds + 1):
+        time.sleep(seconds / rounds * RESTART_AFTER)
+        if number % 2:  # the first too: clients that have come back keep more connections than at their start
+            print("  the broker restarts", flush=True)
             cluster.stop_broker(1)
             cluster.start_broker(1)
-            quiet_from = time.monotonic() - started + _AFTER_RESTART_S
-        if now < quiet_from:
-            time.sleep(_SAMPLE_S)
-            continue
-        times.append(time.monotonic() - started)
-        samples.append(sample(proxy))
-        if now - said >= 30:
-            said = now
-            print(f"  {now:.0f} s: {samples[-1]}", flush=True)
-        time.sleep(_SAMPLE_S)
-    return times, samples
+        time.sleep(seconds / rounds * (1 - RESTART_AFTER))
+        with traffic.resting:
+            rests.append(_rest(proxy))
+        print(f"  round {number} of {rounds}, at rest: {rests[-1]}", flush=True)
+    return rests
 
 
-def judged(times: list[float], samples: list[dict[str, float]], minutes: float) -> dict[str, Any]:
-    """The report: for each of :data:`BOUNDS` whether its floor stayed where it was."""
-    warm = next(n for n, at in enumerate(times) if at >= times[-1] * _WARM_UP)
-    rows = {}
-    for what, bound in BOUNDS.items():
-        values = [one[what] for one in samples[warm:]]
-        third = len(values) // 3
-        before, after = floor(values[:third]), floor(values[-third:])
-        rows[what] = {
-            "floor of the first third": round(before, 1),
-            "floor of the last third": round(after, 1),
-            "highest": round(max(values), 1),
+def _rest(proxy: Gateway) -> dict[str, float]:
+    """The least that was seen of each within a rest."""
+    ends = time.monotonic() + REST_S
+    least = sample(proxy)
+    while time.monotonic() < ends:
+        time.sleep(1.0)
+        least = {what: min(value, least[what]) for what, value in sample(proxy).items()}
+    return least
+
+
+def judged(rests: list[dict[str, float]]) -> dict[str, Any]:
+    """The report: for each of :data:`BOUNDS` whether the last rest has no more than the first."""
+    rows = {
+        what: {
+            "rests": [round(rest[what], 1) for rest in rests],
             "may rise by": bound,
-            "flat": after - before <= bound,
+            "flat": rests[-1][what] - rests[0][what] <= bound,
         }
-    return {
-        "minutes": minutes,
-        "samples": len(samples),
-        "rows": rows,
-        "flat": all(r["flat"] for r in rows.values()),
+        for what, bound in BOUNDS.items()
     }
+    return {"rows": rows, "flat": all(row["flat"] for row in rows.values())}
 
 
 def main() -> int:
