@@ -6,6 +6,7 @@ and the conversion fails the pending JoinGroups of all its classic members.
 """
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from protocol_codecs import ErrorCode
@@ -56,10 +57,16 @@ def find_out(
         context.drop_if_idle(before)
         left_behind = None
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
-        verdict, found = yield from _what_the_broker_knows(
-            context, member, connection, request, deadline, instance_id=instance_id, claims=claims
+        look = partial(
+            _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
-        _see_that_somebody_waits(context, member, request)
+        verdict, found = yield from look()
+        told = left_behind is not None and not claims
+        if verdict is Verdict.CLASSIC_GROUP and not told and not context.is_issued(member.id):
+            if (yield from has_classic_members(group.id)):
+                raise StaysClassic  # if it is none of them, the broker says so
+            # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
+            verdict, found = yield from look()
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
@@ -70,16 +77,12 @@ def find_out(
                 raise StaysClassic
             yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
-            told = left_behind is not None and not claims
-            # If it is none of the members of a classic group, the broker says so.
-            if not told and not context.is_issued(member.id) and (yield from has_classic_members(group.id)):
-                raise StaysClassic
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
 
 
-def _what_the_broker_knows(
+def _look(
     context: Context,
     member: Member,
     connection: Connection,
@@ -89,6 +92,7 @@ def _what_the_broker_knows(
     instance_id: str | None,
     claims: bool,
 ) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is, for as long as it loads; raises the outcome if the JoinGroup is not to go on."""
     verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     while verdict is Verdict.LOADING and context.now < deadline:
         yield from park(member, request, context.now + context.settings.load_retry_s)
@@ -98,6 +102,7 @@ def _what_the_broker_knows(
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         # It may be a member still, and an epoch 0 heartbeat would free what it holds.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    _see_that_somebody_waits(context, member, request)
     return verdict, found
 
 

@@ -381,6 +381,21 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     assert call.api_key == ApiKey.JOIN_GROUP
 
 
+def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_converted_while_the_broker_is_asked() -> (
+    None
+):
+    """The broker has the group as no consumer group at first, and a moment later as no classic one."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    converted = DescribedGroup(group_id=GROUP, group_state="Dead")
+    bench.reply(DescribeGroupsResponse(groups=(converted,)))
+    bench.reply(mixed_group(A))
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
 def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
     """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
     bench = Bench(new_group=False)
