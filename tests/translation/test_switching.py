@@ -159,6 +159,28 @@ def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_
     assert bench.answers[join].member_id == B
 
 
+def test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since() -> None:
+    """It lost patience and joined again, so that two calls end the same membership; the group is empty in between."""
+    bench = Bench()
+    first, second, another = bench.connect(), bench.connect(), bench.connect("/10.0.0.2")
+    bench.heartbeat(first, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(first, "")
+    bench.join(second, "")
+    leave, again = bench.calls
+    assert (leave.api_key, again.api_key) == (ApiKey.LEAVE_GROUP, ApiKey.LEAVE_GROUP)
+    bench.reply(LeaveGroupResponse(), leave)
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench.join(another, B)
+    bench.reply(LeaveGroupResponse(), again)
+    bench.beat(5, orders=(0, 1))
+    sync = bench.sync(another, B, 5)
+    assert bench.error(sync) == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("goes_on", [{"member_id": A}, {"member_id": "", "claims": (0,)}])
 def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anything_goes_on(
     goes_on: dict[str, Any],
