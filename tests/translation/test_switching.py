@@ -465,6 +465,25 @@ def test_back_to_observe_a_member_is_told_to_join_anew_and_leaves_the_new_protoc
     assert bench.forwarded == [again]
 
 
+@pytest.mark.parametrize("as_read", [True, False])
+def test_back_to_observe_a_client_that_has_hung_up_while_its_membership_ends_is_not_joined_any_more(
+    *, as_read: bool
+) -> None:
+    """It has joined anew on another connection; a static one would be put out of the group by its own late call."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.heartbeat(connection, "member-a", 1)
+    bench.join(connection, "")
+    if as_read:
+        bench.client_gone(connection)
+    else:
+        bench.hung_up.add(connection.id)
+    bench.beat(-1)
+    assert bench.calls == []
+
+
 def test_back_to_observe_a_member_that_joins_before_it_hears_of_it_keeps_its_partitions() -> None:
     bench = Bench()
     connection = bench.connect()
