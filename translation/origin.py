@@ -14,7 +14,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.adopt import Found, Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
-from translation.member import Member, Move
+from translation.member import Group, Member, Move
 from translation.outcomes import Failed, PassesThrough, StaysClassic, park
 from translation.switching import (
     Obstacle,
@@ -51,11 +51,7 @@ def find_out(
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
-    if left_behind is not None and (before := group.members.get(left_behind.member_id)) and before.joined:
-        # It was told to go back, and joins the new protocol after all: before anything is asked about the group.
-        yield from leave_translated(context, before, "its client joined anew")
-        context.drop_if_idle(before)
-        left_behind = None
+    left_behind = yield from _end_translated(context, group, left_behind)
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
         look = partial(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
@@ -66,6 +62,11 @@ def find_out(
             if (yield from has_classic_members(group.id)):
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
+            verdict, found = yield from look()
+        if verdict is Verdict.UNKNOWN and left_behind is not None and not group.is_consumer_group:
+            # Without it the group may have classic members only: the broker makes it a classic one, in a rebalance.
+            yield from leave_classic(group, left_behind)
+            left_behind = None
             verdict, found = yield from look()
         if found is not None:
             member.epoch = found.member_epoch
@@ -80,6 +81,21 @@ def find_out(
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+
+
+def _end_translated(
+    context: Context, group: Group, left_behind: Move | None
+) -> Generator[Ask | Park, Any, Move | None]:
+    """End the membership of a client that was to go back, and joins the new protocol after all.
+
+    That is done before anything is asked about the group; gives what is still to be left behind.
+    """
+    before = None if left_behind is None else group.members.get(left_behind.member_id)
+    if before is None or not before.joined:
+        return left_behind
+    yield from leave_translated(context, before, "its client joined anew")
+    context.drop_if_idle(before)
+    return None
 
 
 def _look(

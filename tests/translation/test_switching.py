@@ -418,6 +418,29 @@ def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_conver
     assert call.api_key == ApiKey.JOIN_GROUP
 
 
+def test_a_consumer_group_that_becomes_a_classic_one_when_its_first_mover_leaves_is_asked_for_again() -> None:
+    """All its members were classic. The broker takes their targets for what they hold until they have joined again."""
+    bench = Bench()
+    connection = bench.connect()
+    told = bench.heartbeat(connection, A, 4)
+    bench.reply(mixed_group(A, B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench._new_group = False
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.reply(mixed_group(A, B))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
 def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
     """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
     bench = Bench(new_group=False)
