@@ -300,8 +300,13 @@ class Context:
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
         nobody = not group.members and not group.relayed and not group.moves
-        if nobody and group.passes_through is None and group.gives_up_until == math.inf:
-            self.groups.pop(group.id, None)
+        if (
+            nobody
+            and group.passes_through is None
+            and group.gives_up_until == math.inf
+            and self.groups.get(group.id) is group  # a conversation may hold an older record, forgotten since
+        ):
+            del self.groups[group.id]
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""

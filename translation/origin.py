@@ -6,6 +6,7 @@ and the conversion fails the pending JoinGroups of all its classic members.
 """
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from protocol_codecs import ErrorCode
@@ -13,7 +14,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.adopt import Found, Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
-from translation.member import Member, Move
+from translation.member import Group, Member, Move
 from translation.outcomes import Failed, PassesThrough, StaysClassic, park
 from translation.switching import (
     Obstacle,
@@ -50,16 +51,23 @@ def find_out(
         return
     group = member.group
     instance_id = request.message.group_instance_id if request.message.member_id else None
-    if left_behind is not None and (before := group.members.get(left_behind.member_id)) and before.joined:
-        # It was told to go back, and joins the new protocol after all: before anything is asked about the group.
-        yield from leave_translated(context, before, "its client joined anew")
-        context.drop_if_idle(before)
-        left_behind = None
+    left_behind = yield from _end_translated(context, group, left_behind)
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
-        verdict, found = yield from _what_the_broker_knows(
-            context, member, connection, request, deadline, instance_id=instance_id, claims=claims
+        look = partial(
+            _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
-        _see_that_somebody_waits(context, member, request)
+        verdict, found = yield from look()
+        told = left_behind is not None and not claims
+        if verdict is Verdict.CLASSIC_GROUP and not told and not context.is_issued(member.id):
+            if (yield from has_classic_members(group.id)):
+                raise StaysClassic  # if it is none of them, the broker says so
+            # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
+            verdict, found = yield from look()
+        if verdict is Verdict.UNKNOWN and left_behind is not None and not group.is_consumer_group:
+            # Without it the group may have classic members only: the broker makes it a classic one, in a rebalance.
+            yield from leave_classic(group, left_behind)
+            left_behind = None
+            verdict, found = yield from look()
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
@@ -70,16 +78,27 @@ def find_out(
                 raise StaysClassic
             yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
-            told = left_behind is not None and not claims
-            # If it is none of the members of a classic group, the broker says so.
-            if not told and not context.is_issued(member.id) and (yield from has_classic_members(group.id)):
-                raise StaysClassic
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
 
 
-def _what_the_broker_knows(
+def _end_translated(
+    context: Context, group: Group, left_behind: Move | None
+) -> Generator[Ask | Park, Any, Move | None]:
+    """End the membership of a client that was to go back, and joins the new protocol after all.
+
+    That is done before anything is asked about the group; gives what is still to be left behind.
+    """
+    before = None if left_behind is None else group.members.get(left_behind.member_id)
+    if before is None or not before.joined:
+        return left_behind
+    yield from leave_translated(context, before, "its client joined anew")
+    context.drop_if_idle(before)
+    return None
+
+
+def _look(
     context: Context,
     member: Member,
     connection: Connection,
@@ -89,6 +108,7 @@ def _what_the_broker_knows(
     instance_id: str | None,
     claims: bool,
 ) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is, for as long as it loads; raises the outcome if the JoinGroup is not to go on."""
     verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     while verdict is Verdict.LOADING and context.now < deadline:
         yield from park(member, request, context.now + context.settings.load_retry_s)
@@ -98,6 +118,7 @@ def _what_the_broker_knows(
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         # It may be a member still, and an epoch 0 heartbeat would free what it holds.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    _see_that_somebody_waits(context, member, request)
     return verdict, found
 
 

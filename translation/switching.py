@@ -191,6 +191,10 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
             context.answer(request, refused(request, failed.error_code))
             return
         context.drop_group_if_empty(group)
+    if not context.is_here(request):
+        # It waited, for the end of what it leaves behind or for the broker's word, and its client has joined elsewhere.
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
     response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.is_waiting(request):

@@ -128,7 +128,7 @@ class Watch:
         self.tell(client, "works on", held)
         for pid in before - held:
             self._holders[pid].remove(client)
-        for pid in held - before:
+        for pid in sorted(held - before):
             others = self._holders.setdefault(pid, [])
             for other in others:
                 if self._has_right(client, pid) and self._has_right(other, pid):

@@ -46,6 +46,8 @@ def test_an_id_that_nobody_knows_joins_under_that_id() -> None:
         bench.reply(
             DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Dead"),)),
         )
+        if any(call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE for call in bench.calls):
+            bench.reply(NO_CONSUMER_GROUP)  # nor has it become one meanwhile
     bench.reply_names()  # of what it claims
     request = bench.heartbeat_call().message
     assert (request.member_id, request.member_epoch, owned(request)) == ("member-a", 0, {})

@@ -159,6 +159,28 @@ def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_
     assert bench.answers[join].member_id == B
 
 
+def test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since() -> None:
+    """It lost patience and joined again, so that two calls end the same membership; the group is empty in between."""
+    bench = Bench()
+    first, second, another = bench.connect(), bench.connect(), bench.connect("/10.0.0.2")
+    bench.heartbeat(first, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(first, "")
+    bench.join(second, "")
+    leave, again = bench.calls
+    assert (leave.api_key, again.api_key) == (ApiKey.LEAVE_GROUP, ApiKey.LEAVE_GROUP)
+    bench.reply(LeaveGroupResponse(), leave)
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench.join(another, B)
+    bench.reply(LeaveGroupResponse(), again)
+    bench.beat(5, orders=(0, 1))
+    sync = bench.sync(another, B, 5)
+    assert bench.error(sync) == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("goes_on", [{"member_id": A}, {"member_id": "", "claims": (0,)}])
 def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anything_goes_on(
     goes_on: dict[str, Any],
@@ -381,6 +403,44 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     assert call.api_key == ApiKey.JOIN_GROUP
 
 
+def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_converted_while_the_broker_is_asked() -> (
+    None
+):
+    """The broker has the group as no consumer group at first, and a moment later as no classic one."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    converted = DescribedGroup(group_id=GROUP, group_state="Dead")
+    bench.reply(DescribeGroupsResponse(groups=(converted,)))
+    bench.reply(mixed_group(A))
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_a_consumer_group_that_becomes_a_classic_one_when_its_first_mover_leaves_is_asked_for_again() -> None:
+    """All its members were classic. The broker takes their targets for what they hold until they have joined again."""
+    bench = Bench()
+    connection = bench.connect()
+    told = bench.heartbeat(connection, A, 4)
+    bench.reply(mixed_group(A, B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench._new_group = False
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.reply(mixed_group(A, B))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
 def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
     """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
     bench = Bench(new_group=False)
@@ -426,6 +486,25 @@ def test_back_to_observe_a_member_is_told_to_join_anew_and_leaves_the_new_protoc
     # From here on it is the broker's.
     again = bench.join(connection, A)
     assert bench.forwarded == [again]
+
+
+@pytest.mark.parametrize("as_read", [True, False])
+def test_back_to_observe_a_client_that_has_hung_up_while_its_membership_ends_is_not_joined_any_more(
+    *, as_read: bool
+) -> None:
+    """It has joined anew on another connection; a static one would be put out of the group by its own late call."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.heartbeat(connection, "member-a", 1)
+    bench.join(connection, "")
+    if as_read:
+        bench.client_gone(connection)
+    else:
+        bench.hung_up.add(connection.id)
+    bench.beat(-1)
+    assert bench.calls == []
 
 
 def test_back_to_observe_a_member_that_joins_before_it_hears_of_it_keeps_its_partitions() -> None:

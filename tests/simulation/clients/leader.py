@@ -11,11 +11,14 @@ from tests.simulation.clients.speech import Named, write_assignment
 def assign(
     partition_counts: Mapping[str, int], members: Sequence[JoinGroupResponseMember]
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """Round robin, except that a partition which a member still claims goes to nobody else in this generation."""
+    """Round robin, except that a partition which a member still claims goes to nobody else in this generation.
+
+    If two claim it, the one whose claim is of the newer generation has it, as with Java's cooperative-sticky assignor.
+    """
     subscriptions = {member.member_id: decode_subscription(member.metadata)[1] for member in members}
     owner: dict[Named, str] = {
         (owned.topic, index): member_id
-        for member_id, subscription in subscriptions.items()
+        for member_id, subscription in sorted(subscriptions.items(), key=lambda one: one[1].generation_id)
         for owned in subscription.owned_partitions
         for index in owned.partitions
     }
