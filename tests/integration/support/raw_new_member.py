@@ -94,6 +94,15 @@ class RawNewMember:
         eventually(look, lambda owned: len(owned) == count, what=f"it is assigned {count} partitions")
         return self
 
+    def until_asked_back(self) -> Any:
+        """Plain heartbeats until the broker wants partitions back; the answer that says so."""
+        before = self.owned
+
+        def is_less(answer: Any) -> bool:
+            return answer.assignment is not None and partitions_of(answer) < before
+
+        return eventually(self.beat, is_less, what="partitions are asked back")
+
     def call(self, request: Any) -> Any:
         """Another request on its connection."""
         return self._connection.call(request)

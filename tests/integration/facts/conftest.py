@@ -1,0 +1,24 @@
+"""Groups with members made by hand, for the tests of what brokers really do."""
+
+import pytest
+from support.raw_new_member import RawNewMember
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def topic(kafka):
+    return kafka.new_topic(partitions=PARTITIONS)
+
+
+@pytest.fixture
+def alone(kafka, group, topic):
+    """The only member, with all partitions."""
+    with RawNewMember(kafka, group, topic) as member:
+        yield member.join().until_owns(PARTITIONS)
+
+
+@pytest.fixture
+def newcomer(kafka, group, topic):
+    with RawNewMember(kafka, group, topic) as member:
+        yield member

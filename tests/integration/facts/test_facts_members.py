@@ -1,0 +1,286 @@
+"""What brokers really do with members of groups, asked of one by hand: see docs/facts.md."""
+
+import struct
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from support import raw
+from support.broker import Kafka
+from support.raw_member import RawMember
+from support.raw_new_member import LEAVE, STATIC_LEAVE, RawNewMember, partitions_of
+from support.waiting import eventually
+
+PARTITIONS = 4
+NOBODY = "5d3f2f0e-5a57-4b6a-9a0c-0123456789ab"
+
+pytestmark = pytest.mark.kafka
+
+
+# -- joining, epochs -----------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_with_epoch_0_creates_the_group_and_carries_the_assignment(kafka, alone):
+    assert kafka.describe(alone.group).state == "Stable"
+    assert alone.epoch > 0
+
+
+def test_epoch_0_of_an_existing_member_is_accepted_since_4_2(kafka, alone):
+    answer = alone.full(epoch=0)
+    if kafka.version < "4.2":
+        assert answer.error_code == ErrorCode.fenced_member_epoch
+    else:
+        assert answer.error_code == ErrorCode.none
+
+
+def test_a_static_member_is_refused_its_own_id_until_it_says_that_it_is_away(kafka, group, topic):
+    with RawNewMember(kafka, group, topic, instance_id="one") as old:
+        old.join()
+        with RawNewMember(kafka, group, topic, instance_id="one") as new:
+            assert new.full(epoch=0).error_code == ErrorCode.unreleased_instance_id
+        assert old.full(epoch=0).error_code == ErrorCode.unreleased_instance_id
+        assert old.beat(STATIC_LEAVE).error_code == ErrorCode.none
+        assert old.full(epoch=0).error_code == ErrorCode.none
+
+
+def test_an_assignor_alone_is_taken_in_a_plain_heartbeat_and_counts_at_the_next_assignment(kafka, alone):
+    alone.full(alone.owned)  # it has said nothing of an assignor: the broker's default counts
+    before = kafka.describe(alone.group)
+    assert before.assignor == "uniform"
+    answer = alone.beat(server_assignor="range")
+    assert (answer.error_code, answer.assignment) == (ErrorCode.none, None)
+    after = eventually(
+        lambda: kafka.describe(alone.group), lambda seen: seen.assignor == "range", what="it has range"
+    )
+    assert (
+        after.group_epoch == before.group_epoch
+    )  # no new assignment for that, neither now nor by a full request
+    assert alone.full(alone.owned).member_epoch == before.group_epoch
+    assert alone.beat(server_assignor="magic").error_code == ErrorCode.unsupported_assignor
+
+
+def test_a_member_epoch_moves_in_its_own_heartbeats_only(kafka, alone, newcomer):
+    before = alone.epoch
+    newcomer.join()
+    eventually(
+        lambda: kafka.describe(alone.group), lambda seen: seen.group_epoch > before, what="the group moved on"
+    )
+    epochs = {member.member_id: member.member_epoch for member in kafka.describe(alone.group).members}
+    assert epochs[alone.member_id] == before
+
+
+def test_a_member_that_has_to_revoke_keeps_its_epoch_until_it_acknowledges(kafka, alone, newcomer):
+    before = alone.epoch
+    newcomer.join()
+    assert alone.until_asked_back().member_epoch == before
+    assert alone.full(alone.owned).member_epoch > before
+
+
+# -- owned lists ---------------------------------------------------------------------------------------------
+
+
+def test_a_null_owned_list_acknowledges_nothing(kafka, alone, newcomer):
+    newcomer.join()
+    alone.until_asked_back()
+    alone.beat()
+    newcomer.full()
+    assert newcomer.owned == frozenset()
+    alone.full(alone.owned)
+    newcomer.until_owns(PARTITIONS // 2)
+    assert not newcomer.owned & alone.owned
+
+
+def test_an_owned_list_releases_everything_that_it_omits_even_what_was_not_asked_back(kafka, alone, newcomer):
+    newcomer.join()
+    alone.until_asked_back()
+    kept = alone.owned
+    answer = alone.full(())
+    assert answer.error_code == ErrorCode.none
+    newcomer.until_owns(PARTITIONS // 2)
+    assert not newcomer.owned & kept  # they are assigned to the first still, which must ask for them again
+    assert partitions_of(answer) == kept
+
+
+def test_a_lost_answer_is_not_repeated_by_plain_heartbeats_but_by_a_full_request(kafka, alone, newcomer):
+    newcomer.join()
+    alone.until_asked_back()
+    alone.full(alone.owned)
+    newcomer.until_owns(PARTITIONS // 2)
+    assert newcomer.beat().assignment is None
+    assert partitions_of(newcomer.full(newcomer.owned)) == newcomer.owned
+
+
+def test_the_previous_epoch_is_fenced_with_a_null_list_and_accepted_with_an_owned_list(
+    kafka, alone, newcomer
+):
+    before = alone.epoch
+    newcomer.join()
+    alone.until_asked_back()
+    alone.full(alone.owned)
+    assert alone.epoch > before
+    assert alone.beat(before).error_code == ErrorCode.fenced_member_epoch
+    assert alone.full(alone.owned, epoch=before).error_code == ErrorCode.none
+
+
+# -- timers, ways out ----------------------------------------------------------------------------------------
+
+
+def test_the_revocation_timer_runs_from_the_brokers_decision_and_removes_the_member(
+    kafka, group, topic, newcomer
+):
+    with RawNewMember(kafka, group, topic) as slow:
+        slow.join(rebalance_timeout_ms=1_500).until_owns(PARTITIONS)
+        slow.full(slow.owned, rebalance_timeout_ms=1_500)
+        newcomer.join()
+        slow.until_asked_back()
+        eventually(
+            slow.beat,
+            lambda answer: answer.error_code == ErrorCode.unknown_member_id,
+            what="it is removed although it heartbeats",
+        )
+        newcomer.until_owns(PARTITIONS)
+
+
+def test_epoch_minus_1_is_not_checked_against_the_members_epoch(kafka, alone, group, topic):
+    with RawNewMember(kafka, group, topic, member_id=alone.member_id) as stranger:
+        assert stranger.beat(LEAVE).error_code == ErrorCode.none
+    assert alone.beat().error_code in {ErrorCode.unknown_member_id, ErrorCode.group_id_not_found}
+
+
+def test_epoch_minus_2_frees_what_is_pending_revocation_at_once(kafka, group, topic, newcomer):
+    with RawNewMember(kafka, group, topic, instance_id="one") as static:
+        static.join().until_owns(PARTITIONS)
+        newcomer.join()
+        static.until_asked_back()
+        assert static.beat(STATIC_LEAVE).error_code == ErrorCode.none
+        newcomer.until_owns(PARTITIONS // 2)  # its own share stays with the static member
+
+
+def test_leave_group_removes_members_of_the_new_protocol_by_id_and_by_instance_id(kafka, group, topic):
+    with (
+        RawNewMember(kafka, group, topic) as dynamic,
+        RawNewMember(kafka, group, topic, instance_id="one") as static,
+    ):
+        dynamic.join()
+        static.join()
+        answer = dynamic.call(
+            LeaveGroupRequest(
+                group_id=group,
+                members=(
+                    MemberIdentity(member_id=dynamic.member_id),
+                    MemberIdentity(member_id="", group_instance_id="one"),
+                ),
+            )
+        )
+        assert [member.error_code for member in answer.members] == [0, 0]
+        assert kafka.describe(group).members == ()
+
+
+def test_a_group_that_is_gone_is_not_found_at_any_epoch_but_0(kafka, newcomer):
+    assert newcomer.beat(3).error_code == ErrorCode.group_id_not_found
+    assert newcomer.beat(LEAVE).error_code == ErrorCode.group_id_not_found
+
+
+def test_fenced_instance_id_needs_the_instance_id_in_the_heartbeat(kafka, group, topic):
+    with RawNewMember(kafka, group, topic, instance_id="one") as old:
+        old.join()
+        old.beat(STATIC_LEAVE)
+        with RawNewMember(kafka, group, topic, instance_id="one") as new:
+            new.join()
+            assert old.beat(1).error_code == ErrorCode.fenced_instance_id
+            assert old.beat(1, instance_id=False).error_code == ErrorCode.unknown_member_id
+
+
+# -- assignments in batches ----------------------------------------------------------------------------------
+
+
+def test_an_answer_without_partitions_does_not_say_whether_more_will_come(kafka, alone, newcomer):
+    answer = newcomer.join().beat()
+    assert newcomer.owned == frozenset()
+    assert {name for name in answer.__slots__ if "pend" in name} == set()
+    alone.until_asked_back()
+    alone.full(alone.owned)
+    newcomer.until_owns(PARTITIONS // 2)
+
+
+# -- describing ----------------------------------------------------------------------------------------------
+
+
+def test_describe_groups_calls_a_consumer_group_dead(kafka, alone):
+    assert kafka.describe_classic(alone.group).group_state == "Dead"
+    frame = struct.pack(">hhihb", 15, 6, 1, -1, 0)  # DescribeGroups v6, which kio may not know: header
+    group = alone.group.encode()
+    frame += bytes([2, len(group) + 1]) + group + bytes([0, 0])
+    with raw.to_coordinator(kafka.bootstrap, alone.group) as connection:
+        connection.send_bytes(struct.pack(">i", len(frame)) + frame)
+        answer = connection.receive_frame()
+    # correlation id, tags, throttle time, array length, error code
+    assert struct.unpack(">h", answer[10:12])[0] == ErrorCode.group_id_not_found
+
+
+def test_consumer_group_describe_shows_partitions_pending_revocation_since_4_3(kafka, alone, newcomer):
+    everything = alone.owned
+    newcomer.join()
+    alone.until_asked_back()
+    (seen,) = [
+        member for member in kafka.describe(alone.group).members if member.member_id == alone.member_id
+    ]
+    pending_is_shown = seen.assignment.get(alone.topic, frozenset()) == everything
+    assert pending_is_shown == (kafka.version >= "4.3")
+
+
+def test_the_client_host_of_a_member_is_the_address_that_connects(kafka, alone):
+    assert kafka.describe(alone.group).members[0].client_host == "/127.0.0.1"
+
+
+# -- classic and new together --------------------------------------------------------------------------------
+
+
+def test_a_conversion_fails_the_join_groups_that_wait_with_rebalance_in_progress(
+    kafka, group, topic, newcomer
+):
+    with (
+        RawMember(kafka.bootstrap, group, topic) as first,
+        RawMember(kafka.bootstrap, group, topic) as second,
+    ):
+        first.join()
+        first.sync(PARTITIONS)
+        second.send_join()  # waits for the first to join again
+        eventually(
+            first.heartbeat, lambda code: code == ErrorCode.rebalance_in_progress, what="it rebalances"
+        )
+        newcomer.join()
+        with pytest.raises(AssertionError, match="rebalance_in_progress"):
+            second.receive_join()
+
+
+@pytest.mark.parametrize("user_data", [None, b"what an assignor keeps"])
+def test_a_conversion_is_refused_while_assignments_carry_user_data(kafka, group, topic, newcomer, user_data):
+    with RawMember(kafka.bootstrap, group, topic, user_data=user_data) as classic:
+        classic.join()
+        classic.sync(PARTITIONS)
+        answer = newcomer.full(epoch=0)
+    if user_data is None:
+        assert answer.error_code == ErrorCode.none
+    else:
+        assert answer.error_code != ErrorCode.none
+        assert kafka.describe(group) is None
+
+
+def test_with_migration_policy_disabled_a_classic_member_may_not_join_new_ones_since_4_3(own_kafka):
+    cluster = own_kafka(overrides={"group.consumer.migration.policy": "disabled"})
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with RawNewMember(kafka, "g", topic) as member, RawMember(kafka.bootstrap, "g", topic) as classic:
+        member.join()
+        classic.member_id = NOBODY
+        classic.send_join()
+        if kafka.version >= "4.3":
+            with pytest.raises(AssertionError, match="inconsistent_group_protocol"):
+                classic.receive_join()
+        else:
+            classic.receive_join()
+    with RawMember(kafka.bootstrap, "h", topic) as classic, RawNewMember(kafka, "h", topic) as member:
+        classic.join()
+        classic.sync(PARTITIONS)
+        assert member.full(epoch=0).error_code == ErrorCode.group_id_not_found  # not converted

@@ -1,0 +1,122 @@
+"""What brokers really do with offsets, asked of one by hand: see docs/facts.md."""
+
+import datetime as dt
+
+import pytest
+from kio.schema.add_offsets_to_txn.v1.request import AddOffsetsToTxnRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.init_producer_id.v1.request import InitProducerIdRequest
+from kio.schema.offset_commit.v8 import request as v8
+from kio.schema.offset_commit.v9 import request as v9
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.schema.txn_offset_commit.v3.request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from support.raw_new_member import STATIC_LEAVE, RawNewMember
+from support.waiting import eventually
+
+TRANSACTION = 1  # the key type of FindCoordinator
+NOBODY = "5d3f2f0e-5a57-4b6a-9a0c-0123456789ab"
+
+pytestmark = pytest.mark.kafka
+
+
+def commit(member, epoch, version=v9, **who):
+    """The error of committing an offset to partition 0, in OffsetCommit v8 or v9."""
+    at = version.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+    identity = {"group_id": member.group, "member_id": member.member_id, **who}
+    request = version.OffsetCommitRequest(
+        generation_id_or_member_epoch=epoch,
+        topics=(version.OffsetCommitRequestTopic(name=member.topic, partitions=(at,)),),
+        **identity,
+    )
+    return member.call(request).topics[0].partitions[0].error_code
+
+
+def test_commits_of_new_members_need_version_9(alone):
+    assert commit(alone, alone.epoch, v8) == ErrorCode.unsupported_version
+    assert commit(alone, alone.epoch) == ErrorCode.none
+
+
+def test_a_commit_to_a_group_that_is_not_there_has_another_error_since_version_9(newcomer):
+    assert commit(newcomer, 3, v8) == ErrorCode.illegal_generation
+    assert commit(newcomer, 3) == ErrorCode.group_id_not_found
+
+
+def test_a_commit_never_says_that_the_instance_id_is_fenced(kafka, group, topic):
+    with RawNewMember(kafka, group, topic, instance_id="one") as old:
+        old.join()
+        old.beat(STATIC_LEAVE)
+        with RawNewMember(kafka, group, topic, instance_id="one") as new:
+            new.join()
+            refused = commit(old, 1, group_instance_id="one")
+    assert refused == ErrorCode.unknown_member_id
+
+
+def test_a_commit_with_a_newer_epoch_is_stale_and_with_an_older_one_depends_on_the_version(
+    kafka, alone, newcomer
+):
+    before = alone.epoch
+    newcomer.join()
+    alone.until_asked_back()
+    alone.full(alone.owned)
+    assert alone.epoch > before
+    assert commit(alone, alone.epoch + 1) == ErrorCode.stale_member_epoch
+    kept = 0 in alone.owned
+    older = commit(alone, before)
+    # KIP-1251 (4.3): an epoch counts that is not older than the partition's assignment to this member.
+    assert older == (ErrorCode.none if kept and kafka.version >= "4.3" else ErrorCode.stale_member_epoch)
+
+
+def test_a_transactional_commit_takes_new_members_in_old_versions_and_a_stale_epoch_is_an_illegal_generation(
+    alone,
+):
+    transactional_id = f"txn-{alone.group}"
+    coordinator = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=(transactional_id,))
+    init = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout=dt.timedelta(seconds=30)
+    )
+
+    def ask():
+        alone.call(coordinator)  # has the broker make its log of transactions
+        return alone.call(init)
+
+    producer = eventually(
+        ask, lambda answer: answer.error_code == ErrorCode.none, what="there is a coordinator of transactions"
+    )
+    who = {
+        "transactional_id": transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "group_id": alone.group,
+    }
+    assert alone.call(AddOffsetsToTxnRequest(**who)).error_code == ErrorCode.none
+
+    def commit_in_transaction(epoch):
+        at = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+        request = TxnOffsetCommitRequest(
+            **who,
+            generation_id=epoch,
+            member_id=alone.member_id,
+            topics=(TxnOffsetCommitRequestTopic(name=alone.topic, partitions=(at,)),),
+        )
+        return alone.call(request).topics[0].partitions[0].error_code
+
+    assert commit_in_transaction(alone.epoch) == ErrorCode.none
+    assert commit_in_transaction(alone.epoch + 1) == ErrorCode.illegal_generation
+
+
+def test_offset_fetch_with_member_id_and_epoch_is_checked_strictly(alone):
+    def fetch(member_id, epoch):
+        asked = OffsetFetchRequestGroup(
+            group_id=alone.group, member_id=member_id, member_epoch=epoch, topics=None
+        )
+        return alone.call(OffsetFetchRequest(groups=(asked,), require_stable=False)).groups[0].error_code
+
+    assert fetch(alone.member_id, alone.epoch) == ErrorCode.none
+    assert fetch(alone.member_id, alone.epoch + 1) == ErrorCode.stale_member_epoch
+    assert fetch(NOBODY, alone.epoch) == ErrorCode.unknown_member_id
+    assert fetch(None, -1) == ErrorCode.none
