@@ -20,18 +20,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from support import find_broker
+from support.broker import Kafka
+from support.entry import running_proxy
+
+from benchmarks.rebalance_measures import NS, Change, Cost, cost, owners
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration")]  # for `tools` and the fixtures of `support`
-
-import confluent_kafka  # noqa: E402 - after the path
-from confluent_kafka import Producer  # noqa: E402
-from confluent_kafka.admin import AdminClient, NewPartitions  # noqa: E402
-from support import find_broker  # noqa: E402
-from support.broker import Kafka  # noqa: E402
-from support.entry import running_proxy  # noqa: E402
-
-from benchmarks.rebalance_measures import NS, Change, Cost, cost, owners  # noqa: E402
-
 REPORT = ROOT / "build" / "bench-rebalance.json"
 LOGS = ROOT / "build" / "bench-rebalance"
 
