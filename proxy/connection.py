@@ -21,11 +21,12 @@ import trio
 from prometheus_client import Summary
 
 from protocol_codecs import Message
-from proxy.conversation import ClientError, Conversation, Terms, UpstreamError
+from proxy.conversation import Conversation
 from proxy.outbox import Outbox
 from proxy.splice import MOVE_ABOVE, Move, PipePool, movable
 from proxy.streams import TcpStream
 from proxy.tallies import Tally
+from proxy.terms import ClientError, Terms, UpstreamError
 from proxy.tls_stream import TlsError, TlsStream
 from proxy.translation_hub import TranslationHub
 from proxy.upstream import Dialed, UnreachableError

@@ -16,23 +16,20 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-import msgspec
-
 from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from protocol_codecs.registry import APIS
 from proxy import api_versions, join_group_versions, node_endpoints
-from proxy.address_responses import CARRYING_ADDRESSES, Advertise, rewritten
-from proxy.api_versions import OfferBook, Ranges
-from proxy.config import Limits
-from proxy.envelope import request_frame, response_body_offset, response_frame
+from proxy.address_responses import CARRYING_ADDRESSES, rewritten
+from proxy.api_versions import Ranges
+from proxy.envelope import response_body_offset, response_frame
 from proxy.frames import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
-from proxy.meter import Meter, api_name
 from proxy.node_endpoints import EndpointEditor
-from proxy.repeats import LARGEST, ReadRequest, UpstreamHeartbeats, heartbeat_answer
+from proxy.own_requests import OwnRequests
+from proxy.repeats import LARGEST, ReadRequest, heartbeat_answer
 from proxy.request_header import (
     HeaderError,
     RequestHeader,
@@ -44,59 +41,24 @@ from proxy.request_header import (
 )
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
 from proxy.sasl import Authentication, begins_with_gssapi
+from proxy.terms import ClientError, Terms, UpstreamError, check_decodable, check_offered, check_token
 from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
-from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
+from translation.actions import Call, Connection, ConnectionId, Request, RequestId, never
 from translation.observer import ASKED, OBSERVED
-from translation.topic_book import TopicBook
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-_CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
 _METADATA = int(ApiKey.METADATA)
 _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
-_RELAYED, _LOCAL, _INJECTED = Source.RELAYED, Source.LOCAL, Source.INJECTED
+_RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
 
 _SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 _BEFORE_AUTHENTICATION = _SASL | {int(ApiKey.API_VERSIONS)}
 _LARGEST_RESPONSE = 2**31 - 1
-_SIZE_BYTES = 4
-_OWN_CORRELATION_IDS = 1 << 30
-"""Correlation ids of the proxy's own requests start here, so that they stand out in a capture."""
-
 _request_ids = count(1)
-
-
-class ClientError(Exception):
-    """What the client sent ends its connection. ``kind`` is one word for metrics."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class UpstreamError(Exception):
-    """What the broker sent ends the connection. ``kind`` is one word for metrics."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class Terms(msgspec.Struct, frozen=True):
-    """What all connections of one listener have in common. ``clock`` gives seconds, for latencies.
-
-    ``topics`` are the names of topics that were seen.
-    """
-
-    advertise: Advertise
-    offers: OfferBook
-    limits: Limits
-    meter: Meter
-    clock: Callable[[], float]
-    topics: TopicBook = msgspec.field(default_factory=TopicBook)
 
 
 class Conversation:
@@ -118,7 +80,8 @@ class Conversation:
         """Bytes to be written to the client, in order; the shell takes them out."""
         self.request: Request | None = None
         """A request for the translation; the shell takes it out."""
-        self.replies: deque[tuple[CallId, Message]] = deque()
+        self._own = OwnRequests(terms.clock)
+        self.replies = self._own.replies
         """Responses to calls of the translation; the shell takes them out."""
         self.passed: deque[tuple[Request, Message | None]] = deque()
         """Group calls that pass through, with their responses: those of :data:`translation.observer.OBSERVED`, and
@@ -147,7 +110,6 @@ class Conversation:
         self._ledger = Ledger()
         self._ranges: Ranges | None = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
-        self._correlation_ids = count(_OWN_CORRELATION_IDS)
 
         self._first: Piece | None = None  # waits for the upstream connection
         self._held: tuple[RequestHeader, bytes, Request] | None = (
@@ -155,7 +117,6 @@ class Conversation:
         )
         self._awaiting: RequestId | None = None
         self._last_heartbeat: ReadRequest | None = None
-        self._heartbeats_upstream = UpstreamHeartbeats()
         self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
@@ -163,8 +124,6 @@ class Conversation:
 
         self._collecting_response: bytearray | None = None
         self._current: Exchange | None = None  # whose response is arriving in pieces
-        self._calls: deque[Call] = deque()
-        self._call_outstanding = False
         self._sasl = Authentication(terms.clock)
         self._trusted = False  # the broker has answered an ordinary request
 
@@ -178,7 +137,7 @@ class Conversation:
     @property
     def at_rest(self) -> bool:
         """Whether nothing at all is under way, of the client or of the proxy, and no request has begun to arrive."""
-        return self.idle and not self._calls and not self._requests.in_frame and self._awaiting is None
+        return self.idle and not self._own.waiting and not self._requests.in_frame and self._awaiting is None
 
     @property
     def awaits_rest(self) -> bool:
@@ -298,12 +257,12 @@ class Conversation:
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
             self._refuse_api_versions(header, piece)
             return
-        self._check_offered(header)
+        check_offered(header, self._ranges, self._terms.meter)
         if not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED:
             self._sasl.ordinary_request()
-            self._check_decodable(piece)
+            check_decodable(piece, self._limits, trusted=self._trusted)
             if piece.last:
                 self._translate(header, piece.data)
             else:
@@ -326,23 +285,15 @@ class Conversation:
         return self.upstream_open
 
     def _check_authentication(self, header: RequestHeader, piece: Piece) -> None:
-        self._check_token(piece)
+        check_token(piece, self._limits)
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             offset = body_offset(piece.data, header)
             asked, _ = decode_prefix(SaslHandshakeRequest, header.version, piece.data, offset)
             self._sasl.begin(header.version, asked.mechanism)
 
-    def _check_token(self, piece: Piece) -> None:
-        allowed = self._limits.sasl_max_bytes
-        if piece.frame_size > allowed + _SIZE_BYTES:
-            raise FrameError(
-                "oversized",
-                f"a frame of {piece.frame_size} bytes in authentication, where {allowed} are allowed",
-            )
-
     def _pass_token(self, piece: Piece) -> None:
         """Pass on a token of SASL that has no header; it counts as the SaslAuthenticate that it would be later."""
-        self._check_token(piece)
+        check_token(piece, self._limits)
         if not self._has_upstream(piece):
             return
         if self._sasl.token():
@@ -367,31 +318,6 @@ class Conversation:
             self._collecting = None
             self._translate(read_header(frame), frame)
 
-    def _check_decodable(self, piece: Piece) -> None:
-        """Refuse to hold a frame that is too large to be decoded, or to be decoded for a stranger."""
-        allowed = self._limits.decoded_max_bytes
-        if not self._trusted:
-            allowed = min(allowed, self._limits.first_frame_max_bytes)
-        if piece.frame_size > allowed:
-            raise FrameError(
-                "oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded"
-            )
-
-    def _check_offered(self, header: RequestHeader) -> None:
-        if self._ranges is None:
-            return
-        offered = self._ranges.get(header.api_key)
-        if offered is None or not offered[0] <= header.version <= offered[1]:
-            said = (
-                "is not offered"
-                if offered is None
-                else f"is offered in versions {offered[0]} to {offered[1]}"
-            )
-            self._terms.meter.refused(header.api_key)
-            raise ClientError(
-                "not_offered", f"a request for {api_name(header.api_key)} v{header.version}, which {said}"
-            )
-
     def _refuse_api_versions(self, header: RequestHeader, piece: Piece) -> None:
         if not piece.last:
             raise ClientError("oversized", f"an ApiVersions request of {piece.frame_size} bytes")
@@ -411,7 +337,7 @@ class Conversation:
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
         self._passing_on = not piece.last
-        if self._calls:
+        if self._own.waiting:
             self._inject()
 
     def _arrange_edits(self, exchange: Exchange, piece: Piece) -> None:
@@ -494,9 +420,8 @@ class Conversation:
             self.request = request
 
         message = ApiVersionsRequest()
-        self._send_own(
-            ApiKey.API_VERSIONS, api_versions.LEARNING_VERSION, request.client_id, message, learned
-        )
+        version = api_versions.LEARNING_VERSION
+        self._send_own(*self._own.made(_API_VERSIONS, version, request.client_id, message, learned))
 
     @property
     def connection(self) -> Connection:
@@ -546,44 +471,17 @@ class Conversation:
 
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that wait already."""
-        self._calls.append(call)
+        self._own.waiting.append(call)
         self._inject()
 
     def _inject(self) -> None:
-        if not self._calls or self._call_outstanding or not self.can_inject:
+        if not self._own.waiting or self._own.outstanding or not self.can_inject:
             return
-        if not self._sasl.may_add(awaited=self._awaiting is not None):
-            return
-        call = self._calls.popleft()
+        if self._sasl.may_add(awaited=self._awaiting is not None):
+            self._send_own(*self._own.next(self._inject))
 
-        def replied(frame: bytes) -> None:
-            if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
-                message = self._heartbeats_upstream.read(call.version, frame)
-            else:
-                offset = response_body_offset(call.api_key, call.version, frame)
-                message = decode(APIS[call.api_key].response, call.version, frame, offset)
-            self._call_outstanding = False
-            self.replies.append((call.call_id, message))
-            self._inject()
-
-        self._call_outstanding = True
-        self._send_own(call.api_key, call.version, call.client_id, call.message, replied)
-
-    def _send_own(
-        self,
-        api_key: int,
-        version: int,
-        client_id: str | None,
-        message: Message,
-        receive: Callable[[bytes], None],
-    ) -> None:
-        correlation_id = next(self._correlation_ids)
-        exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._terms.clock(), receive=receive)
-        self._terms.meter.sent(api_key, version, injected=True)
-        if api_key == _CONSUMER_GROUP_HEARTBEAT:
-            frame = self._heartbeats_upstream.frame(version, correlation_id, client_id, message)
-        else:
-            frame = request_frame(api_key, version, correlation_id, client_id, message)
+    def _send_own(self, frame: bytes, exchange: Exchange) -> None:
+        self._terms.meter.sent(exchange.api_key, exchange.version, injected=True)
         self.to_upstream.append(frame)
         self._ledger.inject(exchange)
 
@@ -653,7 +551,7 @@ class Conversation:
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
-            self._check_decodable(piece)
+            check_decodable(piece, self._limits, trusted=self._trusted)
             self._current = exchange
             self._collecting_response = bytearray(piece.data)
 
@@ -678,8 +576,7 @@ class Conversation:
 
     def _token_begins(self, piece: Piece) -> None:
         """A token of SASL that has no header and that nobody counted; larger ones than allowed are nonsense."""
-        if piece.frame_size > self._limits.sasl_max_bytes + _SIZE_BYTES:
-            raise FrameError("oversized", f"a token of {piece.frame_size} bytes in authentication")
+        check_token(piece, self._limits)
         self._to_client(piece.data)
 
     def _whole_response(self, exchange: Exchange, frame: bytes) -> None:
@@ -717,7 +614,7 @@ class Conversation:
         Somebody is a client whose request needs it, or a client that is gone and can't authenticate again. A
         broker would close the connection at the next request.
         """
-        if not self._calls or self._call_outstanding or not self._sasl.expired:
+        if not self._own.waiting or self._own.outstanding or not self._sasl.expired:
             return False
         return self._awaiting is not None or not self._client_open
 

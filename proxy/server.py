@@ -17,7 +17,6 @@ from proxy.api_versions import OfferBook
 from proxy.config import Address, Config, Listener
 from proxy.connection import Cause, ClientConnection, Services
 from proxy.connections import Connections
-from proxy.conversation import Terms
 from proxy.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.meter import Meter
 from proxy.metrics import Metrics
@@ -26,6 +25,7 @@ from proxy.reachability import Reachability
 from proxy.splice import PipePool
 from proxy.startup import reach_brokers
 from proxy.streams import TcpStream, keep_alive, open_tcp
+from proxy.terms import Terms
 from proxy.tls import Certificates, TlsOpener
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialer, Open

@@ -18,11 +18,12 @@ from protocol_codecs.messages.consumer_protocol import decode_assignment, decode
 from protocol_codecs.records import decode_batch, decode_record, read_headers
 from proxy.api_versions import OfferBook
 from proxy.config import Address, Limits
-from proxy.conversation import ClientError, Conversation, Terms, UpstreamError
+from proxy.conversation import Conversation
 from proxy.frames import FrameError, FrameSplitter, Piece
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.node_endpoints import EndpointEditor
+from proxy.terms import ClientError, Terms, UpstreamError
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"

@@ -14,8 +14,8 @@ from fakes.talk import (
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
 from proxy.config import Limits
-from proxy.conversation import ClientError, UpstreamError
 from proxy.frames import STREAM_ABOVE
+from proxy.terms import ClientError, UpstreamError
 
 # -- relay -----------------------------------------------------------------------------------------------------
 

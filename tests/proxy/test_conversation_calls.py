@@ -22,8 +22,9 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from proxy.conversation import Conversation, UpstreamError
+from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
+from proxy.terms import UpstreamError
 from translation.actions import Call, CallId, ConnectionId
 
 _call_ids = count(1)

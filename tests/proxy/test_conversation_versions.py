@@ -5,7 +5,7 @@ from fakes import messages, wire
 from fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
 
 from protocol_codecs import ApiKey, ErrorCode
-from proxy.conversation import ClientError
+from proxy.terms import ClientError
 
 # -- versions --------------------------------------------------------------------------------------------------
 

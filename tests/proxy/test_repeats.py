@@ -9,10 +9,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from proxy.conversation import ClientError
 from proxy.envelope import request_frame, response_frame
 from proxy.repeats import ReadRequest, UpstreamHeartbeats, heartbeat_answer
 from proxy.request_header import read_header
+from proxy.terms import ClientError
 from translation.actions import Call, CallId
 
 UPSTREAM = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)

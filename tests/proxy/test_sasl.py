@@ -12,8 +12,9 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config import Limits
-from proxy.conversation import ClientError, Conversation
+from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
+from proxy.terms import ClientError
 from translation.actions import Call, CallId, ConnectionId
 
 PLAIN_TOKEN = wire.framed(b"\0Alice\0Alice-secret")  # read as a header, it would be API 65 and a version

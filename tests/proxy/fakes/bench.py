@@ -13,12 +13,12 @@ from protocol_codecs import ApiKey
 from proxy.api_versions import OfferBook
 from proxy.config import Address, Limits
 from proxy.connection import ClientConnection, Services
-from proxy.conversation import Terms
 from proxy.events import EventTeller
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.splice import PipePool
 from proxy.tallies import Tally
+from proxy.terms import Terms
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialed, UnreachableError
 from translation.actions import ConnectionId

@@ -7,9 +7,10 @@ from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from proxy.api_versions import OfferBook
 from proxy.config import Address, Limits
-from proxy.conversation import Conversation, Terms
+from proxy.conversation import Conversation
 from proxy.meter import Meter
 from proxy.metrics import Metrics
+from proxy.terms import Terms
 from translation.actions import ConnectionId
 
 
