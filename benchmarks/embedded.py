@@ -6,6 +6,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import CoordinatorConfig
+from proxy.process import collect_seldom
 
 
 async def main() -> None:
@@ -19,4 +20,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     trio.run(main)

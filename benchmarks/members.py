@@ -3,10 +3,16 @@
 Proxy, coordinator and the members are three processes. The members are one loop over epoll, which sends frames made
 before and decodes only what it must, so that it is the proxy whose answers are timed. Each member has a connection of
 its own as long as descriptors suffice; of what is beyond, two share one.
+
+A member sends its next heartbeat 3 s after it sent the last one, as clients do (Java's ``Heartbeat.sentHeartbeat``,
+librdkafka's ``rd_interval``), and its first at a random moment of the first 3 s, as clients that are not started in
+step with each other. Counting from the answer instead makes all members fall into step after the first stall, and
+stay so.
 """
 
 import heapq
 import os
+import random
 import resource
 import select
 import socket
@@ -115,7 +121,7 @@ class Member:
             group_id=self._group, generation_id=self.generation, member_id=self.member_id
         )
         self._heartbeat = request_frame(ApiKey.HEARTBEAT, 3, 7, "bench", message)
-        self._crowd.book(self, INTERVAL_S)
+        self._crowd.book(self, time.perf_counter() + self._crowd.random.uniform(0, INTERVAL_S))
 
     def beat(self) -> None:
         self._sent_at = time.perf_counter()
@@ -125,7 +131,7 @@ class Member:
         self._crowd.latencies.append(time.perf_counter() - self._sent_at)
         code = int.from_bytes(frame[12:14], "big")
         if code == 0:
-            self._crowd.book(self, INTERVAL_S)
+            self._crowd.book(self, self._sent_at + INTERVAL_S)
         elif code == _AFTER_REBALANCE:
             self._crowd.rejoins += 1
             self.join()
@@ -150,6 +156,7 @@ class Crowd:
         self.latencies: list[float] = []
         self.rejoins = 0
         self.unstable = 0
+        self.random = random.Random(count)
         self._address = address
         self._epoll = select.epoll()
         self._connections: dict[int, Connection] = {}
@@ -160,9 +167,9 @@ class Crowd:
         self._count = count
         self._group_size = group_size
 
-    def book(self, member: Member, in_s: float) -> None:
+    def book(self, member: Member, at_s: float) -> None:
         self._sequence += 1
-        heapq.heappush(self._due, (time.perf_counter() + in_s, self._sequence, member))
+        heapq.heappush(self._due, (at_s, self._sequence, member))
 
     def join_all(self) -> None:
         """Connect and join until all are in and quiet for two intervals; no more than a few are joining at a time.
