@@ -4,6 +4,7 @@ python -m benchmarks [--only throughput,tls,latency,members,growth] [--runs N]
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -15,8 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import growth, latency, members, throughput
-from benchmarks.stand import BUILD, TLS_LISTENER, gateway, kafka, kafka_version
+from benchmarks import growth, latency, members, plain_relay, throughput
+from benchmarks.stand import BUILD, gateway, kafka, kafka_version
+from tools.kafka.cluster import ExtraListener
+from tools.kafka.ports import LOOPBACK, free_ports
 from tools.kafka.tls_files import TlsFiles
 
 REPORT = BUILD / "bench.json"
@@ -24,18 +27,43 @@ LESS_ON_TLS = 2
 """By so much fewer records on TLS: the client and the broker are slower there as well."""
 
 
-def on_kafka(name: str, measure: Callable[..., Any], **options: Any) -> Any:
-    with kafka() as cluster, gateway(cluster.bootstrap, name) as proxy:
-        return measure(cluster.bootstrap, proxy, **options)
+def latencies(rounds: int) -> Any:
+    with kafka() as cluster, gateway(cluster.bootstrap, "latency") as proxy:
+        return latency.measure(cluster.bootstrap, proxy, rounds=rounds)
 
 
-def on_tls(runs: int, records: int) -> Any:
+def throughputs(runs: int, records: int) -> Any:
+    """Throughput straight, through Epochgate, and through HAProxy if there is one."""
+    with contextlib.ExitStack() as stack:
+        listeners = []
+        if plain_relay.program():
+            (port,) = free_ports(1)
+            listeners.append(ExtraListener(plain_relay.LISTENER, "PLAINTEXT", advertised_ports=[port]))
+        else:
+            print("  haproxy is not installed: without the comparison with a plain relay", flush=True)
+        cluster = stack.enter_context(kafka(*listeners))
+        proxy = stack.enter_context(gateway(cluster.bootstrap, "throughput"))
+        ways = {
+            "direct": throughput.Way(cluster.bootstrap),
+            "proxied": throughput.Way(proxy.bootstrap, proxy.process.pid),
+        }
+        if listeners:
+            pid = stack.enter_context(plain_relay.relay(port, cluster.bootstrap_of(plain_relay.LISTENER)))
+            ways["haproxy"] = throughput.Way(f"{LOOPBACK}:{port}", pid)
+        return throughput.measure(ways, runs=runs, records=records)
+
+
+def throughputs_on_tls(runs: int, records: int) -> Any:
     """Throughput with TLS from the client to the proxy and from there to the broker, and straight to the broker."""
     tls = TlsFiles(BUILD / "bench" / "tls-files")
-    with kafka(tls) as cluster:
-        bootstrap = cluster.bootstrap_of(TLS_LISTENER)
+    with kafka(ExtraListener("TLS", "SSL", tls.broker_settings())) as cluster:
+        bootstrap = cluster.bootstrap_of("TLS")
         with gateway(bootstrap, "tls", tls=tls) as proxy:
-            return throughput.measure(bootstrap, proxy, runs=runs, records=records, ca=str(tls.ca))
+            ways = {
+                "direct": throughput.Way(bootstrap),
+                "proxied": throughput.Way(proxy.bootstrap, proxy.process.pid),
+            }
+            return throughput.measure(ways, runs=runs, records=records, ca=str(tls.ca))
 
 
 def environment() -> dict[str, Any]:
@@ -56,7 +84,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     for on, (what, one) in both:
         table.append(
             (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
-             f"ratio {one['ratio']}", f">= {one['target']}", _said(one["met"]))
+             f"ratio {one['proxied_ratio']}{_of_relay(one)}", f">= {one['target']}", _said(one["met"]))
         )  # fmt: skip
     for what, name in (("request", "100-byte request"), ("heartbeat", "translated Heartbeat")):
         if (one := report.get("latency", {}).get(what)) is not None:
@@ -81,6 +109,10 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     return table
 
 
+def _of_relay(one: dict[str, Any]) -> str:
+    return f" (HAProxy {one['haproxy_ratio']})" if "haproxy_ratio" in one else ""
+
+
 def _said(met: bool) -> str:
     return "met" if met else "MISSED"
 
@@ -93,11 +125,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=latency.ROUNDS)
     options = parser.parse_args()
     parts: dict[str, Callable[[], Any]] = {
-        "throughput": lambda: on_kafka(
-            "throughput", throughput.measure, runs=options.runs, records=options.records
-        ),
-        "tls": lambda: on_tls(runs=options.runs, records=options.records // LESS_ON_TLS),
-        "latency": lambda: on_kafka("latency", latency.measure, rounds=options.rounds),
+        "throughput": lambda: throughputs(options.runs, options.records),
+        "tls": lambda: throughputs_on_tls(options.runs, options.records // LESS_ON_TLS),
+        "latency": lambda: latencies(options.rounds),
         "members": members.measure,
         "growth": growth.measure,
     }

@@ -18,7 +18,6 @@ from tools.kafka.tls_files import TlsFiles
 BUILD = Path(__file__).resolve().parents[1] / "build"
 PATIENCE_S = 30.0
 NODES = 3
-TLS_LISTENER = "TLS"
 
 POLICY = """\
 default: observe
@@ -125,13 +124,13 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def kafka(tls: TlsFiles | None = None, **overrides: str) -> Iterator[Cluster]:
+def kafka(*listeners: ExtraListener, **overrides: str) -> Iterator[Cluster]:
     """One broker of its own, with Kafka's own sizes where the tests' are small."""
     Cluster.stop_orphans(RUN)
     cluster = Cluster(
         RUN / f"bench-{os.getpid()}",
         overrides={k.replace("_", "."): v for k, v in overrides.items()},
-        listeners=[ExtraListener(TLS_LISTENER, "SSL", tls.broker_settings())] if tls else (),
+        listeners=listeners,
     )
     cluster.save(owner_pid=os.getpid())
     try:

@@ -1,7 +1,8 @@
-"""Bytes a second that real clients (librdkafka) consume and produce, straight and through the proxy.
+"""Bytes a second that real clients (librdkafka) consume and produce, straight, through the proxy, and through HAProxy.
 
-Direct and proxied runs take turns, each in a fresh process of its own pinned to one core with everything else left to
-the scheduler, and the median of the ratios of neighbours counts: whatever else the machine does hits both alike.
+The ways take turns, each run in a fresh process of its own, and the median of the ratios of neighbours counts: whatever
+else the machine does hits all alike. HAProxy (``benchmarks.plain_relay``) shows what of the cost any process in
+between has.
 """
 
 import json
@@ -10,14 +11,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.stand import Gateway, switches, waited_s
+from benchmarks.stand import cpu_s, switches, waited_s
 
 RECORD = 1024
 RECORDS = 400_000
@@ -85,57 +86,67 @@ def consume(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
     return took
 
 
+class Way(msgspec.Struct):
+    """One way from a client to the broker: directly, or through the process ``pid``."""
+
+    bootstrap: str
+    pid: int | None = None
+    mb_s: list[float] = msgspec.field(default_factory=list)
+
+
 def measure(
-    bootstrap: str, proxy: Gateway, *, runs: int = RUNS, records: int = RECORDS, ca: str = ""
+    ways: dict[str, Way], *, runs: int = RUNS, records: int = RECORDS, ca: str = ""
 ) -> dict[str, Any]:
-    """Both ways; on TLS, on both sides of the proxy, if there is a file ``ca`` of authorities."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **_security(ca)})
+    """Both directions by each way, of which "direct" and "proxied" are two; ``ca`` has the authorities on TLS."""
+    direct = ways["direct"].bootstrap
+    admin = AdminClient({"bootstrap.servers": direct, **_security(ca)})
     topics = {name: f"throughput-{name}-{uuid4().hex[:8]}" for name in ("consume", "produce")}
     for topic in topics.values():
         config = {"retention.bytes": str(2 * records * RECORD), "segment.bytes": str(256 * 1024 * 1024)}
         admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
-    produce(bootstrap, topics["consume"], records, ca)
+    produce(direct, topics["consume"], records, ca)
     return {
-        "consumer": _compare("consume", bootstrap, proxy, topics["consume"], runs, records, ca),
-        "producer": _compare("produce", bootstrap, proxy, topics["produce"], runs, records, ca),
+        "consumer": _compare("consume", ways, topics["consume"], runs, records, ca),
+        "producer": _compare("produce", ways, topics["produce"], runs, records, ca),
     }
 
 
-def _compare(
-    what: str, bootstrap: str, proxy: Gateway, topic: str, runs: int, records: int, ca: str
-) -> dict[str, Any]:
+def _compare(what: str, ways: dict[str, Way], topic: str, runs: int, records: int, ca: str) -> dict[str, Any]:
     mb = records * RECORD / 1e6
-    direct: list[float] = []
-    proxied: list[float] = []
-    pid = proxy.process.pid
-    _apart(what, bootstrap, topic, records, ca)  # the page cache and the broker's compiler are warm after it
-    cpu_before, waited_before, switches_before = proxy.cpu_s(), waited_s(pid), switches(pid)
-    for run in range(runs):
-        ways: list[tuple[str, Callable[[float], None]]] = [
-            (bootstrap, direct.append),
-            (proxy.bootstrap, proxied.append),
-        ]
-        for address, keep in ways if run % 2 else reversed(ways):
-            keep(mb / _apart(what, address, topic, records, ca))
-        print(
-            f"  {what} {run + 1}/{runs}: direct {direct[-1]:.0f} MB/s, proxied {proxied[-1]:.0f} MB/s, "
-            f"load {os.getloadavg()[0]:.1f}",
-            flush=True,
-        )
-    ratio = statistics.median(p / d for d, p in zip(direct, proxied, strict=True))
-    gb = mb * runs / 1000
     target = TARGET_ON_TLS if ca else TARGET
-    return {
-        "direct_mb_s": round(statistics.median(direct), 1),
-        "proxied_mb_s": round(statistics.median(proxied), 1),
-        "ratio": round(ratio, 3),
-        "ratio_of_the_best": round(max(proxied) / max(direct), 3),
-        "proxy_cpu_s_per_gb": round((proxy.cpu_s() - cpu_before) / gb, 3),
-        "proxy_waited_for_a_core_s_per_gb": round((waited_s(pid) - waited_before) / gb, 3),
-        "proxy_switches_per_gb": round((switches(pid) - switches_before) / gb),
-        "target": target,
-        "met": ratio >= target,
-    }
+    for way in ways.values():
+        way.mb_s.clear()
+    _apart(what, ways["direct"].bootstrap, topic, records, ca)  # page cache and compiler are warm after it
+    before = {name: _used(way.pid) for name, way in ways.items() if way.pid}
+    order = list(ways.items())
+    for run in range(runs):
+        for _, way in order:
+            way.mb_s.append(mb / _apart(what, way.bootstrap, topic, records, ca))
+        order.append(order.pop(0))
+        speeds = ", ".join(f"{name} {way.mb_s[-1]:.0f} MB/s" for name, way in ways.items())
+        print(f"  {what} {run + 1}/{runs}: {speeds}, load {os.getloadavg()[0]:.1f}", flush=True)
+    direct = ways["direct"].mb_s
+    gb = mb * runs / 1000
+    found: dict[str, Any] = {"direct_mb_s": round(statistics.median(direct), 1), "target": target}
+    for name, way in ways.items():
+        if way.pid is None:
+            continue
+        ratios = [through / straight for straight, through in zip(direct, way.mb_s, strict=True)]
+        used = [(after - then) / gb for then, after in zip(before[name], _used(way.pid), strict=True)]
+        found |= {
+            f"{name}_mb_s": round(statistics.median(way.mb_s), 1),
+            f"{name}_ratio": round(statistics.median(ratios), 3),
+            f"{name}_ratios": [round(ratio, 2) for ratio in sorted(ratios)],
+            f"{name}_cpu_s_per_gb": round(used[0], 3),
+            f"{name}_waited_for_a_core_s_per_gb": round(used[1], 3),
+            f"{name}_switches_per_gb": round(used[2]),
+        }
+    return found | {"met": found["proxied_ratio"] >= target}
+
+
+def _used(pid: int) -> tuple[float, float, float]:
+    """Seconds of processor time, seconds of waiting for a core, switches."""
+    return cpu_s(pid), waited_s(pid), switches(pid)
 
 
 def _apart(what: str, address: str, topic: str, records: int, ca: str) -> float:

@@ -18,7 +18,7 @@ from proxy import splice
 from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
 from proxy.splice import MOVE_ABOVE, Move, Pipe, PipePool, move
-from proxy.streams import TcpStream
+from proxy.streams import TcpStream, open_tcp
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
@@ -249,3 +249,13 @@ async def test_without_a_pipe_bodies_are_copied(monkeypatch, tcp_pair, moves):
             nursery.start_soon(bench.client.send_all, request)
             assert await bench.at_broker.frame() == request
         assert not moves
+
+
+async def test_the_kernel_takes_as_much_for_a_broker_as_for_any_connection() -> None:
+    """trio lets a connection that it opens hold 16 KiB of unsent bytes; a large body then goes out in crumbs."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        stream = await open_tcp(*server.getsockname())
+        async with stream:
+            limit = stream.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+            with socket.socket() as untouched:
+                assert limit == untouched.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)

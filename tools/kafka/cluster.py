@@ -24,12 +24,14 @@ STATE = "cluster.json"
 class ExtraListener:
     """Another listener of every broker, besides PLAINTEXT, each on a port of its own.
 
-    `settings` are those of the listener, without Kafka's prefix `listener.name.<name>.`.
+    `settings` are those of the listener, without Kafka's prefix `listener.name.<name>.`. `advertised_ports` has
+    a port for each broker that clients are told instead of the real one: that of a relay before it.
     """
 
     name: str
     protocol: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    advertised_ports: Sequence[int] = ()
 
     def broker_settings(self) -> dict[str, str]:
         """As they stand in server.properties."""
@@ -213,10 +215,11 @@ class Cluster:
         protocols |= {listener.name: listener.protocol for listener in self._listeners}
         of_listeners = {key: value for one in self._listeners for key, value in one.broker_settings().items()}
         for number, (broker, controller_port) in enumerate(zip(self.brokers, controller_ports, strict=True)):
-            for_clients = ",".join(
-                [f"PLAINTEXT://{broker.address}"]
-                + [f"{name}://{LOOPBACK}:{ports[number]}" for name, ports in self._extra_ports.items()]
-            )
+            plain = f"PLAINTEXT://{broker.address}"
+            bound = {one.name: self._extra_ports[one.name][number] for one in self._listeners}
+            told = bound | {
+                one.name: one.advertised_ports[number] for one in self._listeners if one.advertised_ports
+            }
             broker.configure(
                 {
                     "process.roles": "broker,controller",
@@ -225,8 +228,8 @@ class Cluster:
                     "listener.security.protocol.map": ",".join(
                         f"{name}:{protocol}" for name, protocol in protocols.items()
                     ),
-                    "listeners": f"{for_clients},CONTROLLER://{LOOPBACK}:{controller_port}",
-                    "advertised.listeners": for_clients,
+                    "listeners": ",".join([plain, *_at(bound), f"CONTROLLER://{LOOPBACK}:{controller_port}"]),
+                    "advertised.listeners": ",".join([plain, *_at(told)]),
                     "inter.broker.listener.name": "PLAINTEXT",
                     **of_listeners,
                     **settings.for_tests(len(self.brokers)),
@@ -283,3 +286,7 @@ class Cluster:
                 time.sleep(POLL_S)
             else:
                 return
+
+
+def _at(ports: Mapping[str, int]) -> list[str]:
+    return [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]

@@ -1,0 +1,66 @@
+"""HAProxy as a plain TCP relay: what any process between a client and a broker costs on this machine.
+
+It knows nothing of Kafka, moves all bytes with ``splice`` as Epochgate does, is written in C, and has one thread. The
+broker has a listener of its own behind it, whose advertised port is HAProxy's.
+"""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+from benchmarks.stand import BUILD, PATIENCE_S
+from tools.kafka.ports import LOOPBACK
+
+LISTENER = "RELAYED"
+
+_CONFIG = """\
+global
+  nbthread 1
+  maxconn 1000
+defaults
+  mode tcp
+  option splice-request
+  option splice-response
+  timeout connect 10s
+  timeout client 1h
+  timeout server 1h
+listen kafka
+  bind {host}:{port}
+  server broker {broker}
+"""
+
+
+def program() -> str | None:
+    """HAProxy, if it is installed."""
+    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+
+
+@contextlib.contextmanager
+def relay(port: int, broker: str) -> Iterator[int]:
+    """HAProxy on a port before a broker's host:port; its process id."""
+    folder = BUILD / "bench" / "haproxy"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "haproxy.cfg").write_text(_CONFIG.format(host=LOOPBACK, port=port, broker=broker))
+    with (folder / "haproxy.log").open("wb") as log:
+        process = subprocess.Popen(
+            [program() or "haproxy", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
+        )
+    try:
+        _wait_open(port, process)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)):
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("HAProxy does not listen; see build/bench/haproxy/haproxy.log")
+        time.sleep(0.05)
