@@ -25,8 +25,10 @@ MOVE_ABOVE = 64 * 1024
 """Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
 
 WAKE_AT = 256 * 1024
-"""Bytes that should have come before the kernel wakes the proxy, if the body has as many. More would wait for bytes that
-the sender holds back until the receiver has read: with 1 MiB a Fetch response stood for 40 ms, a delayed acknowledgement.
+"""Bytes that should have come before the kernel wakes the proxy, if the body has as many.
+
+More would wait for bytes that the sender holds back until the receiver has read: with 1 MiB a Fetch response stood for
+40 ms, until a delayed acknowledgement.
 """
 
 _IDLE_PIPES = 16
