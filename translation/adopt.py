@@ -99,11 +99,18 @@ def adopt_again(
     What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
     not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
     either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
+
+    ILLEGAL_GENERATION if it is the call's generation that is not known, and the broker has not come to it yet: then no
+    process has given it to the client in this membership, but a classic group before it, and nothing changes.
     """
     instance_id = request.message.group_instance_id
     verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     if verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if found is not None and _is_of_another_membership(member, _generation_of(request), found):
+        reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        return ErrorCode.ILLEGAL_GENERATION
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
@@ -113,6 +120,13 @@ def adopt_again(
         return context.no_member(member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
+
+
+def _is_of_another_membership(
+    member: Member, generation: int, found: ConsumerGroupDescribeResponseMember
+) -> bool:
+    """Whether a generation that is newer than the one known here is none that this membership has had at all."""
+    return member.joined and generation > member.generation and generation > found.member_epoch
 
 
 def look_for(

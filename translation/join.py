@@ -375,6 +375,7 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     member.may_hold = claims
     member.claimed = None
     member.adopted = member.away = False
+    member.answered_on = member.joined_on
     member.touch(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000

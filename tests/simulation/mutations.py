@@ -251,8 +251,9 @@ def remember_one_answered_generation() -> AbstractContextManager[Any]:
 
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
     """A call with an older generation tells where its client is."""
+    heard = Context.heard
     return patch.object(
-        Context, "heard", lambda self, member, connection, generation: self.reach(member, connection)
+        Context, "heard", lambda self, member, connection, _: heard(self, member, connection, math.inf)
     )
 
 
@@ -295,6 +296,16 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     return patch.object(origin, "leave_translated", broken)
 
 
+def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
+    """A client counts as away when an older connection of it ends, also if it is heard where it joined last."""
+    return patch.object(Context, "_has_stayed", lambda *_: False)
+
+
+def believe_any_newer_generation() -> AbstractContextManager[Any]:
+    """A generation that the broker has not come to is taken for one that another process gave."""
+    return patch.object(adopt, "_is_of_another_membership", lambda *_: False)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -325,4 +336,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     let_the_older_process_have_its_instance_id_back,
     take_a_late_heartbeat_for_its_client,
     take_a_group_that_was_left_for_a_consumer_group,
+    take_the_end_of_an_older_connection_for_that_of_its_client,
+    believe_any_newer_generation,
 )
