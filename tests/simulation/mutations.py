@@ -250,10 +250,9 @@ def remember_one_answered_generation() -> AbstractContextManager[Any]:
 
 
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
-    """A call with an older generation tells where its client is."""
-    heard = Context.heard
+    """A call with an older generation tells where its client is, and no later call tells better."""
     return patch.object(
-        Context, "heard", lambda self, member, connection, _: heard(self, member, connection, math.inf)
+        Context, "heard", lambda self, member, connection, generation: self.reach(member, connection)
     )
 
 
