@@ -51,6 +51,9 @@ class Verdict(Enum):
     REPLACED = auto()
     """Another member has its instance id."""
 
+    HIDDEN = auto()
+    """A consumer group whose members this principal may not see, because it may not describe all of their topics."""
+
     UNKNOWN = auto()
     """A consumer group without this member."""
 
@@ -75,7 +78,7 @@ def adopting(
         verdict, found = yield from look_for(
             context, member, connection, instance_id=request.message.group_instance_id
         )
-        if verdict in (Verdict.UNKNOWN, Verdict.REPLACED):
+        if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
             replaced = verdict is Verdict.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
             return
@@ -146,7 +149,7 @@ def look_for(
         case ErrorCode.NONE:
             pass
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
+            return Verdict.HIDDEN, None
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return Verdict.CLASSIC_GROUP, None
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

@@ -32,6 +32,7 @@ from translation.outcomes import (
     StaysClassic,
     overtake,
     park,
+    refuse_overtaken,
     refused,
     resume_session,
 )
@@ -103,14 +104,13 @@ def join(
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
     except StaysClassic:
+        refuse_overtaken(context, member)
         yield from join_classic(context, request)
     except Outcome as outcome:
         outcome.settle(context, member, request)
     except UpstreamLost:
         resume_session(context, member)
-        for waiting in member.overtaken:  # on other connections, which are still there
-            context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
-        member.overtaken.clear()
+        refuse_overtaken(context, member)  # on other connections, which are still there
         raise
     else:
         _answer(context, member, request, claims)

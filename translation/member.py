@@ -134,8 +134,8 @@ class Member:
         self.adopted = False
         """Found at the broker, and has not joined here yet: what it holds is not known."""
         self.away = False
-        """A connection of its client was closed since its last JoinGroup here, and the client was not heard on that of the
-        JoinGroup since: it may have been elsewhere."""
+        """A connection of its client was closed since its last JoinGroup here, and no call came since on that of the
+        JoinGroup: it may have been elsewhere."""
         self.membership = 0
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
         self.heard_at = -math.inf
