@@ -60,7 +60,7 @@ def find_out(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
         verdict, found = yield from look()
-        told = left_behind is not None and not claims
+        told = _was_told_to_move(left_behind, claims=claims)
         if verdict is Verdict.CLASSIC_GROUP and not told and not context.is_issued(member.id):
             if (yield from has_classic_members(group.id)):
                 raise StaysClassic  # if it is none of them, the broker says so
@@ -97,6 +97,11 @@ def _end_translated(
     yield from leave_translated(context, before, "its client joined anew")
     context.drop_if_idle(before)
     return None
+
+
+def _was_told_to_move(left_behind: Move | None, *, claims: bool) -> bool:
+    """Whether this JoinGroup is that of a client that was told to move; one with partitions has joined again since."""
+    return left_behind is not None and not claims
 
 
 def _leave_classic_memberships(

@@ -46,6 +46,7 @@ class Standing:
         "instance_id",
         "joined_at",
         "joined_ms",
+        "joins_as",
         "joins_waiting",
         "member_id",
         "moved",
@@ -75,6 +76,8 @@ class Standing:
         self.moved = False
         """Whether more than one process has served it."""
         self.joins_waiting: set[int] = set()
+        self.joins_as: str | None = None
+        """The member id under which a proxy last began a membership for it, of which it may not have heard yet."""
         self.taking_over: set[int] = set()
         """Its JoinGroups that came without a member id, to take over an instance id."""
         self.deserted_join = False

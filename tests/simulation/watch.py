@@ -419,6 +419,9 @@ class Watch:
         """The translation sends a request upstream."""
         self.tell(process, "calls" + (" into the void" if lost else ""), call.message)
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not lost:
+            if call.message.member_epoch == 0:
+                client = process.connections[call.connection_id].client.near
+                self.standings[client].joins_as = call.message.member_id
             self._check_release(str(process), call.message)
         elif call.api_key == ApiKey.LEAVE_GROUP and not lost:
             for identity in call.message.members:
@@ -466,9 +469,11 @@ class Watch:
     def _is_taken_over(self, member_id: str) -> None:
         """A static member is said to be away: the contract of its client ends if another process waits to replace it.
 
-        Also if that process asked before this client last joined: a call counts at any moment until it is answered.
+        Also if that process asked before this client last joined: a call counts at any moment until it is answered. And
+        also if this client has not heard of its membership yet.
         """
-        standing = self.client_of.get(member_id)
+        joining = (one for one in self.standings.values() if one.joins_as == member_id)
+        standing = self.client_of.get(member_id) or next(joining, None)
         for other in self.standings.values():
             if (
                 standing is not None
