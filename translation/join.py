@@ -374,7 +374,9 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     member.generation = member.epoch
     member.may_hold = claims
     member.claimed = None
-    member.adopted = member.away = False
+    member.adopted = False
+    # A client that has hung up meanwhile may have been elsewhere when it comes back.
+    member.away = not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken))
     member.answered_on = member.joined_on
     member.touch(context.now)
     # The client is within its contract until this has passed without a SyncGroup.

@@ -509,6 +509,21 @@ def test_the_end_of_an_older_connection_on_which_a_call_was_late_does_not_mean_t
     assert bench.error(told) == ErrorCode.NONE
 
 
+def test_a_client_that_hung_up_before_its_join_group_was_answered_may_have_been_elsewhere() -> None:
+    """The generation that it comes with is the one of an answer that nobody heard, because the epoch has not moved."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.client_gone(connection)
+    bench.beat(1, orders=(0, 1))
+    heartbeat = bench.heartbeat(bench.connect(), A, 1)
+    (question,) = bench.calls  # no full heartbeat, which would release what another process has handed out
+    assert question.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
+    bench.reply(described(member(A, epoch=1)))
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_generation_that_the_broker_has_not_come_to_is_refused_and_changes_nothing() -> None:
     """It is one of a membership before, as in the classic group of which this one was made."""
     bench = Bench(settings=ONE_OF_MANY)
