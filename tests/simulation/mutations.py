@@ -364,16 +364,6 @@ def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     return patch.object(origin, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None)
 
 
-def believe_a_join_group_that_was_overtaken_elsewhere() -> AbstractContextManager[Any]:
-    """A JoinGroup counts although another process has served its client since this one heard of it."""
-
-    def broken(*_: Any) -> Any:
-        return None
-        yield
-
-    return patch.object(origin, "_see_that_it_is_the_latest", broken)
-
-
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -412,5 +402,4 @@ MUTATIONS: tuple[Mutation, ...] = (
     join_a_classic_group_for_a_client_that_has_gone,
     convert_a_group_that_has_just_become_classic,
     move_a_classic_member_with_partitions,
-    believe_a_join_group_that_was_overtaken_elsewhere,
 )
