@@ -51,6 +51,9 @@ class Verdict(Enum):
     REPLACED = auto()
     """Another member has its instance id."""
 
+    HIDDEN = auto()
+    """A consumer group whose members this principal may not see, because it may not describe all of their topics."""
+
     UNKNOWN = auto()
     """A consumer group without this member."""
 
@@ -75,7 +78,7 @@ def adopting(
         verdict, found = yield from look_for(
             context, member, connection, instance_id=request.message.group_instance_id
         )
-        if verdict in (Verdict.UNKNOWN, Verdict.REPLACED):
+        if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
             replaced = verdict is Verdict.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
             return
@@ -99,11 +102,18 @@ def adopt_again(
     What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
     not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
     either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
+
+    ILLEGAL_GENERATION if it is the call's generation that is not known, and the broker has not come to it yet: then no
+    process has given it to the client in this membership, but a classic group before it, and nothing changes.
     """
     instance_id = request.message.group_instance_id
     verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     if verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if found is not None and _is_of_another_membership(member, _generation_of(request), found):
+        reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        return ErrorCode.ILLEGAL_GENERATION
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
@@ -113,6 +123,13 @@ def adopt_again(
         return context.no_member(member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
+
+
+def _is_of_another_membership(
+    member: Member, generation: int, found: ConsumerGroupDescribeResponseMember
+) -> bool:
+    """Whether a generation that is newer than the one known here is none that this membership has had at all."""
+    return member.joined and generation > member.generation and generation > found.member_epoch
 
 
 def look_for(
@@ -132,7 +149,7 @@ def look_for(
         case ErrorCode.NONE:
             pass
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return Verdict.UNKNOWN, None  # a consumer group, but its members are hidden from this principal
+            return Verdict.HIDDEN, None
         case ErrorCode.GROUP_ID_NOT_FOUND:
             return Verdict.CLASSIC_GROUP, None
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

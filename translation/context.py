@@ -212,6 +212,16 @@ class Context:
         """A call of the member's client came. One with an older generation is late: it may be elsewhere now."""
         if generation >= member.generation or member.connection_id is None:
             self.reach(member, connection)
+        if self._has_stayed(member, connection):
+            member.away = False
+
+    def _has_stayed(self, member: Member, connection: Connection) -> bool:
+        """Whether a call on this connection shows that the client has not been elsewhere since its last JoinGroup here.
+
+        It is the connection on which that was answered, and still open. What was closed since, if anything, is an older
+        one, on which calls were late.
+        """
+        return connection.id == member.answered_on and self.client_is_connected(connection.id)
 
     def _detach(self, member: Member) -> None:
         before, member.connection_id = member.connection_id, None
@@ -348,6 +358,7 @@ class Context:
         member.may_hold = NONE
         member.claimed = None
         member.adopted = False
+        member.answered_on = None
         self.change_state(member, event, reason)
         if was_joined:
             self.emit(kind, member, reason=reason)

@@ -32,6 +32,7 @@ from translation.outcomes import (
     StaysClassic,
     overtake,
     park,
+    refuse_overtaken,
     refused,
     resume_session,
 )
@@ -103,14 +104,13 @@ def join(
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
     except StaysClassic:
+        refuse_overtaken(context, member)
         yield from join_classic(context, request)
     except Outcome as outcome:
         outcome.settle(context, member, request)
     except UpstreamLost:
         resume_session(context, member)
-        for waiting in member.overtaken:  # on other connections, which are still there
-            context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
-        member.overtaken.clear()
+        refuse_overtaken(context, member)  # on other connections, which are still there
         raise
     else:
         _answer(context, member, request, claims)
@@ -374,7 +374,10 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     member.generation = member.epoch
     member.may_hold = claims
     member.claimed = None
-    member.adopted = member.away = False
+    member.adopted = False
+    # A client that has hung up meanwhile may have been elsewhere when it comes back.
+    member.away = not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken))
+    member.answered_on = member.joined_on
     member.touch(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000

@@ -44,6 +44,7 @@ class Member:
     __slots__ = (
         "_context",
         "adopted",
+        "answered_on",
         "assignment",
         "away",
         "claimed",
@@ -106,6 +107,8 @@ class Member:
         self.connection_id: ConnectionId | None = None
         self.joined_on: ConnectionId | None = None
         """The connection of its last JoinGroup."""
+        self.answered_on: ConnectionId | None = None
+        """That of its last JoinGroup which was answered with the generation that it has."""
         self.session_timeout_ms = 0
         self.rebalance_timeout_ms = 0
         self.subscription: frozenset[str] = frozenset()
@@ -131,7 +134,8 @@ class Member:
         self.adopted = False
         """Found at the broker, and has not joined here yet: what it holds is not known."""
         self.away = False
-        """A connection of its client was closed since its last JoinGroup here: it may have been elsewhere."""
+        """A connection of its client was closed since its last JoinGroup here, and no call came since on that of the
+        JoinGroup: it may have been elsewhere."""
         self.membership = 0
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
         self.heard_at = -math.inf

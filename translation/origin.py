@@ -28,6 +28,9 @@ from translation.switching import (
 
 Asking = Generator[Ask | Park, Any, None]
 
+_IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})
+"""Verdicts that say that it is a consumer group, and name no membership of the new protocol that is the client's."""
+
 
 def find_out(
     context: Context,
@@ -57,26 +60,24 @@ def find_out(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
         verdict, found = yield from look()
-        told = left_behind is not None and not claims
+        told = _was_told_to_move(left_behind, claims=claims)
         if verdict is Verdict.CLASSIC_GROUP and not told and not context.is_issued(member.id):
             if (yield from has_classic_members(group.id)):
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
             verdict, found = yield from look()
-        if verdict is Verdict.UNKNOWN and left_behind is not None and not group.is_consumer_group:
-            # Without it the group may have classic members only: the broker makes it a classic one, in a rebalance.
-            yield from leave_classic(group, left_behind)
+        if verdict is Verdict.CLASSIC_MEMBER and claims:
+            # An epoch 0 heartbeat owns nothing: the broker would free at once what the client still holds.
+            raise StaysClassic
+        if verdict in _IN_A_CONSUMER_GROUP:
+            left = yield from _leave_classic_memberships(member, verdict, left_behind)
             left_behind = None
-            verdict, found = yield from look()
+            if left and _may_have_become_classic(group):
+                verdict, found = yield from look()
         if found is not None:
             member.epoch = found.member_epoch
             member.adopted = True
             context.emit(EventKind.ADOPTED, member)
-        elif verdict is Verdict.CLASSIC_MEMBER:
-            if claims:
-                # An epoch 0 heartbeat owns nothing: the broker would free at once what the client still holds.
-                raise StaysClassic
-            yield from leave_classic_membership(group.id, member.id, member.instance_id)
         elif verdict is Verdict.CLASSIC_GROUP:
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
@@ -98,6 +99,32 @@ def _end_translated(
     return None
 
 
+def _was_told_to_move(left_behind: Move | None, *, claims: bool) -> bool:
+    """Whether this JoinGroup is that of a client that was told to move; one with partitions has joined again since."""
+    return left_behind is not None and not claims
+
+
+def _leave_classic_memberships(
+    member: Member, verdict: Verdict, left_behind: Move | None
+) -> Generator[Ask | Park, Any, bool]:
+    """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any."""
+    group = member.group
+    if verdict is Verdict.CLASSIC_MEMBER:
+        yield from leave_classic_membership(group.id, member.id, member.instance_id)
+    if left_behind is not None:
+        yield from leave_classic(group, left_behind)
+    return verdict is Verdict.CLASSIC_MEMBER or left_behind is not None
+
+
+def _may_have_become_classic(group: Group) -> bool:
+    """Whether a consumer group that a classic member has left may be a classic group now.
+
+    If only classic members are left in it, the broker makes it one, and begins a rebalance, in which it takes the
+    members' targets for what they hold.
+    """
+    return not group.is_consumer_group
+
+
 def _look(
     context: Context,
     member: Member,
@@ -115,6 +142,9 @@ def _look(
         verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     if verdict is Verdict.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
+    if claims and verdict is Verdict.HIDDEN and not context.is_issued(member.id):
+        # The broker knows who it is, and takes the classic JoinGroup of a member of either protocol at its word.
+        raise StaysClassic
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         # It may be a member still, and an epoch 0 heartbeat would free what it holds.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")

@@ -25,6 +25,16 @@ def resume_session(context: Context, member: Member) -> None:
         context.book(member)
 
 
+def refuse_overtaken(context: Context, member: Member) -> None:
+    """A JoinGroup goes on without an answer of its own: those that it took over get none of it either.
+
+    Their client has joined anew since; whoever still waits for them tries again.
+    """
+    for waiting in member.overtaken:
+        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+    member.overtaken.clear()
+
+
 class Outcome(Exception):
     """A JoinGroup ends in another way than with a generation."""
 

@@ -191,8 +191,7 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
             context.answer(request, refused(request, failed.error_code))
             return
         context.drop_group_if_empty(group)
-    if not context.is_here(request):
-        # It waited, for the end of what it leaves behind or for the broker's word, and its client has joined elsewhere.
+    if _has_waited_in_vain(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
@@ -202,6 +201,14 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
         yield Park(context.now + _JOIN_RETRY_S)
         response = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
     context.answer(request, response)
+
+
+def _has_waited_in_vain(context: Context, request: Request) -> bool:
+    """Whether the client of a classic JoinGroup has gone, and has maybe joined elsewhere, while it waited.
+
+    It waits for the end of what it leaves behind, or for the broker's word.
+    """
+    return not context.is_here(request)
 
 
 class Obstacle(Enum):

@@ -20,6 +20,7 @@ from translation import (
     leave,
     origin,
     outcomes,
+    switching,
     translator,
     upstream,
 )
@@ -250,7 +251,7 @@ def remember_one_answered_generation() -> AbstractContextManager[Any]:
 
 
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
-    """A call with an older generation tells where its client is."""
+    """A call with an older generation tells where its client is, and no later call tells better."""
     return patch.object(
         Context, "heard", lambda self, member, connection, generation: self.reach(member, connection)
     )
@@ -295,6 +296,74 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     return patch.object(origin, "leave_translated", broken)
 
 
+def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
+    """A client counts as away when an older connection of it ends, also if it is heard where it joined last."""
+    return patch.object(Context, "_has_stayed", lambda *_: False)
+
+
+def believe_any_newer_generation() -> AbstractContextManager[Any]:
+    """A generation that the broker has not come to is taken for one that another process gave."""
+    return patch.object(adopt, "_is_of_another_membership", lambda *_: False)
+
+
+def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
+    """That a group is no consumer group counts although it may have been converted since that was asked."""
+    look = origin._look
+    first: dict[tuple[int, int], adopt.Found] = {}
+
+    def broken(
+        context: Context, member: Member, connection: Any, request: Any, *rest: Any, **named: Any
+    ) -> Any:
+        asked = id(context), request.id
+        if asked not in first or first[asked][0] is not adopt.Verdict.CLASSIC_GROUP:
+            first[asked] = yield from look(context, member, connection, request, *rest, **named)
+        return first[asked]
+
+    return patch.object(origin, "_look", broken)
+
+
+def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
+    """A conversation that holds an older record of a group makes the process forget the newer one."""
+    drop = Context.drop_group_if_empty
+
+    def broken(self: Context, group: Any) -> None:
+        newer = self.groups.get(group.id)
+        if newer is not None:
+            self.groups[group.id] = group
+            drop(self, group)
+            if group.id in self.groups:
+                self.groups[group.id] = newer
+
+    return patch.object(Context, "drop_group_if_empty", broken)
+
+
+def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
+    """A group whose conversion waits for partitions to be given up is forgotten when no member of it is left here."""
+    drop = Context.drop_group_if_empty
+
+    def broken(self: Context, group: Any) -> None:
+        before, group.gives_up_until = group.gives_up_until, math.inf
+        drop(self, group)
+        group.gives_up_until = before
+
+    return patch.object(Context, "drop_group_if_empty", broken)
+
+
+def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
+    """A classic JoinGroup that waited goes to the broker although its client has hung up."""
+    return patch.object(switching, "_has_waited_in_vain", lambda *_: False)
+
+
+def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
+    """A member leaves a consumer group of classic members, which is converted again in the rebalance that follows."""
+    return patch.object(origin, "_may_have_become_classic", lambda group: False)
+
+
+def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
+    """A classic member with partitions is converted because its client was told to move once before."""
+    return patch.object(origin, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -325,4 +394,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     let_the_older_process_have_its_instance_id_back,
     take_a_late_heartbeat_for_its_client,
     take_a_group_that_was_left_for_a_consumer_group,
+    take_the_end_of_an_older_connection_for_that_of_its_client,
+    believe_any_newer_generation,
+    believe_that_a_group_is_neither_kind,
+    forget_a_group_by_its_name,
+    forget_a_group_that_gives_up_partitions,
+    join_a_classic_group_for_a_client_that_has_gone,
+    convert_a_group_that_has_just_become_classic,
+    move_a_classic_member_with_partitions,
 )

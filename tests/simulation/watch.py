@@ -163,8 +163,11 @@ class Watch:
 
     def timed_out(self, client: "Caller", link: Link, ask: Ask, asked_ms: int) -> None:
         self.tell(client, f"gives up waiting on {link} for the answer to", ask.message)
-        # The broker itself never answers a JoinGroup that another one of the same classic member has overtaken.
-        if self.last_fault_ms < asked_ms and not self.standings[client].classic:
+        # The broker itself never answers a JoinGroup that another one of the same classic member has overtaken, be it
+        # an older one, on a connection that has broken and not ended there yet.
+        standing = self.standings[client]
+        by_the_broker = standing.classic or standing.joins_at_the_broker
+        if self.last_fault_ms < asked_ms and not by_the_broker:
             raise Violation(5, f"{client} got no answer to {self.story.message(ask.message)}")
 
     def lost_line(self, client: "Caller", link: Link) -> None:
@@ -294,6 +297,7 @@ class Watch:
         self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, *, arrives: bool
     ) -> None:
         standing.joins_waiting.discard(ask.number)
+        standing.joins_at_the_broker = False
         standing.heard_ms = self.kernel.now_ms
         if message.error_code != ErrorCode.NONE:
             return
@@ -384,6 +388,8 @@ class Watch:
 
     def forwarded(self, process: "ProxyProcess", client: "Caller", ask: Ask) -> None:
         self.tell(process, f"relays for {client}:", ask.message)
+        if ask.api_key == ApiKey.JOIN_GROUP:
+            self.standings[client].joins_at_the_broker = True
 
     def relayed(self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any) -> None:
         """The broker itself answered: the client is a classic member, or not a member at all."""
@@ -403,6 +409,7 @@ class Watch:
 
     def _joined_classic(self, standing: Standing, ask: Ask, message: Any) -> None:
         standing.joins_waiting.discard(ask.number)
+        standing.joins_at_the_broker = False
         standing.heard_ms = self.kernel.now_ms
         if message.error_code == ErrorCode.NONE:
             self._has_replaced(standing)
@@ -419,7 +426,13 @@ class Watch:
         """The translation sends a request upstream."""
         self.tell(process, "calls" + (" into the void" if lost else ""), call.message)
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and not lost:
+            if call.message.member_epoch == 0:
+                client = process.connections[call.connection_id].client.near
+                self.standings[client].joins_as = call.message.member_id
             self._check_release(str(process), call.message)
+        elif call.api_key == ApiKey.JOIN_GROUP and not lost:
+            client = process.connections[call.connection_id].client.near
+            self.standings[client].joins_at_the_broker = True
         elif call.api_key == ApiKey.LEAVE_GROUP and not lost:
             for identity in call.message.members:
                 self._check_released(str(process), identity.member_id, frozenset())
@@ -466,9 +479,11 @@ class Watch:
     def _is_taken_over(self, member_id: str) -> None:
         """A static member is said to be away: the contract of its client ends if another process waits to replace it.
 
-        Also if that process asked before this client last joined: a call counts at any moment until it is answered.
+        Also if that process asked before this client last joined: a call counts at any moment until it is answered. And
+        also if this client has not heard of its membership yet.
         """
-        standing = self.client_of.get(member_id)
+        joining = (one for one in self.standings.values() if one.joins_as == member_id)
+        standing = self.client_of.get(member_id) or next(joining, None)
         for other in self.standings.values():
             if (
                 standing is not None

@@ -7,7 +7,7 @@ from translation.actions import Connection, EventKind
 from translation.settings import TranslatorSettings
 
 from .bench import OTHER_TOPIC, TOPIC, Bench, owned
-from .test_member_life import commit_answer
+from .test_member_life import commit_answer, commit_error
 from .test_static_and_adoption import described, member
 
 A = "member-a"
@@ -489,6 +489,51 @@ def test_a_client_that_was_away_may_have_been_handed_something_else_at_the_same_
     bench.reply(described(member("member-a", epoch=1)))
     assert all(call.message.topic_partitions is None for call in bench.calls)  # nothing is acknowledged
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_end_of_an_older_connection_on_which_a_call_was_late_does_not_mean_that_its_client_was_away() -> (
+    None
+):
+    bench = Bench(settings=ONE_OF_MANY)
+    stalled = cooperative_member(bench)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.beat(1, orders=(0, 1))  # the epoch has not moved: the late call has the generation of now
+    bench.sync(connection, A, 1)
+    bench.commit(stalled, A, 1)
+    bench.reply(commit_answer())
+    bench.client_gone(stalled)
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(told) == ErrorCode.NONE
+
+
+def test_a_client_that_hung_up_before_its_join_group_was_answered_may_have_been_elsewhere() -> None:
+    """The generation that it comes with is the one of an answer that nobody heard, because the epoch has not moved."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.client_gone(connection)
+    bench.beat(1, orders=(0, 1))
+    heartbeat = bench.heartbeat(bench.connect(), A, 1)
+    (question,) = bench.calls  # no full heartbeat, which would release what another process has handed out
+    assert question.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
+    bench.reply(described(member(A, epoch=1)))
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_generation_that_the_broker_has_not_come_to_is_refused_and_changes_nothing() -> None:
+    """It is one of a membership before, as in the classic group of which this one was made."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = cooperative_member(bench)
+    late = bench.commit(connection, A, 4)
+    bench.reply(described(member(A, epoch=3)))
+    assert commit_error(bench, late) == ErrorCode.ILLEGAL_GENERATION
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(told) == ErrorCode.NONE
 
 
 def test_a_client_that_was_away_tries_again_while_the_broker_can_not_say_whether_it_is_a_member() -> None:

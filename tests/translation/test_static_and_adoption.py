@@ -7,6 +7,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseMember,
 )
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from translation.actions import Connection, EventKind
 
 from .bench import GROUP, TOPIC, Bench, owned
@@ -95,6 +96,27 @@ def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() ->
     heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_with_partitions_whose_group_is_hidden_from_the_principal_is_left_to_the_broker() -> None:
+    """An epoch 0 heartbeat would free at once what it works on, if it is a member already."""
+    bench = Bench(new_group=False)
+    join = bench.join(bench.connect(), "member-a", claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "member-a")
+    bench.reply(JoinGroupResponse(generation_id=6, member_id="member-a"))
+    assert bench.answers[join].generation_id == 6
+
+
+def test_a_new_client_whose_group_is_hidden_from_the_principal_joins() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1", claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    bench.reply_names()
+    assert bench.heartbeat_call().message.member_epoch == 0
 
 
 def adopted(bench: Bench) -> Connection:

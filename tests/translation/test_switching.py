@@ -46,6 +46,13 @@ def mixed_group(*classic: str) -> ConsumerGroupDescribeResponse:
     )
 
 
+def loading() -> ConsumerGroupDescribeResponse:
+    group = ConsumerGroupDescribeResponseDescribedGroup(
+        group_id=GROUP, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    )
+    return ConsumerGroupDescribeResponse(groups=(group,))
+
+
 def classic_group(
     *,
     state: str = "Stable",
@@ -439,6 +446,37 @@ def test_a_consumer_group_that_becomes_a_classic_one_when_its_first_mover_leaves
     bench.advance(0.25)
     bench.reply(classic_group())
     assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_consumer_group_that_becomes_a_classic_one_when_a_member_joins_anew_by_itself_is_asked_for_again() -> (
+    None
+):
+    """The same as above, of a client that was not told: it is eager, and comes with nothing in hand."""
+    bench = Bench(new_group=False)
+    bench.join(bench.connect(), A)
+    bench.reply(mixed_group(A, B))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_join_group_that_was_overtaken_by_one_that_stays_classic_is_answered_too() -> None:
+    bench = Bench(new_group=False)
+    older, newer = bench.connect(), bench.connect()
+    first = bench.join(older, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(loading())
+    second = bench.join(newer, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(mixed_group(A))
+    assert bench.error(first) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=A))
+    assert bench.answers[second].generation_id == 6
 
 
 def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
