@@ -23,13 +23,22 @@ from tools.kafka.ports import LOOPBACK, free_ports
 from tools.kafka.tls_files import TlsFiles
 
 REPORT = BUILD / "bench.json"
+_LATENCIES = {
+    "request": "100-byte request",
+    "heartbeat": "translated Heartbeat",
+    "heartbeat_of_several": "the same, one of several processes",
+}
 LESS_ON_TLS = 2
 """By so much fewer records on TLS: the client and the broker are slower there as well."""
 
 
 def latencies(rounds: int) -> Any:
-    with kafka() as cluster, gateway(cluster.bootstrap, "latency") as proxy:
-        return latency.measure(cluster.bootstrap, proxy, rounds=rounds)
+    with (
+        kafka() as cluster,
+        gateway(cluster.bootstrap, "latency") as sole,
+        gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n") as several,
+    ):
+        return latency.measure(cluster.bootstrap, sole, several, rounds=rounds)
 
 
 def throughputs(runs: int, records: int) -> Any:
@@ -86,7 +95,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
             (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
              f"ratio {one['proxied_ratio']}{_of_relay(one)}", f">= {one['target']}", _said(one["met"]))
         )  # fmt: skip
-    for what, name in (("request", "100-byte request"), ("heartbeat", "translated Heartbeat")):
+    for what, name in _LATENCIES.items():
         if (one := report.get("latency", {}).get(what)) is not None:
             for q in ("p50", "p99"):
                 target = (f"< +{one['target_us']:g}", _said(one["met"])) if q == "p50" else ("", "")

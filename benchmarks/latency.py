@@ -25,40 +25,45 @@ ROUNDS = 6000
 WARM_UP = 800
 SMALL_REQUEST = 100
 TARGET_US = 150.0
+DIRECT, PROXIED = "direct", "proxied"
 
 
-def measure(bootstrap: str, proxy: Gateway, rounds: int = ROUNDS) -> dict[str, Any]:
+def measure(bootstrap: str, sole: Gateway, several: Gateway, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Through the only process, and through one that may be one of several and sees to more at each Heartbeat."""
     topic = f"latency-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    direct, proxied = "direct", "proxied"
-    small = {
-        direct: small_request(Line(_leader(bootstrap)), topic),
-        proxied: small_request(Line(_leader(proxy.bootstrap)), topic),
+    translated = _heartbeat(sole.bootstrap, ClassicMember, f"translated-{topic}", topic)
+    of_several = _heartbeat(several.bootstrap, ClassicMember, f"translated-several-{topic}", topic)
+    native = _heartbeat(bootstrap, NativeMember, f"native-{topic}", topic)
+    exchanges: dict[tuple[str, str], Callable[[], None]] = {
+        ("request", DIRECT): small_request(Line(_leader(bootstrap)), topic),
+        ("request", PROXIED): small_request(Line(_leader(sole.bootstrap)), topic),
+        ("heartbeat", DIRECT): native,
+        ("heartbeat", PROXIED): translated,
+        ("heartbeat_of_several", DIRECT): native,
+        ("heartbeat_of_several", PROXIED): of_several,
     }
-    group = f"translated-{topic}"
-    classic = ClassicMember(Line(coordinator(proxy.bootstrap, group)), group, topic)
-    classic.join()
-    classic.settle()
-    native_group = f"native-{topic}"
-    native = NativeMember(Line(coordinator(bootstrap, native_group)), native_group, topic)
-    native.settle()
-    beats = {direct: heartbeat_of(native), proxied: heartbeat_of(classic)}
-    exchanges: dict[str, Callable[[], None]] = {
-        "request direct": small[direct],
-        "request proxied": small[proxied],
-        "heartbeat direct": beats[direct],
-        "heartbeat proxied": beats[proxied],
-    }
-    cpu_before = proxy.cpu_s()
+    cpu_before = sole.cpu_s()
     times = _in_turn(exchanges, rounds)
-    cpu_us = (proxy.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
+    cpu_us = (sole.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
     result: dict[str, Any] = {"rounds": rounds, "proxy_cpu_us_per_request": round(cpu_us, 1)}
-    for what in ("request", "heartbeat"):
-        ways = {way: _quantiles(times[f"{what} {way}"]) for way in (direct, proxied)}
-        added = {q: round(ways[proxied][q] - ways[direct][q], 1) for q in ("p50", "p99")}
+    for what in dict.fromkeys(what for what, _ in exchanges):
+        ways = {way: _quantiles(times[what, way]) for way in (DIRECT, PROXIED)}
+        added = {q: round(ways[PROXIED][q] - ways[DIRECT][q], 1) for q in ("p50", "p99")}
         result[what] = {**ways, "added": added, "target_us": TARGET_US, "met": added["p50"] < TARGET_US}
     return result
+
+
+def _heartbeat(
+    bootstrap: str, kind: type[ClassicMember | NativeMember], group: str, topic: str
+) -> Callable[[], None]:
+    """The heartbeat of a new member that is alone in its group and has settled."""
+    member = kind(Line(coordinator(bootstrap, group)), group, topic)
+    if isinstance(member, ClassicMember):
+        member.join()
+    member.settle()
+    return heartbeat_of(member)
 
 
 def _leader(bootstrap: str) -> str:
@@ -66,8 +71,10 @@ def _leader(bootstrap: str) -> str:
     return coordinator(bootstrap, "any")
 
 
-def _in_turn(exchanges: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in exchanges}
+def _in_turn(
+    exchanges: dict[tuple[str, str], Callable[[], None]], rounds: int
+) -> dict[tuple[str, str], list[float]]:
+    times: dict[tuple[str, str], list[float]] = {name: [] for name in exchanges}
     for n in range(rounds + WARM_UP):
         for name, exchange in exchanges.items():
             started = time.perf_counter()
