@@ -24,7 +24,7 @@ ENDED_AT_ONCE = 1
 INTERNAL_ERROR = 70
 """Exit code for an end that should not have been (EX_SOFTWARE): the log says what happened."""
 
-COLLECTOR_THRESHOLDS = (20_000, 20, 10)
+COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """When the garbage collector looks: at the youngest objects, at those that survived once, at all of them."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy")

@@ -302,6 +302,7 @@ class Context:
             and group.members.get(member.id) is member
         ):
             del group.members[member.id]
+            member.turns.let_go()
             self._detach(member)
             if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
                 del group.static[member.instance_id]

@@ -55,15 +55,23 @@ Steps = Generator[Ask | Park, Any, None]
 """A whole conversation."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class Turns:
     """Whose turn it is: held by each member, so that its conversations run one at a time."""
 
     __slots__ = ("on_idle", "running", "waiting")
 
-    def __init__(self, on_idle: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_idle: Callable[[], None] = _nothing) -> None:
         self.running: Exchange | None = None
         self.waiting: deque[Exchange] = deque()
         self.on_idle = on_idle
+
+    def let_go(self) -> None:
+        """The owner is gone and need not be told: it and its turns would keep each other until the collector comes."""
+        self.on_idle = _nothing
 
     @property
     def idle(self) -> bool:

@@ -1,5 +1,7 @@
 """Heartbeats, rebalances, commits and the ways out, of members that have joined."""
 
+import gc
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -10,6 +12,7 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from translation.actions import EventKind
+from translation.member import Member
 from translation.settings import TranslatorSettings
 
 from .bench import GROUP, TOPIC, Bench, owned
@@ -389,6 +392,29 @@ def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are
     assert EventKind.SESSION_EXPIRED in bench.kinds()
     assert bench.released == [silent.id]
     del other
+
+
+def test_a_member_that_is_gone_needs_no_garbage_collector() -> None:
+    """Full collections are seldom (``proxy.process``); what waits for one grows with the clients that come and go."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), session_timeout_ms=10_000)
+    gc.collect()
+    gc.disable()
+    try:
+        before = members_alive()
+        bench.advance(6)
+        bench.beat(1)
+        bench.client_gone(connection)
+        bench.advance(4)
+        bench.beat(-1)
+        assert members_alive() == before - 1
+    finally:
+        gc.enable()
+
+
+def members_alive() -> int:
+    return sum(isinstance(one, Member) for one in gc.get_objects())
 
 
 def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_session_timeout() -> None:
