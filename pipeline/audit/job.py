@@ -33,6 +33,7 @@ from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT_SKEW_US = 100_000
@@ -222,11 +223,10 @@ def _proofs(clocks: "DataFrame") -> dict[Replicas, int]:
 
 def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handovers]:
     """Handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
-    of_event = r"^(.*)\.[^.]*\.[^.]*$"
     overlap = F.col("overlaps")
     left = gaps.where("until_us is not null").select(
-        F.regexp_extract("from_event", of_event, 1).alias("origin"),
-        F.regexp_extract("until_event", of_event, 1).alias("target"),
+        _replica_of("from_event").alias("origin"),
+        _replica_of("until_event").alias("target"),
         (F.col("until_us") - F.col("from_us")).alias("took_us"),
     )
     doubled = found.where("overlaps.proven").select(
@@ -240,6 +240,12 @@ def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handover
         .agg(F.count("*").alias("n"), F.percentile_approx("took_us", SHORTEST).alias("us"))
     )
     return {(row["origin"], row["target"]): Handovers(row["n"], row["us"]) for row in both.collect()}
+
+
+def _replica_of(event: str) -> "SparkColumn":
+    """The first part of an event's identity, which may have dots of its own."""
+    boot_and_seq = F.substring_index(event, ".", -2)
+    return F.left(F.col(event), F.length(event) - F.length(boot_and_seq) - F.lit(1))
 
 
 def _summary(
