@@ -126,7 +126,7 @@ jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under f
 	nice $(BIN)/python -m tests.jepsen --migrate --minutes $(or $(MINUTES),3) --seed $(or $(SEED),11) --folder build/jepsen/migration
 	nice $(BIN)/python -m tests.pipeline.real_journal build/jepsen/migration
 
-bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--events 1000000 50000000 --records 2000000"; an hour)
+bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 clean: ## remove the virtual environment and everything built

@@ -1,9 +1,9 @@
 """What the pipeline costs by size: journals of 1, 10 and 50 million events, and an offsets topic of 2 million records.
 
-`python -m benchmarks.pipeline --events 1000000 10000000 --records 200000 2000000`. Each job runs in a process of
-its own on local[2] with the same 2 GiB of heap whatever the size; the table tells events per second, what n log n would
-cost from the smallest size on, and the most memory that all processes of the job held together. CPU seconds tell more
-than seconds where other work shares the cores.
+`python -m benchmarks.pipeline --records 200000 2000000 --events 1000000 10000000 --progress 1000000`. Each job runs in
+processes of its own on local[2] with the same 2 GiB of heap whatever the size. The table tells events per second, the
+CPU seconds and the most memory of all processes of the job together, and what n log n would cost from the smallest size
+on; CPU seconds tell more than seconds where other work shares the cores. All results so far go into docs/pipeline.md.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ from tests.pipeline.standalone import cluster
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench-pipeline"
 RESULTS = BUILD / "results.json"
+PAGE = ROOT / "docs" / "pipeline.md"
+BEGIN, END = "<!-- costs -->\n", "<!-- /costs -->\n"
 MASTER, HEAP, HALF_HEAP = "local[2]", "2g", "1g"
 CELL_ROUNDS = 100
 RECORDS_A_GROUP = 100
@@ -59,6 +61,7 @@ TABLES = {
     "intervals": (*_HOLD, "member", "from_event"),
 }
 """What is compared, and what brings it in order."""
+ON_A_CLUSTER = "audit on two workers"
 _LOOK_S = 0.5
 
 
@@ -189,44 +192,20 @@ def command(job: str, source: Path, out: Path, master: str) -> list[str]:
 
 
 def measured(job: str, source: Path, size: int) -> dict[str, Any]:
-    """Run one job in a process of its own; seconds, and the most memory of it and its children in MiB."""
+    """Run one job in processes of its own, on this machine."""
     out = BUILD / f"out-{job}"
     shutil.rmtree(out, ignore_errors=True)
-    print(f"== {job}, {size:,}", file=sys.stderr)
-    began = time.monotonic()
-    with (BUILD / f"{job}-{size}.log").open("wb") as log:
-        process = subprocess.Popen(command(job, source, out, MASTER), stdout=log, stderr=log, cwd=ROOT)
-        most, worked = 0, dict[int, float]()
-        while process.poll() is None:
-            memory, cpu = _use(process.pid)
-            most = max(most, memory)
-            worked |= cpu
-            time.sleep(_LOOK_S)
-    seconds = time.monotonic() - began
-    if process.returncode != 0:
-        raise SystemExit(f"{job} of {size:,} ended with {process.returncode}: see {log.name}")
-    cpu_s = sum(worked.values())
-    return {
-        "job": job,
-        "size": size,
-        "seconds": round(seconds, 1),
-        "cpu_s": round(cpu_s, 1),
-        "memory_mib": most // 1024,
-    }
+    return watched(job, size, command(job, source, out, MASTER), os.environ)
 
 
-def same_on_a_cluster(source: Path, size: int) -> str:
+def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
     """Audit on a master and two workers what has just been audited here, and compare the tables row by row."""
     out = BUILD / "out-cluster"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     own = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    began = time.monotonic()
-    with cluster(out, memory=HALF_HEAP) as master, (BUILD / f"cluster-{size}.log").open("wb") as log:
-        subprocess.run(
-            command("audit", source, out, master), stdout=log, stderr=log, cwd=ROOT, env=own, check=True
-        )
-    seconds = time.monotonic() - began
+    with cluster(out, memory=HALF_HEAP) as master:
+        row = watched(ON_A_CLUSTER, size, command("audit", source, out, master), own)
     counts = []
     for name, order in TABLES.items():
         here, there = (
@@ -236,12 +215,39 @@ def same_on_a_cluster(source: Path, size: int) -> str:
         if not here.equals(there):
             raise SystemExit(f"{name} of the cluster is another one: compare {BUILD / 'out-audit'} and {out}")
         counts.append(f"{here.num_rows:,} {name}")
-    return f"{size:,} events, audited by two workers in {seconds:.0f} s: the same {', '.join(counts)}"
+    return row | {"same": f"the same {', '.join(counts)} as on `{MASTER}`"}
 
 
-def _use(pid: int) -> tuple[int, dict[int, float]]:
-    """Resident memory in KiB (shared pages counted in each) and CPU seconds of a process and its children."""
-    total, cpu, waiting = 0, dict[int, float](), [pid]
+def watched(job: str, size: int, arguments: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Seconds, CPU seconds and memory of a command and of all else that this process has started."""
+    began, most, worked, loads = time.monotonic(), 0, dict[int, float](), list[float]()
+    with (BUILD / f"{job.replace(' ', '-')}-{size}.log").open("wb") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=ROOT, env=environment)
+        while process.poll() is None:
+            memory, cpu = _use_of_children()
+            most = max(most, memory)
+            worked |= cpu
+            loads.append(os.getloadavg()[0])
+            seconds = time.monotonic() - began
+            now = f"{seconds:.0f} s, {sum(worked.values()):.0f} CPU s, {memory // 1024:,} MiB, load {loads[-1]:.1f}"
+            print(f"\r{job} of {size:,}: {now}   ", end="", file=sys.stderr)
+            time.sleep(_LOOK_S)
+    print(file=sys.stderr)
+    if process.returncode != 0:
+        raise SystemExit(f"{job} of {size:,} ended with {process.returncode}: see {log.name}")
+    return {
+        "job": job,
+        "size": size,
+        "seconds": round(time.monotonic() - began, 1),
+        "cpu_s": round(sum(worked.values()), 1),
+        "memory_mib": most // 1024,
+        "load": round(sum(loads) / len(loads), 1),
+    }
+
+
+def _use_of_children() -> tuple[int, dict[int, float]]:
+    """Resident memory in KiB (shared pages counted in each) and CPU seconds of what this process has started."""
+    total, cpu, waiting = 0, dict[int, float](), _children(os.getpid())
     while waiting:
         one = waiting.pop()
         with contextlib.suppress(OSError):
@@ -251,50 +257,69 @@ def _use(pid: int) -> tuple[int, dict[int, float]]:
             )
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
             cpu[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            for task in Path(f"/proc/{one}/task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
+            waiting += _children(one)
     return total, cpu
+
+
+def _children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results for people; `n log n` is what the smallest size of the job would cost at this size."""
     lines = [
-        "| job | size | seconds | per second | CPU, s | CPU, n log n from the smallest | memory, MiB |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| job | size | seconds | per second | CPU s | CPU s for a million | n log n, CPU s | memory, MiB | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for job in dict.fromkeys(row["job"] for row in results):
         of_job = sorted((row for row in results if row["job"] == job), key=lambda row: row["size"])
         least = of_job[0]
         for row in of_job:
-            growth = row["size"] * math.log(row["size"]) / (least["size"] * math.log(least["size"]))
+            size = row["size"]
+            growth = size * math.log(size) / (least["size"] * math.log(least["size"]))
             lines.append(
-                f"| {job} | {row['size']:,} | {row['seconds']:.0f} | {row['size'] / row['seconds']:,.0f} | "
-                f"{row['cpu_s']:.0f} | {least['cpu_s'] * growth:.0f} | {row['memory_mib']:,} |"
+                f"| {job} | {size:,} | {row['seconds']:,.0f} | {size / row['seconds']:,.0f} | {row['cpu_s']:,.0f} | "
+                f"{row['cpu_s'] / size * 1e6:,.0f} | {least['cpu_s'] * growth:,.0f} | {row['memory_mib']:,} | "
+                f"{row['load']:.1f} |"
             )
     return "\n".join(lines)
 
 
+def page(before: str, results: list[dict[str, Any]]) -> str:
+    """docs/pipeline.md with these results."""
+    head, rest = before.split(BEGIN)
+    _, tail = rest.split(END)
+    same = [f"- {row['job']}, {row['size']:,} events: {row['same']}" for row in results if "same" in row]
+    text = "\n\n".join([table(results), *same])
+    return f"{head}{BEGIN}{text}\n{END}{tail}"
+
+
 def main() -> None:
-    """Make what is missing, run the jobs, print the table of all results so far."""
+    """Make what is missing, run the jobs, print the table of all results so far and write it into the docs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, nargs="*", default=[1_000_000, 10_000_000])
-    parser.add_argument("--records", type=int, nargs="*", default=[200_000, 2_000_000])
+    parser.add_argument("--records", type=int, nargs="*", default=[200_000, 2_000_000], help="for readiness")
+    parser.add_argument("--events", type=int, nargs="*", default=[1_000_000, 10_000_000], help="for audit")
+    parser.add_argument("--progress", type=int, nargs="*", default=[1_000_000], help="for progress")
     parser.add_argument(
         "--cluster", action="store_true", help="audit on two workers too, and compare the tables"
     )
     chosen = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
-    os.nice(10)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     work = [("readiness", offsets, size) for size in chosen.records]
-    work += [(job, journal, size) for size in chosen.events for job in ("audit", "progress")]
+    work += [("audit", journal, size) for size in chosen.events]
+    work += [("progress", journal, size) for size in chosen.progress]
     for job, make, at_least in work:
         source, size = make(at_least)
-        row = measured(job, source, size)
-        results = [one for one in results if (one["job"], one["size"]) != (job, size)] + [row]
-        RESULTS.write_text(json.dumps(results, indent=1))
+        rows = [measured(job, source, size)]
         if job == "audit" and chosen.cluster:
-            print(same_on_a_cluster(source, size))
+            rows.append(same_on_a_cluster(source, size))
+        for row in rows:
+            same = (row["job"], row["size"])
+            results = [one for one in results if (one["job"], one["size"]) != same] + [row]
+            RESULTS.write_text(json.dumps(results, indent=1))
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
     print(table(results))
 
 

@@ -14,10 +14,14 @@ ENOUGH_HANDOVERS = 20
 """With fewer, the shortest one may be a slow one by chance."""
 
 
+SHORTEST = 0.02
+"""This share of the handovers, the shortest ones, may have been made by violations or by confused clients."""
+
+
 class Handovers(NamedTuple):
     """How often partitions went from a member of one replica to one of another, and how long it took at least.
 
-    ``shortest_us`` leaves the shortest fiftieth out, which a violation or a confused client may have made.
+    ``shortest_us`` is the longest of the shortest fiftieth (with fewer than fifty, the shortest one).
     """
 
     handovers: int

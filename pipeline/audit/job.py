@@ -4,7 +4,7 @@ Events are partitioned by group and sorted within each partition, and go through
 live members of one group, however long its history is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import quarantine
-from pipeline.audit.classes import Handovers, Judge, Replicas, accounted_for
+from pipeline.audit.classes import SHORTEST, Handovers, Judge, Replicas, accounted_for
 from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
 from pipeline.audit.ownership import (
     BadSnapshot,
@@ -33,6 +33,7 @@ from pipeline.tables import TEXT, Column, Table
 from pipeline.watch import step
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT_SKEW_US = 100_000
@@ -40,15 +41,12 @@ _ORDER = ("group", "time_us", "replica", "boot", "seq")
 _READ = ("group", *Event._fields)
 
 
-def _nullable(table: Table, name: str) -> Column:
-    return Column(name, pa.struct([pa.field(one.name, one.kind) for one in table.columns]), "")
-
-
 _BAD = Table("bad", "", tuple(Column(name, TEXT, "") for name in BadSnapshot._fields))
+_KINDS = (INTERVALS, OVERLAPS, GAPS, CLOCKS, _BAD)
 FINDINGS = Table(
     "findings",
     "What going through the groups found, one kind a column; the others are null.",
-    tuple(_nullable(table, table.name) for table in (INTERVALS, OVERLAPS, GAPS, CLOCKS, _BAD)),
+    tuple(Column(table.name, pa.struct(list(table.arrow)), "") for table in _KINDS),
 )
 
 
@@ -81,7 +79,8 @@ def run(
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
     folder = str(Path(out).absolute())
-    rows = events.judged(lines)
+    # Kept on disk, for who wrote last must be known before the first group is gone through.
+    rows = events.judged(lines, _READ).persist(StorageLevel.DISK_ONLY)
     with step(spark, "reading the journal"):
         boots, lost = losses.look(events.good(rows))
         losses.check_told_once((boot.replica, boot.boot) for boot in boots)
@@ -95,7 +94,7 @@ def run(
             _write(found, GAPS, folder)
             _write(found, CLOCKS, folder)
             proofs = _proofs(CLOCKS.read(spark, folder))
-            clocks = accounted_for(skew_us, proofs, _handovers(found))
+            clocks = accounted_for(skew_us, proofs, _handovers(GAPS.read(spark, folder), found))
             _write_overlaps(found, Judge(skew_us, clocks, lost), folder)
             QUARANTINE.write(events.bad(rows).unionByName(_bad_snapshots(found)), folder)
             used = {(row["first_replica"], row["second_replica"]) for row in _told_by_clocks(spark, folder)}
@@ -103,11 +102,12 @@ def run(
         return _summary(spark, folder, boots, lost, skew_us, shown)
     finally:
         found.unpersist()
+        rows.unpersist()
 
 
 def _findings(good: "DataFrame", boots: list[Boot], skew_us: int) -> "DataFrame":
     last_us = {(boot.replica, boot.boot): boot.last_us for boot in boots}
-    in_order = good.where("`group` != ''").select(*_READ).repartition("group").sortWithinPartitions(*_ORDER)
+    in_order = good.where("`group` != ''").repartition("group").sortWithinPartitions(*_ORDER)
     return in_order.mapInArrow(_through_groups(last_us, skew_us), FINDINGS.ddl)
 
 
@@ -117,56 +117,71 @@ def _through_groups(
     def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         group, ownership = None, GroupOwnership(last_us, skew_us)
         for batch in batches:
-            found: list[list[Any]] = []
-            columns = [batch[name].to_pylist() for name in _READ]
-            for name, *fields in zip(*columns, strict=True):
+            found = _Found(skew_us)
+            groups, *fields = (batch[name].to_pylist() for name in _READ)
+            for name, event in zip(groups, map(Event, *fields), strict=True):
                 if name != group:
                     if group is not None:
-                        found += (_row(group, one, skew_us) for one in ownership.end())
+                        found.add(group, ownership.end())
                     group, ownership = name, GroupOwnership(last_us, skew_us)
-                found += (_row(name, one, skew_us) for one in ownership.take(Event(*fields)))
-            yield FINDINGS.batch(found)
+                found.add(name, ownership.take(event))
+            yield found.batch()
         if group is not None:
-            yield FINDINGS.batch([_row(group, one, skew_us) for one in ownership.end()])
+            found = _Found(skew_us)
+            found.add(group, ownership.end())
+            yield found.batch()
 
     return through
 
 
-def _row(group: str, found: Finding, skew_us: int) -> list[Any]:
-    """A finding in the column of its kind."""
+class _Found:
+    """Findings as rows of the tables of their kinds."""
+
+    def __init__(self, skew_us: int) -> None:
+        self._skew_us = skew_us
+        self._rows: dict[str, list[Sequence[Any]]] = {table.name: [] for table in _KINDS}
+
+    def add(self, group: str, findings: Iterable[Finding]) -> None:
+        """What was found in a group."""
+        for found in findings:
+            table, row = _row(group, found, self._skew_us)
+            self._rows[table.name].append(row)
+
+    def batch(self) -> pa.RecordBatch:
+        """All of them, those of one kind after those of another."""
+        count, before, columns = sum(map(len, self._rows.values())), 0, []
+        for table in _KINDS:
+            own = table.batch(self._rows[table.name]).to_struct_array()
+            after = count - before - len(own)
+            columns.append(pa.concat_arrays([pa.nulls(before, own.type), own, pa.nulls(after, own.type)]))
+            before += len(own)
+        return pa.RecordBatch.from_arrays(columns, schema=FINDINGS.arrow)
+
+
+def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]]:
+    """The table of a finding, and its row there."""
     match found:
-        case Interval((topic, partition), hold, until_us, end_event, end_kind):
+        case Interval(partition, hold, until_us, end_event, end_kind):
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
-            return [_named(INTERVALS, (group, topic, partition, *values)), None, None, None, None]
-        case Overlap((topic, partition), first, one, second, other):
+            return INTERVALS, (group, *partition, *values)
+        case Gap(partition):
+            return GAPS, (group, *partition, *found[1:])
+        case Overlap(partition, first, one, second, other):
             same = first.instance is not None and first.instance == second.instance
             sides = (*_side(first, one), *_side(second, other))
             served_by = [".".join(process) for process in found.served_by]
-            when = (
-                found.from_us,
-                found.until_us,
-                found.end_event,
-                same,
-                found.heard_us,
-                served_by,
-                found.proven,
-            )
-            return [None, _named(OVERLAPS, (group, topic, partition, None, *sides, *when)), None, None, None]
-        case Gap((topic, partition)):
-            return [None, None, _named(GAPS, (group, topic, partition, *found[1:])), None, None]
+            times = (found.from_us, found.until_us, found.end_event)
+            judged = (same, found.heard_us, served_by, found.proven)
+            return OVERLAPS, (group, *partition, None, *sides, *times, *judged)
         case ClockProof(ahead, behind, at_least_us, member, event, older_event):
             proof = (ahead[0], behind[0], at_least_us, member, event, older_event, at_least_us > skew_us)
-            return [None, None, None, _named(CLOCKS, (group, *proof)), None]
+            return CLOCKS, (group, *proof)
         case BadSnapshot():
-            return [None, None, None, None, found._asdict()]
+            return _BAD, found
 
 
 def _side(hold: Hold, process: Process) -> tuple[str, str, str, str]:
     return hold.member, *process, hold.event
-
-
-def _named(table: Table, values: Iterable[Any]) -> dict[str, Any]:
-    return dict(zip(table.names, values, strict=True))
 
 
 def _write(found: "DataFrame", table: Table, folder: str) -> None:
@@ -206,26 +221,31 @@ def _proofs(clocks: "DataFrame") -> dict[Replicas, int]:
     return {(row["ahead"], row["behind"]): row["apart"] for row in rows}
 
 
-def _handovers(found: "DataFrame") -> dict[Replicas, Handovers]:
+def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handovers]:
     """Handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
-    of_event = r"^(.*)\.[^.]*\.[^.]*$"
-    gap, overlap = F.col("gaps"), F.col("overlaps")
-    gaps = found.where("gaps.until_us is not null").select(
-        F.regexp_extract(gap["from_event"], of_event, 1).alias("origin"),
-        F.regexp_extract(gap["until_event"], of_event, 1).alias("target"),
-        (gap["until_us"] - gap["from_us"]).alias("took_us"),
+    overlap = F.col("overlaps")
+    left = gaps.where("until_us is not null").select(
+        _replica_of("from_event").alias("origin"),
+        _replica_of("until_event").alias("target"),
+        (F.col("until_us") - F.col("from_us")).alias("took_us"),
     )
-    overlaps = found.where("overlaps.proven").select(
+    doubled = found.where("overlaps.proven").select(
         overlap["first_replica"].alias("origin"),
         overlap["second_replica"].alias("target"),
         (overlap["from_us"] - overlap["until_us"]).alias("took_us"),
     )
     both = (
-        gaps.unionAll(overlaps)
+        left.unionAll(doubled)
         .groupBy("origin", "target")
-        .agg(F.count("*").alias("n"), F.percentile("took_us", F.lit(0.02)).cast("bigint").alias("us"))
+        .agg(F.count("*").alias("n"), F.percentile_approx("took_us", SHORTEST).alias("us"))
     )
     return {(row["origin"], row["target"]): Handovers(row["n"], row["us"]) for row in both.collect()}
+
+
+def _replica_of(event: str) -> "SparkColumn":
+    """The first part of an event's identity, which may have dots of its own."""
+    boot_and_seq = F.substring_index(event, ".", -2)
+    return F.left(F.col(event), F.length(event) - F.length(boot_and_seq) - F.lit(1))
 
 
 def _summary(

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.journal.events import CALLS, ENDS
+from pipeline.journal.lines import CALLS, ENDS
 from pipeline.journal.losses import Process
 
 NO_GENERATION = -1
@@ -220,18 +220,17 @@ class GroupOwnership:
 
     def take(self, event: Event) -> Iterator[Finding]:
         """The next event."""
-        before = self._last_seq.get(event.process)
+        process = event.process
+        before = self._last_seq.get(process)
         if before is not None and event.seq <= before[0]:
             if event.seq < before[0]:  # a clock that was set back within one boot
-                proof = ClockProof(
-                    event.process, event.process, event.time_us - before[1], event.member, "", ""
-                )
+                proof = ClockProof(process, process, event.time_us - before[1], event.member, "", "")
                 yield proof._replace(
                     event=event.name, older_event=f"{event.replica}.{event.boot}.{before[0]}"
                 )
             else:
                 return  # the same event once more
-        self._last_seq[event.process] = (event.seq, event.time_us)
+        self._last_seq[process] = (event.seq, event.time_us)
         self._now_us = max(self._now_us, event.time_us)
         self._number += 1
         if not event.member:
@@ -242,7 +241,7 @@ class GroupOwnership:
             if event.kind in ENDS or (event.owned is None and event.kind not in CALLS):
                 return
             member = self._members[event.member] = _Member(event)
-        elif member.process != event.process:
+        elif member.process != process:
             if event.kind not in CALLS:
                 return  # its former process lags behind
             proof_or_stale = self._stale(member, event)
@@ -252,7 +251,11 @@ class GroupOwnership:
             member.go_on_to(event)
         if event.kind in CALLS:
             member.called(event)
-        yield from self._snapshot(member, event)
+        if event.kind in ENDS:
+            yield from self._release(member, event, set(member.holds))
+            del self._members[event.member]
+        elif event.owned is not None and event.owned != member.owned:
+            yield from self._snapshot(member, event, event.owned)
         member.heard_us = event.time_us
 
     def end(self) -> Iterator[Finding]:
@@ -279,19 +282,14 @@ class GroupOwnership:
         older = (lower or event.generation == member.generation) and event.kind != "adopted"
         return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
-    def _snapshot(self, member: _Member, event: Event) -> Iterator[Finding]:
-        if event.kind in ENDS:
-            yield from self._release(member, event, set(member.holds))
-            del self._members[event.member]
-            return
-        if event.owned is None or event.owned == member.owned:
-            return
+    def _snapshot(self, member: _Member, event: Event, owned: str) -> Iterator[Finding]:
+        """What a member holds has changed."""
         try:
-            listed = _DECODER.decode(event.owned)
+            listed = _DECODER.decode(owned)
         except msgspec.MsgspecError as error:
-            yield BadSnapshot(event.name, f"owned: {error}", event.owned)
+            yield BadSnapshot(event.name, f"owned: {error}", owned)
             return
-        member.owned = event.owned
+        member.owned = owned
         now = {(topic.topic, number): topic.id for topic in listed for number in topic.partitions}
         yield from self._release(member, event, member.holds.keys() - now.keys())
         for partition in sorted(now.keys() - member.holds.keys()):

@@ -136,15 +136,12 @@ def _ranges(buckets: dict[int, bytes], last_seq: int) -> Iterator[tuple[int, int
 
 def _timed(events: "DataFrame", holes: Iterable[tuple[str, str, int, int]]) -> list[Loss]:
     """The holes with the times of the events around them."""
-    spark = events.sparkSession
-    wanted = spark.createDataFrame(
+    wanted = events.sparkSession.createDataFrame(
         [(*hole, edge) for hole in holes for edge in (hole[2] - 1, hole[3] + 1)],
         "replica string, boot string, first_seq bigint, last_seq bigint, seq bigint",
     )
-    times = events.select("replica", "boot", "seq", "time_us").distinct()
-    rows = (
-        F.broadcast(wanted)
-        .join(times, ["replica", "boot", "seq"], "left")
+    around = (
+        events.join(F.broadcast(wanted), ["replica", "boot", "seq"])
         .groupBy("replica", "boot", "first_seq", "last_seq")
         .agg(
             F.max(F.when(F.col("seq") < F.col("first_seq"), F.col("time_us"))).alias("from_us"),
@@ -156,5 +153,5 @@ def _timed(events: "DataFrame", holes: Iterable[tuple[str, str, int, int]]) -> l
         Loss(
             row["replica"], row["boot"], row["first_seq"], row["last_seq"], row["from_us"] or 0, row["to_us"]
         )
-        for row in rows.collect()
+        for row in around.collect()
     ]

@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events
-from pipeline.journal.events import CALL_REFUSED, ENDS, STATE_CHANGED
+from pipeline.journal.lines import CALL_REFUSED, ENDS, STATE_CHANGED
 from pipeline.progress.output import COUNTED, TRANSITIONS, WINDOWS
 from pipeline.quarantine import QUARANTINE
 

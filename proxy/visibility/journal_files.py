@@ -1,5 +1,11 @@
-"""The journal as files: one JSON object a line, finished by size or age, never seen half written under its own name."""
+"""The journal as files: one JSON object a line, finished by size or age, never seen half written under its own name.
 
+The file being written is locked until its process ends: another process of the same name (an old and a new one on one
+host while one takes over from the other) tells it from what a killed process has left.
+"""
+
+import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +107,8 @@ class FileSink:
         self._number += 1
         self._path = self._folder / f"_{self._replica}.{self._boot}.{self._number}{_SUFFIX}"
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = os.fstat(self._file).st_size
         self._opened_at = self._clock()
         return self._file
@@ -138,8 +146,21 @@ class FileSink:
         """Files of earlier starts of this replica, which were killed; the last line may be cut off."""
         for path in sorted(self._folder.glob(f"_*{_SUFFIX}")):
             parts = path.name[1 : -len(_SUFFIX)].rsplit(".", 2)
-            if len(parts) == _NAME_PARTS and parts[0] == self._replica and parts[1] != self._boot:
-                path.rename(self._folder / path.name.removeprefix("_"))
+            own = len(parts) == _NAME_PARTS and parts[0] == self._replica and parts[1] != self._boot
+            with contextlib.suppress(FileNotFoundError):  # another process has finished it meanwhile
+                if own and not _is_being_written(path):
+                    path.rename(self._folder / path.name.removeprefix("_"))
+
+
+def _is_being_written(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
 
 
 def _present(paths: list[Path]) -> Iterator[tuple[Path, os.stat_result]]:

@@ -207,9 +207,7 @@ class Check:
         found = apart + self.skew_us if apart > self.skew_us else 0
         back = self.handovers[behind, ahead]
         if ahead != behind and len(back) >= 20:
-            at, share = divmod(0.02 * (len(back) - 1), 1)  # between two of them, as Spark's percentile is
-            low, high = sorted(back)[int(at)], sorted(back)[int(at) + 1]
-            shortest = int(low + share * (high - low))
+            shortest = sorted(back)[(len(back) + 49) // 50 - 1]  # the last one of the shortest fiftieth
             found = max(found, shortest if shortest > self.skew_us else 0)
         return found
 

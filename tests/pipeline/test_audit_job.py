@@ -21,7 +21,7 @@ from tests.pipeline.standalone import cluster
 pytestmark = pytest.mark.timeout(1_200)
 
 SKEW_US = 100 * MS
-FAULTY = Plan(3, violations=3, duplicated=0.03, lost=0.005, skewed_us=250 * MS)
+FAULTY = Plan(3, violations=3, duplicated=0.03, lost=0.005, skewed_us=250 * MS, prefix="host.domain-")
 
 GOOD = {
     "v": 1, "replica": "r", "boot": "b", "seq": 1, "time_us": 1, "kind": "started", "group": "", "mode": "",

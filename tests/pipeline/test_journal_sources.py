@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from pipeline.progress import job as progress
 from pipeline.progress import streams
 from pipeline.progress.output import PAUSES, TRANSITIONS
 from pipeline.quarantine import QUARANTINE
+from tests.pipeline.following import assert_equals_the_batch, running, until
+from tools.spark_connector.jars import ensure_connector
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -128,6 +131,49 @@ def test_progress_of_the_topic_is_that_of_the_files(
         for at in ("files", "topic")
     }
     assert windows["files"] == windows["topic"]
+
+
+def test_following_the_topic_ends_by_sigterm_and_the_next_run_goes_on(
+    journal: Journal, kafka: Kafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    """As a service manager ends it, and maybe within a batch."""
+    topic, out = kafka.new_topic("journal", partitions=1), tmp_path / "out"
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    written = journal.records()
+    shares = [written[turn::3] for turn in range(3)]
+
+    def write(share: list[str]) -> None:
+        for record in share:
+            producer.produce(topic, record)
+        assert producer.flush(30) == 0
+
+    write(shares[0])
+    source = ("--from", kafka.bootstrap, "--topic", topic)
+    jars = ",".join(map(str, ensure_connector()))
+    with running(out, *source, "--follow-s", 0.2, spark_jars=jars) as following:
+        until(following, lambda: taken_up(out) == len(shares[0]))
+        write(shares[1])
+        following.send_signal(signal.SIGTERM)
+        assert following.wait() == 0, (tmp_path / "progress.log").read_text()[-3000:]
+    assert PAUSES.read(spark, str(out)).count() > 0
+    assert len(shares[0]) <= taken_up(out) <= len(shares[0]) + len(shares[1])
+
+    write(shares[2])
+    progress.run(spark, progress.lines_of_topic(spark, kafka.bootstrap, topic, {}), out)
+
+    assert taken_up(out) == len(written)
+    assert_equals_the_batch(spark, events.from_topic(spark, kafka.bootstrap, topic, {}), out)
+
+
+def taken_up(out: Path) -> int:
+    """How many records the batches of transitions that have ended have taken up."""
+    checkpoint = out / "_checkpoints" / "transitions"
+    ended = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
+    if not ended:
+        return 0
+    *_, offsets = (checkpoint / "offsets" / str(max(ended))).read_text().splitlines()
+    ((by_partition),) = json.loads(offsets).values()
+    return by_partition["0"]
 
 
 def test_files_and_topic_together_are_refused_not_counted_twice(

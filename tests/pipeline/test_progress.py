@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.journal import events
-from pipeline.progress import job, pauses, streams
+from pipeline.progress import job, streams
 from pipeline.progress.alone import alone
-from pipeline.progress.job import windows_written
-from pipeline.progress.output import PAUSES, TRANSITIONS
 from pipeline.quarantine import QUARANTINE
-from tests.pipeline.command_line import pipeline
+from tests.pipeline.following import assert_equals_the_batch, running, until
 from tests.pipeline.migration import START_US, Migration, Plan, S
 
 pytestmark = pytest.mark.timeout(1_800)
@@ -31,20 +28,6 @@ SEEDS = range(8, 8 + int(os.environ.get("EPOCHGATE_PROGRESS_SEEDS", "1")))
 KILLS = 2
 STEPS = 60
 """About so many files come into the checkpoints and tables while one share of the journal is read."""
-
-
-@contextlib.contextmanager
-def running(journal: Path, out: Path, *more: object) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, in a process group of its own together with its JVM."""
-    command = pipeline("progress", "--journal", journal, "--out", out, *more)
-    with (out.parent / "progress.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -61,7 +44,7 @@ def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path
     for turn in range(KILLS + 1):
         for file in files[turn :: KILLS + 1]:
             file.rename(journal / file.name)
-        with running(journal, out) as process:
+        with running(out, "--journal", journal) as process:
             if turn < KILLS:
                 wait_for_progress(out, process, steps=chance.randint(1, STEPS))
                 if turn % 2:  # the command alone: its JVM ends a little later, while the next one begins
@@ -70,7 +53,7 @@ def test_killed_and_started_again_equals_the_batch(spark: SparkSession, tmp_path
             else:
                 assert process.wait() == 0, (tmp_path / "progress.log").read_text()[-3000:]
 
-    assert_equals_the_batch(spark, journal, out)
+    assert_equals_the_batch(spark, events.from_files(spark, journal), out)
     assert [row["reason"] for row in QUARANTINE.read(spark, str(out)).collect()] == ["not JSON"]
 
 
@@ -86,23 +69,6 @@ def written(out: Path) -> set[Path]:
     with contextlib.suppress(FileNotFoundError):
         return set(out.rglob("*"))
     return set()
-
-
-def assert_equals_the_batch(spark: SparkSession, journal: Path, out: Path) -> None:
-    unique = streams.once(events.good(events.judged(events.from_files(spark, journal))), "1 hour")
-    transitions = streams.transitions(unique)
-    expected = {
-        "windows": streams.windows(unique, "1 minute"),
-        "transitions": transitions,
-        "pauses": pauses.pauses(transitions),
-    }
-    found = {
-        "windows": streams.latest(windows_written(spark, str(out))),
-        "transitions": TRANSITIONS.read(spark, str(out)),
-        "pauses": PAUSES.read(spark, str(out)),
-    }
-    for name, rows in expected.items():
-        assert sorted(map(str, found[name].collect())) == sorted(map(str, rows.collect())), name
 
 
 def test_two_runs_in_one_folder_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -146,17 +112,17 @@ def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
     log = tmp_path / "progress.log"
     (journal / "replica-0").mkdir(parents=True)
 
-    with running(journal, out, "--follow-s", 0.2) as following:
+    with running(out, "--journal", journal, "--follow-s", 0.2) as following:
         for turn, file in enumerate(sorted(whole.iterdir())):
             file.rename(journal / ("replica-0" if turn % 2 else "") / file.name)
             until(following, lambda: len(sources_read(out)) > turn)  # noqa: B023 - called at once
-        with running(journal, out) as next_run:
+        with running(out, "--journal", journal) as next_run:
             until(next_run, lambda: "another run writes to" in log.read_text())
             following.send_signal(signal.SIGINT)
             assert following.wait() == 0, log.read_text()[-3000:]
             assert next_run.wait() == 0, log.read_text()[-3000:]
 
-    assert_equals_the_batch(spark, journal, out)
+    assert_equals_the_batch(spark, events.from_files(spark, journal), out)
 
 
 def sources_read(out: Path) -> set[str]:
@@ -186,10 +152,3 @@ def test_an_empty_journal_gives_empty_tables(spark: SparkSession, tmp_path: Path
     (tmp_path / "journal").mkdir()
     summary = job.run(spark, job.lines_of_files(spark, tmp_path / "journal"), tmp_path / "out")
     assert summary == job.Summary(groups=0, pauses=0, stuck=0, late=0)
-
-
-def until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
-    """Wait as long as the process lives."""
-    while not is_so():
-        assert process.poll() is None, "it has ended"
-        time.sleep(0.05)

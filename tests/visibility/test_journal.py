@@ -259,6 +259,16 @@ async def test_what_a_killed_process_left_is_finished_and_others_are_left_alone(
     assert names(tmp_path) == ["_host-0.b.b0.1.jsonl", "_host-1.b0.1.jsonl", "_x.jsonl", "host-0.b0.3.jsonl"]
 
 
+async def test_a_file_that_another_process_of_the_same_name_is_writing_is_left_alone(tmp_path):
+    """Two proxies on one host: the second start must not take the first one's file for what a killed one left."""
+    first, second = sink(tmp_path), sink(tmp_path, boot="b2")
+    await first.write([line(1)])
+    await second.idle()
+    assert names(tmp_path) == ["_host-0.b1.1.jsonl"]
+    await first.close()
+    assert names(tmp_path) == ["host-0.b1.1.jsonl"]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system with room for 64 KiB."""

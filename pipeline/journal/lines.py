@@ -1,0 +1,119 @@
+"""One line of a journal: the event that it is, or why it is none that is known here. Plain Python, no Spark."""
+
+from operator import attrgetter
+from typing import Annotated
+
+import msgspec
+
+VERSION = 1
+
+JOINED, ASSIGNED, REVOKED = "joined", "assigned", "revoked"
+ADOPTED, REJOINED = "adopted", "rejoined_after_loss"
+STATE_CHANGED, CALL_REFUSED, LOST = "state_changed", "call_refused", "lost"
+
+ENDS = frozenset({"left", "fenced", "session_expired", "rebalance_expired"})
+"""The membership is over."""
+
+CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
+"""Only the process that a client talks to writes these: they tell which process serves a member."""
+
+KINDS = CALLS | ENDS | {
+    "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "passed_through", CALL_REFUSED,
+    "started", "stopped", LOST,
+}  # fmt: skip
+
+_NULL = b"null"
+_NOT_JSON = "not JSON"
+_Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
+_Text = str | None
+
+
+class Line(msgspec.Struct, gc=False):
+    """A line as docs/journal.md has it; what a line does not have is null. Unknown fields are passed over.
+
+    ``owned`` stays JSON: most events repeat the one before, and equal text needs no reading.
+    """
+
+    v: _Number = None
+    seq: _Number = None
+    time_us: _Number = None
+    generation: _Number = None
+    epoch: _Number = None
+    replica: _Text = None
+    boot: _Text = None
+    kind: _Text = None
+    group: _Text = None
+    mode: _Text = None
+    protocol: _Text = None
+    member: _Text = None
+    instance: _Text = None
+    client_id: _Text = None
+    client_host: _Text = None
+    software: _Text = None
+    state: _Text = None
+    previous_state: _Text = None
+    reason: _Text = None
+    partitions: tuple[msgspec.Raw, ...] | None = None
+    owned: msgspec.Raw = msgspec.Raw(_NULL)
+
+
+class _Version(msgspec.Struct, gc=False):
+    """All that is asked of a line whose fields are of other types than this version's."""
+
+    v: _Number = None
+
+
+NUMBERS = ("v", "seq", "time_us", "generation", "epoch")
+_NEVER_MISSING = ("replica", "boot", "seq", "time_us", "kind", "group", "member")
+_never_missing = attrgetter(*_NEVER_MISSING)
+_LINE = msgspec.json.Decoder(Line)
+_VERSION_ALONE = msgspec.json.Decoder(_Version)
+
+
+def judge(line: bytes | None) -> Line | str:
+    """The event, or the reason."""
+    if line is None:
+        return "no content"
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return _NOT_JSON
+    try:
+        event = _LINE.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return _why_unreadable(text)
+    return _why_unknown(event) or event
+
+
+def owned_text(event: Line) -> str | None:
+    """What the client may hold after the event, as JSON; null if the event does not say."""
+    owned = bytes(event.owned)
+    return None if owned == _NULL else owned.decode()
+
+
+def _why_unreadable(text: str) -> str:
+    try:
+        version = _VERSION_ALONE.decode(text).v
+    except msgspec.ValidationError:
+        version = None
+    except (msgspec.DecodeError, RecursionError):
+        return _NOT_JSON
+    return _why_not_version(version) or "a field has another type than the schema says"
+
+
+def _why_not_version(version: int | None) -> str | None:
+    if version == VERSION:
+        return None
+    return "no version of the schema" if version is None else f"schema version {version} is not known"
+
+
+def _why_unknown(event: Line) -> str | None:
+    if event.v != VERSION:
+        return _why_not_version(event.v)
+    values = _never_missing(event)
+    if None in values:
+        return f"field {_NEVER_MISSING[values.index(None)]!r} is missing"
+    if event.kind not in KINDS:
+        return f"kind '{event.kind}' is not known"
+    owned = bytes(event.owned)
+    return None if owned[:1] == b"[" or owned == _NULL else "field 'owned' is not a list"

@@ -1,0 +1,56 @@
+"""Runs of `epochgate pipeline progress` as processes, and what they must end with."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.journal import events
+from pipeline.progress import pauses, streams
+from pipeline.progress.job import windows_written
+from pipeline.progress.output import PAUSES, TRANSITIONS
+from tests.pipeline.command_line import pipeline
+
+
+@contextlib.contextmanager
+def running(out: Path, *options: object, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, in a process group of its own together with its JVM; its output is in ``progress.log``."""
+    command = pipeline("progress", "--out", out, *options, **settings)
+    with (out.parent / "progress.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
+    """Wait as long as the process lives."""
+    while not is_so():
+        assert process.poll() is None, "it has ended"
+        time.sleep(0.05)
+
+
+def assert_equals_the_batch(spark: SparkSession, lines: DataFrame, out: Path) -> None:
+    """The tables are what one pass over all lines gives."""
+    unique = streams.once(events.good(events.judged(lines)), "1 hour")
+    transitions = streams.transitions(unique)
+    expected = {
+        "windows": streams.windows(unique, "1 minute"),
+        "transitions": transitions,
+        "pauses": pauses.pauses(transitions),
+    }
+    found = {
+        "windows": streams.latest(windows_written(spark, str(out))),
+        "transitions": TRANSITIONS.read(spark, str(out)),
+        "pauses": PAUSES.read(spark, str(out)),
+    }
+    for name, rows in expected.items():
+        assert sorted(map(str, found[name].collect())) == sorted(map(str, rows.collect())), name
