@@ -15,6 +15,9 @@ NOT_CONVERTIBLE = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_N
 """Answers at epoch 0 that mean that this group can't have new-protocol members: a classic group that is not
 convertible, a share or streams group, or a broker with the new protocol switched off."""
 
+NOT_BESIDE = NOT_CONVERTIBLE | {ErrorCode.GROUP_MAX_SIZE_REACHED}
+"""Answers at epoch 0 that may be others when the client's classic membership has ended."""
+
 NO_COORDINATOR = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,

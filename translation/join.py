@@ -24,7 +24,7 @@ from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent, MemberState
-from translation.origin import find_out
+from translation.origin import find_out, see_that_somebody_waits
 from translation.outcomes import (
     Failed,
     Outcome,
@@ -37,7 +37,7 @@ from translation.outcomes import (
     resume_session,
 )
 from translation.partitions import NONE, Partitions
-from translation.switching import join_classic, moves_together
+from translation.switching import end_left_behind, join_classic, leave_classic, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -100,6 +100,7 @@ def join(
         _tell_given_up(context, member, claims)
         while True:
             claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
+            yield from end_left_behind(member)
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
@@ -225,9 +226,12 @@ def _take_part(
         if (loading or others_leave) and context.now < deadline:
             yield from park(member, request, context.now + context.settings.load_retry_s)
             continue
-        if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
-            # Leaving, or replacing another process, could end a membership that its client has begun since.
-            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
+        # Leaving, or replacing another process, could end a membership that its client has begun since.
+        see_that_somebody_waits(context, member, request)
+        if joining and member.left_behind is not None and code in errors.NOT_BESIDE:
+            yield from leave_classic(member.group, member.left_behind)
+            member.left_behind = None
+            continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:

@@ -66,6 +66,7 @@ class Member:
         "joined_on",
         "keep_alive_at",
         "keep_alive_s",
+        "left_behind",
         "lost_answer",
         "machine",
         "may_hold",
@@ -157,6 +158,9 @@ class Member:
         self.gather_limit = math.inf
         self.keep_alive_s = 5.0
         self.keep_alive_at = math.inf
+
+        self.left_behind: Move | None = None
+        """The classic membership of its client, which is to end as soon as this one has begun."""
 
         # a JoinGroup that waits for partitions, and those that it took over
         self.parked_join: Exchange | None = None

@@ -23,6 +23,7 @@ from translation.switching import (
     leave_classic_membership,
     leave_translated,
     move_together,
+    moves_together,
     what_stands_in_the_way,
 )
 
@@ -50,9 +51,11 @@ def find_out(
     if member.joined:
         if not context.settings.sole_process:
             yield from _see_that_it_is_the_latest(context, member, connection)
-            _see_that_somebody_waits(context, member, request)
+            see_that_somebody_waits(context, member, request)
         return
     group = member.group
+    # If the last try to begin this membership has failed, it is known already.
+    left_behind, member.left_behind = member.left_behind or left_behind, None
     instance_id = request.message.group_instance_id if request.message.member_id else None
     left_behind = yield from _end_translated(context, group, left_behind)
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
@@ -148,11 +151,11 @@ def _look(
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
         # It may be a member still, and an epoch 0 heartbeat would free what it holds.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
-    _see_that_somebody_waits(context, member, request)
+    see_that_somebody_waits(context, member, request)
     return verdict, found
 
 
-def _see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
+def see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
     if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
@@ -171,16 +174,39 @@ def _see_that_it_is_the_latest(context: Context, member: Member, connection: Con
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
+def _may_be_beside(context: Context, member: Member, left_behind: Move) -> bool:
+    """Whether a client may be a member of the new protocol before its classic membership ends.
+
+    Leaving a classic group begins a rebalance. A heartbeat that comes when that is over, but its members have not given
+    up all that they are to give up, converts the group at the one moment at which it must not be. A member of either
+    protocol that leaves a consumer group begins nothing of the kind. With an instance id the broker puts the new member
+    in the place of the classic one.
+
+    But one member id has one membership; and where all members are moved together, the group has to be empty first.
+    """
+    return (
+        left_behind.member_id != member.id
+        and left_behind.instance_id in (None, member.instance_id)
+        and not moves_together(context, member.group)
+    )
+
+
 def _until_convertible(
     context: Context, member: Member, request: Request, left_behind: Move | None, deadline: float
 ) -> Generator[Ask | Park, Any, Move | None]:
-    """Wait until nothing stands in the way of converting the group; gives what is still to be left behind."""
+    """Wait until nothing stands in the way of converting the group.
+
+    Gives what is to be left behind before it is; what is to be left behind after that is kept with the member.
+    """
     group = member.group
     while True:
         obstacle, why = yield from what_stands_in_the_way(context, group)
         match obstacle:
             case Obstacle.NONE:
-                return left_behind
+                if left_behind is None or not _may_be_beside(context, member, left_behind):
+                    return left_behind
+                member.left_behind = left_behind
+                return None
             case Obstacle.USER_DATA:
                 move_together(context, group)
                 return left_behind

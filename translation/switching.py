@@ -93,7 +93,7 @@ def taken_up(group: Group, connection: Connection, request: Request) -> Move | N
     message: JoinGroupRequest = request.message
     if message.member_id in group.moves:
         return group.moves[message.member_id]
-    for move in group.moves.values():
+    for move in reversed(group.moves.values()):  # it may have moved before, and left something behind there
         if move.connection_id == connection.id:
             return move
     for move in group.moves.values():
@@ -149,6 +149,22 @@ def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
     group.moves.pop(move.member_id, None)
 
 
+def end_left_behind(member: Member) -> Generator[Ask | Park, Any, None]:
+    """End the classic membership that was to end as soon as this one of the same client has begun, if there is one.
+
+    That of a static client has ended: this one is in its place.
+
+    Raises Failed as :func:`leave_classic_membership` does; it is tried again at the client's next JoinGroup.
+    """
+    move = member.left_behind
+    if move is None:
+        return
+    if move.instance_id is None:
+        yield from leave_classic(member.group, move)
+    member.group.moves.pop(move.member_id, None)
+    member.left_behind = None
+
+
 def leave_classic_membership(
     group_id: str, member_id: str, instance_id: str | None
 ) -> Generator[Ask | Park, Any, None]:
@@ -167,6 +183,7 @@ def back_to_classic(context: Context, member: Member | None, request: Request) -
     """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
     if member is not None and member.joined:
         try:
+            yield from end_left_behind(member)
             yield from leave_translated(context, member, "back to the classic protocol")
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))

@@ -216,6 +216,9 @@ class Translator:
     ) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
+        if self._joins_the_new_protocol(message):
+            self._translate_join(connection, request)  # in its turn; it is called back when it has joined
+            return
         if rule.mode is Mode.OBSERVE:
             context.now_classic(message.member_id)
         reason = f"observed: {why_not or 'translatable'}"
@@ -243,6 +246,21 @@ class Translator:
             self._start(member, connection, request, back_to_classic(context, member, request))
         else:
             self._translate_join(connection, request)  # its turn to be moved has not come
+
+    def _joins_the_new_protocol(self, message: JoinGroupRequest) -> bool:
+        """Whether an earlier JoinGroup of this client, from before the policy changed, is still under way upstream.
+
+        Its first heartbeat is yet to be sent. If this one made the client a classic member under the same id meanwhile,
+        that heartbeat would release what it works on as such.
+        """
+        group = self._context.groups.get(message.group_id)
+        member = None if group is None else group.members.get(message.member_id)
+        return (
+            member is not None
+            and not member.joined
+            and not (member.turns.idle and member.parked_join is None)
+            and self._context.is_issued(member.id)
+        )
 
     def _pass_through(
         self, request: Request, message: JoinGroupRequest, reason: str, *, until: float

@@ -235,7 +235,7 @@ def do_not_call_off_a_move() -> AbstractContextManager[Any]:
 
 def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
     """A JoinGroup counts although its client has hung up, and may have joined elsewhere."""
-    return patch.object(origin, "_see_that_somebody_waits", lambda *_: None)
+    return patch.object(origin, "see_that_somebody_waits", lambda *_: None)
 
 
 def remember_one_answered_generation() -> AbstractContextManager[Any]:
@@ -364,6 +364,11 @@ def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     return patch.object(origin, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None)
 
 
+def leave_the_classic_group_first() -> AbstractContextManager[Any]:
+    """A client that moves leaves its classic group, which rebalances, before the first heartbeat converts it."""
+    return patch.object(origin, "_may_be_beside", lambda *_: False)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -402,4 +407,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     join_a_classic_group_for_a_client_that_has_gone,
     convert_a_group_that_has_just_become_classic,
     move_a_classic_member_with_partitions,
+    leave_the_classic_group_first,
 )

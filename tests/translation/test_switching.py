@@ -91,13 +91,92 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
     assert bench.calls == []  # nothing is left while it may still hold partitions
     assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
     join = bench.join(connection, "uuid-1")
+    assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
+    bench.beat(5)
     (leave,) = bench.calls
     assert leave.api_key == ApiKey.LEAVE_GROUP
     assert [member.member_id for member in leave.message.members] == [A]
     bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.beat(6, orders=(0, 1))
+    assert bench.answers[join].generation_id == 6
+
+
+def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_membership_first() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench._new_group = False
+    bench.join(connection, A)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
     assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4, instance_id="instance")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    join = bench.join(connection, "", instance_id="instance")
+    assert bench.heartbeat_call().message.instance_id == "instance"
     bench.beat(5, orders=(0, 1))
     assert bench.answers[join].generation_id == 5
+    assert bench.calls == []
+    bench.sync(connection, "uuid-1", 5)
+    bench.heartbeat(connection, "uuid-1", 5, instance_id="instance")
+    assert bench.heartbeat_call().message.member_epoch == 5
+
+
+def test_back_to_observe_a_join_group_does_not_overtake_the_first_heartbeat_of_one_from_before() -> None:
+    """That would release what the client is assigned as a classic member under the same id."""
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.heartbeat(older, A, 4)
+    bench.reply(mixed_group(A, B))
+    bench.reply(HeartbeatResponse())
+    bench._new_group = False
+    bench.join(older, "")
+    first = bench.join(older, "uuid-1")
+    bench.reply(mixed_group(A, B))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
+    second = bench.join(newer, "uuid-1")
+    assert bench.calls == [leave]
+    bench.reply(LeaveGroupResponse())
+    bench.reply(mixed_group(B))
+    bench.beat(6, orders=(0, 1))
+    bench.beat(6, orders=(0, 1))
+    assert bench.answers[first].generation_id == bench.answers[second].generation_id == 6
+    assert bench.forwarded == []
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND])
+def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_first(code: ErrorCode) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    bench.beat(0, code)
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
+    bench.beat(5, orders=(0, 1))
+    assert bench.answers[join].generation_id == 5
+    assert bench.calls == []
 
 
 def test_to_translate_the_heartbeat_that_is_told_counts_as_life_at_the_broker() -> None:
@@ -139,12 +218,62 @@ def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_t
     bench.reply(HeartbeatResponse())
     bench.join(connection, "")
     join = bench.join(connection, "uuid-1")
+    bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    bench.join(connection, "uuid-1")
+    join = bench.join(connection, "uuid-1")
+    bench.beat(5, orders=(0, 1))
     (leave,) = bench.calls
     assert leave.api_key == ApiKey.LEAVE_GROUP
     assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    bench.reply_names()
+    assert bench.answers[join].generation_id == 5
+
+
+def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds_the_group_converted() -> (
+    None
+):
+    """Its first heartbeat was not answered in time, and the group has become a consumer group since."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    bench.beat(0, ErrorCode.NOT_COORDINATOR)
+    assert bench.error(join) == ErrorCode.NOT_COORDINATOR
+    bench._new_group = False
+    bench.join(connection, "uuid-1")
+    bench.reply(mixed_group(A, B))
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    assert [member.member_id for member in leave.message.members] == [A]
+
+
+def test_back_to_observe_a_client_whose_classic_membership_could_not_be_ended_leaves_both() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse())
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.beat(5, orders=(0, 1))
+    bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
+    bench.settle(5)
+    told = bench.heartbeat(connection, "uuid-1", 5)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.join(connection, "")
+    (leave,) = bench.calls
+    assert leave.api_key == ApiKey.LEAVE_GROUP
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    assert bench.heartbeat_call().message.member_epoch == -1
 
 
 def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_behind() -> None:
