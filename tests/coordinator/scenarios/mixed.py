@@ -62,6 +62,49 @@ def cooperative_upgrade(s: Script) -> None:
 
 
 @scenario
+def upgrade_beside_the_classic_self(s: Script) -> None:
+    """A client becomes a member of the new protocol first, and its classic self leaves then: no group rebalance."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = stable_pair(s, protocols=("cooperative-sticky",))
+    new = s.member("N")
+    new.join()
+    s.describe()
+    a.leave()
+    s.describe()
+    for _ in range(3):
+        new.settle()
+        if b.beat() == "REBALANCE_IN_PROGRESS":
+            b.join()
+            b.sync()
+    a.leave()
+    s.describe()
+    b.leave()
+    new.settle()
+    s.describe()
+
+
+@scenario
+def static_upgrade_beside_others(s: Script) -> None:
+    """A static client does not leave at all: its new self takes the place of the classic one, and what that was
+    assigned. A LeaveGroup of the old self is refused."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = stable_pair(s, static="one", protocols=("cooperative-sticky",))
+    new = s.member("N", instance_id="one")
+    new.join()
+    s.describe()
+    a.beat()
+    a.leave()
+    for _ in range(3):
+        new.settle()
+        if b.beat() == "REBALANCE_IN_PROGRESS":
+            b.join()
+            b.sync()
+    s.describe()
+
+
+@scenario
 def upgrade_during_a_rebalance(s: Script) -> None:
     """JoinGroups that wait are answered REBALANCE_IN_PROGRESS when the group is converted."""
     s.topic("foo", 4)

@@ -19,9 +19,9 @@ def all_sync(assignments: dict[str, dict[str, list[int]]], *members: Classic) ->
         member.synced(sync)
 
 
-def stable_pair(s: Script, **options: object) -> tuple[Classic, Classic]:
-    """A stable classic group of two, A with 0 and 1, B with 2 and 3."""
-    a, b = s.classic("A", **options), s.classic("B", **options)
+def stable_pair(s: Script, static: str | None = None, **options: object) -> tuple[Classic, Classic]:
+    """A stable classic group of two, A with 0 and 1, B with 2 and 3; ``static`` is the instance id of A."""
+    a, b = s.classic("A", instance_id=static, **options), s.classic("B", **options)
     a.join()
     a.sync({a.member_id: {"foo": [0, 1, 2, 3]}})
     b.ask_member_id()
