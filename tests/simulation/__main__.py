@@ -8,10 +8,13 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from multiprocessing import get_context
 
 from tests.simulation import coverage
+from tests.simulation.hold_ups import hold_ups
+from tests.simulation.plan import POLICY_CHANGES_EVERY
 from tests.simulation.simulation import Result, run
 
 _PROGRESS_EVERY = 500
@@ -28,12 +31,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--keep-going", action="store_true", help="go on after a failure, and name all that fail"
     )
+    parser.add_argument(
+        "--moving", action="store_true", help="only the seeds in which the policy changes, every fifth"
+    )
+    parser.add_argument(
+        "--hold-ups",
+        type=int,
+        default=0,
+        metavar="MS",
+        help="the network holds up what begins and what ends a membership, for at most so long",
+    )
     options = parser.parse_args(arguments)
+    with hold_ups(options.hold_ups) if options.hold_ups else nullcontext():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.seed is not None:
         result = run(options.seed, always_story=True)
         print(result.story)
         return 0 if result.failure is None else 1
-    seeds = seeds_of(options.seeds)
+    seeds: Sequence[int] = seeds_of(options.seeds)
+    if options.moving:
+        seeds = [seed for seed in seeds if seed % POLICY_CHANGES_EVERY == 0]
     failed: list[Result] = []
     counts: Counter[str] = Counter()
     steps, done, began = 0, 0, time.monotonic()
@@ -65,7 +85,7 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
-def _results(seeds: range, jobs: int) -> Iterator[Result]:
+def _results(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
     if jobs <= 1:
         yield from map(run, seeds)
         return

@@ -90,6 +90,10 @@ SWITCH = "the policy changes the mode"
 group."""
 
 
+POLICY_CHANGES_EVERY = 5
+"""In every fifth seed the policy changes."""
+
+
 def make_plan(seed: int) -> Plan:
     """The plan of a seed. Every fourth has no faults, every fifth has a policy that changes; a run has two to five
     clients, and more may come."""
@@ -100,7 +104,7 @@ def make_plan(seed: int) -> Plan:
         topics["refunds"] = chance.randint(1, 3)
     calm_from_ms = chance.randint(15_000, 45_000)
     faultless = seed % 4 == 0
-    switches = chance.randint(1, 3) if seed % 5 == 0 else 0
+    switches = chance.randint(1, 3) if seed % POLICY_CHANGES_EVERY == 0 else 0
     starts_observed = switches > 0 and chance.random() < 0.6
     weights = dict(CHANGES) if faultless else {**CHANGES, **FAULTS}
     kinds = chance.choices(list(weights), list(weights.values()), k=chance.randint(1, 4 if faultless else 9))
