@@ -85,10 +85,12 @@ def tell(
     context.emit_group(EventKind.POLICY_CHANGED, group.id, request, reason)
 
 
-def taken_up(group: Group, connection: Connection, request: Request) -> Move | None:
+def taken_up(group: Group, connection: Connection, request: Request, *, given_here: bool) -> Move | None:
     """The move that this JoinGroup completes: by member id, else by connection, else by client.
 
-    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection.
+    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says that
+    its member id was given out here, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client has completed its
+    move before; another one of the same client id and host may not have, and work on.
     """
     message: JoinGroupRequest = request.message
     if message.member_id in group.moves:
@@ -96,12 +98,13 @@ def taken_up(group: Group, connection: Connection, request: Request) -> Move | N
     for move in reversed(group.moves.values()):  # it may have moved before, and left something behind there
         if move.connection_id == connection.id:
             return move
+    is_new = given_here or not message.member_id
     for move in group.moves.values():
         same_instance = (
             message.group_instance_id is not None and message.group_instance_id == move.instance_id
         )
         same_client = (move.client_id, move.client_host) == (request.client_id, connection.client_host)
-        if same_instance or (same_client and move.instance_id is None):
+        if same_instance or (same_client and is_new and move.instance_id is None):
             return move
     return None
 

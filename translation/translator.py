@@ -219,6 +219,7 @@ class Translator:
         if self._joins_the_new_protocol(message):
             self._translate_join(connection, request)  # in its turn; it is called back when it has joined
             return
+        given_here = context.is_issued(message.member_id)
         if rule.mode is Mode.OBSERVE:
             context.now_classic(message.member_id)
         reason = f"observed: {why_not or 'translatable'}"
@@ -231,7 +232,7 @@ class Translator:
         if member is not None and member.joined:  # whatever else its client has left behind before
             move = group.moves.get(member.id)
         else:
-            move = taken_up(group, connection, request)
+            move = taken_up(group, connection, request, given_here=given_here)
             member = group.members.get(message.member_id if move is None else move.member_id)
         if member is None and message.group_instance_id is not None:
             # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
@@ -291,7 +292,8 @@ class Translator:
         group.passes_through = None
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
-        move = taken_up(group, connection, request) if group.moves else None
+        given_here = context.is_issued(member_id)
+        move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
         steps = join.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
 

@@ -812,6 +812,21 @@ def test_back_to_observe_those_whose_turn_has_not_come_go_on_translated() -> Non
     assert owned(bench.heartbeat_call().message) == {TOPIC: (1,)}
 
 
+def test_back_to_observe_a_client_with_an_id_of_the_broker_does_not_complete_the_move_of_another_one() -> (
+    None
+):
+    """Both have the same client id and host. The one has been told, and has still to give up what it works on."""
+    bench = Bench()
+    first, second = bench.connect(), bench.connect()
+    bench.stable_member(first, (0,), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    told = bench.heartbeat(first, "member-a", 1)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench._new_group = False
+    bench.join(second, B)
+    assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP]
+
+
 def test_a_new_policy_that_changes_nothing_for_a_group_moves_nobody() -> None:
     bench = Bench()
     connection = bench.connect()
