@@ -1,0 +1,241 @@
+"""When a live classic group may be converted, and what its members do until then."""
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from translation.actions import RequestId
+from translation.settings import TranslatorSettings
+
+from .bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
+from .live_groups import OBSERVE_ALL, A, B, classic_group, leaves, mixed_group, told_to_move
+
+
+@pytest.mark.parametrize(
+    ("group", "reason"),
+    [
+        (classic_group(protocol_type="connect"), "protocol type is 'connect', not 'consumer'"),
+        (classic_group(assignor="stream"), "assignor 'stream' is unknown"),
+    ],
+)
+def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
+    group: DescribeGroupsResponse, reason: str
+) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    first = bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(group)
+    second = bench.heartbeat(connection, A, 4)
+    assert bench.forwarded == [first, second]
+    assert bench.events[-1].reason == f"not converted: {reason}"
+
+
+def test_a_group_whose_assignor_keeps_user_data_is_moved_all_at_once() -> None:
+    """The broker does not convert such a group (sarama's and librdkafka's sticky), but takes it when it is empty."""
+    bench = Bench()
+    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    told = told_to_move(bench, first, classic_group(user_data=b"sticky"))
+    told_too = bench.heartbeat(second, B, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(HeartbeatResponse())
+    assert {bench.error(told), bench.error(told_too)} == {ErrorCode.UNKNOWN_MEMBER_ID}
+    bench.join(first, "")
+    join = bench.join(first, "uuid-1")
+    bench.reply(LeaveGroupResponse())
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)  # the other has not left yet
+    assert bench.forwarded == []
+    bench.advance(0.2)
+    bench.beat(1, orders=(0, 1))
+    assert bench.answers[join].generation_id == 1
+
+
+def test_a_group_that_rebalances_is_converted_later() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    first = bench.heartbeat(connection, A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.forwarded == [first]
+    bench.advance(1.2)
+    told = told_to_move(bench, connection)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_in_the_middle_of_a_cooperative_rebalance_is_converted_when_all_have_given_up_or_had_time_to() -> (
+    None
+):
+    """The broker would take what the leader assigned for what the members hold."""
+    bench = Bench()
+    connection = bench.connect()
+
+    def tell(claims: tuple[int, ...]) -> RequestId:
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=claims))
+        return heartbeat
+
+    assert bench.forwarded == [tell((1, 2))]
+    bench.advance(299.0)
+    assert tell((1, 2)) in bench.forwarded
+    bench.advance(2.0)
+    told = tell((1, 2))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_time_to_give_up_partitions_runs_on_when_the_members_ids_are_forgotten_meanwhile() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    for wait in (0.0, 299.0, 2.0):
+        bench.advance(wait)
+        bench.commit(connection, A, 4)  # looked up, relayed, and not remembered
+        bench.reply(NO_CONSUMER_GROUP)
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=(1, 2)))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_another_policy_gives_members_time_anew_to_give_up_partitions() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    for _ in range(2):
+        heartbeat = bench.heartbeat(connection, A, 4)
+        bench.reply(NO_CONSUMER_GROUP)
+        bench.reply(classic_group(claims=(1, 2)))
+        assert heartbeat in bench.forwarded
+        bench.advance(400.0)
+        bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+
+
+def test_to_translate_a_rebalance_does_not_wait_for_a_client_that_waits_for_the_rebalance() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench._new_group = False
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_converted_while_the_broker_is_asked() -> (
+    None
+):
+    """The broker has the group as no consumer group at first, and a moment later as no classic one."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    converted = DescribedGroup(group_id=GROUP, group_state="Dead")
+    bench.reply(DescribeGroupsResponse(groups=(converted,)))
+    bench.reply(mixed_group(A))
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_a_consumer_group_that_becomes_a_classic_one_when_its_first_mover_leaves_is_asked_for_again() -> None:
+    """All its members were classic. The broker takes their targets for what they hold until they have joined again."""
+    bench = Bench()
+    connection = bench.connect()
+    told = bench.heartbeat(connection, A, 4)
+    bench.reply(mixed_group(A, B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench._new_group = False
+    bench.join(connection, "")
+    bench.join(connection, "uuid-1")
+    bench.reply(mixed_group(A, B))
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_consumer_group_that_becomes_a_classic_one_when_a_member_joins_anew_by_itself_is_asked_for_again() -> (
+    None
+):
+    """The same as above, of a client that was not told: it is eager, and comes with nothing in hand."""
+    bench = Bench(new_group=False)
+    bench.join(bench.connect(), A)
+    bench.reply(mixed_group(A, B))
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance() -> None:
+    """The conversion would fail the JoinGroups that wait there, which ends aiokafka's and old Java clients."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.beat(5, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_left_is_stable() -> None:
+    """It was the last of the new protocol, so the broker makes the group a classic one again, with the members' targets
+    for what they hold. That is mended when they have joined again, and not before."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench._new_group = False
+    bench.join(connection, "")
+    join = bench.join(connection, "uuid-1")
+    leave = bench.heartbeat_call().message
+    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
+    bench.beat(-1)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    joined = bench.heartbeat_call().message
+    assert (joined.member_id, joined.member_epoch) == ("uuid-1", 0)
+    bench.beat(5, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
+    """Its last member of the new protocol may have left since, by another process."""
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.client_gone(connection)
+    bench._new_group = False
+    joining = bench.connect("10.0.0.2")
+    bench.join(joining, "")
+    bench.join(joining, "uuid-1")
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
