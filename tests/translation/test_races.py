@@ -24,6 +24,17 @@ def cooperative_member(bench: Bench) -> Connection:
 # -- two JoinGroups of one member ----------------------------------------------------------------------------------
 
 
+def joined_anew(bench: Bench, *, epoch: int) -> tuple[Connection, Connection]:
+    """A cooperative member whose connection has stalled has joined again on another one; both connections."""
+    stalled = cooperative_member(bench)
+    connection = bench.connect()
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.beat(epoch, orders=(0, 1))
+    bench.sync(connection, A, epoch)
+    return stalled, connection
+
+
 def test_a_join_group_that_was_overtaken_on_its_way_changes_nothing() -> None:
     bench = Bench()
     older, newer = bench.connect(), bench.connect()
@@ -268,12 +279,7 @@ def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_release
 def test_a_late_commit_does_not_tell_where_its_client_is() -> None:
     """The connection on which it came closes at last, which does not mean that the client has been elsewhere."""
     bench = Bench(settings=ONE_OF_MANY)
-    stalled = cooperative_member(bench)
-    connection = bench.connect()
-    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
-    bench.reply(described(member(A, epoch=1)))
-    bench.beat(2, orders=(0, 1))
-    bench.sync(connection, A, 2)
+    stalled, connection = joined_anew(bench, epoch=2)
     bench.commit(stalled, A, 1)
     bench.client_gone(stalled)
     told = bench.heartbeat(connection, A, 2)
@@ -495,12 +501,7 @@ def test_the_end_of_an_older_connection_on_which_a_call_was_late_does_not_mean_t
     None
 ):
     bench = Bench(settings=ONE_OF_MANY)
-    stalled = cooperative_member(bench)
-    connection = bench.connect()
-    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
-    bench.reply(described(member(A, epoch=1)))
-    bench.beat(1, orders=(0, 1))  # the epoch has not moved: the late call has the generation of now
-    bench.sync(connection, A, 1)
+    stalled, connection = joined_anew(bench, epoch=1)  # not moved: the late call has the generation of now
     bench.commit(stalled, A, 1)
     bench.reply(commit_answer())
     bench.client_gone(stalled)

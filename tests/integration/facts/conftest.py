@@ -22,3 +22,14 @@ def alone(kafka, group, topic):
 def newcomer(kafka, group, topic):
     with RawNewMember(kafka, group, topic) as member:
         yield member
+
+
+@pytest.fixture
+def epoch_before(alone, newcomer):
+    """The newcomer has joined, and ``alone`` has given up what it was asked for; the epoch that it had before."""
+    before = alone.epoch
+    newcomer.join()
+    alone.until_asked_back()
+    alone.full(alone.owned)
+    assert alone.epoch > before
+    return before
