@@ -62,6 +62,26 @@ def cooperative_upgrade(s: Script) -> None:
 
 
 @scenario
+def upgrade_in_place_after_a_topic_grew(s: Script) -> None:
+    """A static member converts its group after its topic grew: nobody gets the new partition until the next change."""
+    s.topic("foo", 2)
+    s.configure(interval=0)
+    classic = s.classic("A", instance_id="one")
+    classic.join()
+    classic.sync({classic.member_id: {"foo": [0, 1]}})
+    s.add_partitions("foo", 3)
+    new = s.member("N", instance_id="one")
+    new.join()
+    new.settle(2)
+    s.describe()
+    other = s.member("M")
+    other.join()
+    new.settle()
+    other.settle()
+    s.describe()
+
+
+@scenario
 def upgrade_beside_the_classic_self(s: Script) -> None:
     """A client becomes a member of the new protocol first, and its classic self leaves then: no group rebalance."""
     s.topic("foo", 4)

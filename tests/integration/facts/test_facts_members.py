@@ -239,9 +239,7 @@ def test_a_conversion_fails_the_join_groups_that_wait_with_rebalance_in_progress
         first.join()
         first.sync(PARTITIONS)
         second.send_join()  # waits for the first to join again
-        eventually(
-            first.heartbeat, lambda code: code == ErrorCode.rebalance_in_progress, what="it rebalances"
-        )
+        _until_it_rebalances(first)
         newcomer.join()
         with pytest.raises(AssertionError, match="rebalance_in_progress"):
             second.receive_join()
@@ -277,3 +275,34 @@ def test_with_migration_policy_disabled_a_classic_member_may_not_join_new_ones_s
         classic.join()
         classic.sync(PARTITIONS)
         assert member.full(epoch=0).error_code == ErrorCode.group_id_not_found  # not converted
+
+
+def test_a_restart_forgets_the_rebalance_after_a_downgrade_and_what_the_last_new_member_had(own_kafka):
+    cluster = own_kafka()
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with RawNewMember(kafka, "g", topic) as new, RawMember(kafka.bootstrap, "g", topic) as classic:
+        new.join().until_owns(PARTITIONS)
+        classic.join()
+        assert classic.sync() == {}
+        new.until_asked_back()
+        new.full(new.owned)
+        _until_it_rebalances(classic)
+        classic.join()
+        share = classic.sync()[topic]
+        assert len(share) == PARTITIONS // 2
+        assert new.beat(LEAVE).error_code == ErrorCode.none
+        assert classic.heartbeat() == ErrorCode.rebalance_in_progress
+
+    cluster.kill_broker(cluster.brokers[0].node_id)
+    cluster.start_broker(cluster.brokers[0].node_id)
+
+    with RawMember(kafka.bootstrap, "g", topic) as again:
+        again.member_id, again.generation = classic.member_id, classic.generation
+        assert again.heartbeat() == ErrorCode.none
+        assert again.sync()[topic] == share
+    assert kafka.describe_classic("g").group_state == "Stable"
+
+
+def _until_it_rebalances(member: RawMember) -> None:
+    eventually(member.heartbeat, lambda code: code == ErrorCode.rebalance_in_progress, what="it rebalances")
