@@ -45,6 +45,7 @@ from protocol_codecs.messages.offset_commit import (
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
+from tests.simulation.oversights import Oversights
 from tests.simulation.standing import Pid
 from tests.simulation.watch import Watch
 from tests.simulation.wire import GROUP, Ask, Reply
@@ -97,6 +98,8 @@ class Broker:
         self._waiting: dict[int, tuple[_Served, Ask]] = {}
         self._last_request = 0
         self._booked_ms: int | None = None
+        self._group: Any = None
+        self.oversights = Oversights()
         self.coordinator = GroupCoordinator(config, uuids=self._uuids, log=self._log)
 
     def __repr__(self) -> str:
@@ -148,6 +151,11 @@ class Broker:
                 self._carry_out(replies)
 
     def _carry_out(self, replies: list[Any]) -> None:
+        before, self._group = self._group, self.coordinator.shard.groups.get(GROUP)
+        if missed := self.oversights.served(before, self._group):
+            self.watch.tell(
+                self, f"gives {self.watch.story.partitions(missed)} to nobody: they came too late"
+            )
         for reply in replies:
             self._answer(reply.request_id, reply.response)
         self._book()
@@ -201,6 +209,7 @@ class Broker:
 
     def fail_over(self, *, away_ms: int, loading_ms: int, cuts: bool) -> None:
         """Another broker becomes the coordinator: first nobody knows it, then it loads."""
+        self.oversights.failed_over(self._group)
         for reply in self.coordinator.unload():
             self._answer(reply.request_id, reply.response)
         self.trouble = ErrorCode.NOT_COORDINATOR
@@ -230,10 +239,12 @@ class Broker:
     def set_topic(self, name: str, partitions: int, *, new_id: bool = False) -> None:
         """Create a topic, add partitions to it, or (``new_id``) delete it and create it again."""
         topic = self.image.by_name(name)
+        known = 0 if topic is None or new_id else topic.partitions
         if topic is None or new_id:
             topic = TopicImage(self._uuids.next(), name, partitions)
         else:
             topic = msgspec.structs.replace(topic, partitions=partitions)
+        self.oversights.added({(topic.topic_id, index) for index in range(known, partitions)})
         self._take(self.image.with_topic(topic))
 
     def delete_topic(self, name: str) -> None:

@@ -37,7 +37,7 @@ def why_not_settled(world: "World") -> str | None:
             return f"{client} holds {story.partitions(client.held)}, not {story.partitions(target)}"
     if members and group.state.value != ConsumerGroupState.STABLE.value:
         return f"the group is {group.state}"
-    return _orphans(world, members)
+    return _orphans(world, members, group)
 
 
 def _wrong_assignor(world: "World", client: Any) -> str | None:
@@ -51,12 +51,13 @@ def _wrong_assignor(world: "World", client: Any) -> str | None:
     return f"the broker has assignor {member.server_assignor} for {client}, not {wanted}"
 
 
-def _orphans(world: "World", members: list) -> str | None:
+def _orphans(world: "World", members: list, group: Any) -> str | None:
     wanted = frozenset().union(*(client.topics for client in members)) if members else frozenset()
     held = frozenset().union(*(client.held for client in members)) if members else frozenset()
     for topic in world.broker.image.topics.values():
         if topic.name in wanted:
             for index in range(topic.partitions):
-                if (topic.topic_id, index) not in held:
+                pid = topic.topic_id, index
+                if pid not in held and not world.broker.oversights.excuse(group, pid):
                     return f"nobody holds {topic.name}[{index}]"
     return None

@@ -1,0 +1,62 @@
+"""Partitions that Kafka itself leaves to nobody until their group changes again, with a proxy or without one.
+
+Two moments make it do so; both are shown on a real Kafka (docs/facts.md):
+
+- A topic grew after a classic group's last rebalance, and a static member is converted in its own place. The group
+  epoch stays what the generation was, so the assignment of the classic group counts as made for the topic as it is now.
+- A consumer group becomes a classic one, and the coordinator fails over before the rebalance that follows has ended.
+  The log has a stable group, in which nobody has what the last members of the new protocol had.
+"""
+
+from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
+from coordinator.consumer_groups.group import ConsumerGroup
+from tests.simulation.standing import Pid
+
+Group = ClassicGroup | ConsumerGroup | None
+
+
+class Oversights:
+    """What has happened to the one group of a history."""
+
+    def __init__(self) -> None:
+        self._generation = 0
+        self._added: set[Pid] = set()
+        """Partitions that are newer than this generation of the classic group."""
+        self._converted_at = -1
+        self._missed: frozenset[Pid] = frozenset()
+        """Those of them that nobody was assigned at the epoch at which it became a consumer group."""
+        self._downgraded_at = -1
+        """The generation at which it became a classic group."""
+        self._cut_short_at = -1
+        """The same, if a failover ended the rebalance that followed."""
+
+    def added(self, partitions: set[Pid]) -> None:
+        """A topic was created, or grew."""
+        self._added |= partitions
+
+    def served(self, before: Group, after: Group) -> frozenset[Pid]:
+        """The coordinator has done something, by which this group became that one; what it left to nobody by that."""
+        match before, after:
+            case ClassicGroup(), ConsumerGroup():
+                targets = after.target_assignment.values()
+                assigned = {(t, n) for target in targets for t, numbers in target.items() for n in numbers}
+                self._converted_at, self._missed = after.group_epoch, frozenset(self._added - assigned)
+                return self._missed
+            case ConsumerGroup(), ClassicGroup():
+                self._downgraded_at = self._generation = after.generation
+                self._added.clear()
+            case _, ClassicGroup() if after.generation != self._generation:
+                self._generation = after.generation
+                self._added.clear()
+        return frozenset()
+
+    def failed_over(self, group: Group) -> None:
+        """The coordinator goes, and its successor has the log alone."""
+        if isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE:
+            self._cut_short_at = self._downgraded_at
+
+    def excuse(self, group: ClassicGroup | ConsumerGroup, pid: Pid) -> bool:
+        """Whether this is why nobody has the partition: nothing has changed since."""
+        if isinstance(group, ConsumerGroup):
+            return group.group_epoch == self._converted_at and pid in self._missed
+        return group.generation == self._cut_short_at

@@ -1,0 +1,79 @@
+"""What the broker left to nobody excuses these partitions alone, and only until something changes."""
+
+import pytest
+
+from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
+from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.uuids import SeededUuids
+from tests.simulation.oversights import Oversights
+
+TOPIC = SeededUuids(1).next()
+
+
+@pytest.fixture
+def seen() -> Oversights:
+    """A topic of two partitions, and a classic group whose first generation began after that."""
+    oversights = Oversights()
+    oversights.added({(TOPIC, 0), (TOPIC, 1)})
+    oversights.served(None, classic_group(generation=1))
+    return oversights
+
+
+def classic_group(generation: int, state: ClassicGroupState = ClassicGroupState.STABLE) -> ClassicGroup:
+    group = ClassicGroup("g", state=state, now_ms=0)
+    group.generation = generation
+    return group
+
+
+def consumer_group(epoch: int, *assigned: int) -> ConsumerGroup:
+    group = ConsumerGroup("g")
+    group.group_epoch = epoch
+    group.target_assignment = {"m": {TOPIC: frozenset(assigned)}}
+    return group
+
+
+def test_a_partition_that_came_before_the_conversion_is_excused_until_the_epoch_moves(
+    seen: Oversights,
+) -> None:
+    seen.added({(TOPIC, 2)})
+
+    assert seen.served(classic_group(1), consumer_group(1, 0)) == {(TOPIC, 2)}
+
+    assert seen.excuse(consumer_group(1, 0), (TOPIC, 2))
+    assert not seen.excuse(consumer_group(1, 0), (TOPIC, 1)), "it is as old as the classic assignment"
+    assert not seen.excuse(consumer_group(2, 0), (TOPIC, 2)), "the broker has assigned anew"
+
+
+def test_a_partition_that_came_before_the_last_rebalance_is_not_excused(seen: Oversights) -> None:
+    seen.added({(TOPIC, 2)})
+    group = classic_group(2)
+    seen.served(group, group)
+
+    assert seen.served(group, consumer_group(2, 0, 1)) == frozenset()
+    assert not seen.excuse(consumer_group(2, 0, 1), (TOPIC, 2))
+
+
+def test_a_partition_that_is_assigned_at_the_conversion_is_not_excused(seen: Oversights) -> None:
+    seen.added({(TOPIC, 2)})
+
+    assert seen.served(classic_group(1), consumer_group(2, 0, 1, 2)) == frozenset()
+
+
+def test_a_failover_in_the_rebalance_after_a_downgrade_excuses_its_generation(seen: Oversights) -> None:
+    rebalancing = classic_group(7, ClassicGroupState.PREPARING_REBALANCE)
+    seen.served(consumer_group(7, 0, 1), rebalancing)
+    assert not seen.excuse(rebalancing, (TOPIC, 0))
+
+    seen.failed_over(rebalancing)
+
+    assert seen.excuse(classic_group(7), (TOPIC, 0))
+    assert not seen.excuse(classic_group(8), (TOPIC, 0)), "it has rebalanced"
+
+
+def test_a_failover_after_the_rebalance_excuses_nothing(seen: Oversights) -> None:
+    rebalancing = classic_group(7, ClassicGroupState.PREPARING_REBALANCE)
+    seen.served(consumer_group(7, 0, 1), rebalancing)
+
+    seen.failed_over(classic_group(7))
+
+    assert not seen.excuse(classic_group(7), (TOPIC, 0))
