@@ -32,6 +32,7 @@ from translation.outcomes import (
     StaysClassic,
     overtake,
     park,
+    patience,
     refuse_overtaken,
     refused,
     resume_session,
@@ -89,7 +90,7 @@ def join(
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
-    deadline = context.now + _patience(context, member)
+    deadline = context.now + patience(context, member)
     claimed = _claimed(subscription)
     try:
         yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
@@ -332,12 +333,6 @@ def _stand_back(member: Member) -> None:
     """Raise if a newer JoinGroup has taken this one's instance id over."""
     if member.group.static.get(member.instance_id or "", member.id) != member.id:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-
-
-def _patience(context: Context, member: Member) -> float:
-    """How long this client may be kept waiting in JoinGroup (seconds)."""
-    settings = context.settings
-    return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
 
 
 def _has_waited(

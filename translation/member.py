@@ -208,6 +208,7 @@ class Group:
         "_context",
         "gives_up_until",
         "id",
+        "leaving",
         "members",
         "moves",
         "moves_together_until",
@@ -230,6 +231,8 @@ class Group:
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
         self.passes_through_until = -math.inf
         """Until when that holds without looking again; the broker's own word holds until the policy changes."""
+        self.leaving: set[str] = set()
+        """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
         self.relayed: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.moves: dict[str, Move] = {}

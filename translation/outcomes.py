@@ -18,6 +18,12 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
     return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
 
 
+def patience(context: Context, member: Member) -> float:
+    """How long this client may be kept waiting in JoinGroup (seconds)."""
+    settings = context.settings
+    return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
+
+
 def resume_session(context: Context, member: Member) -> None:
     """The client does not wait in JoinGroup any more: its session runs again."""
     if member.joined:

@@ -121,12 +121,14 @@ def claims_something(message: JoinGroupRequest) -> bool:
 def leave_translated(context: Context, member: Member, reason: str) -> Generator[Ask | Park, Any, None]:
     """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
 
-    It may be the last of the new protocol in the group. Then the broker makes it a classic group again, begins a
-    rebalance, and until that is over takes the members' targets for what they hold.
-
     Raises Failed if the coordinator was not there to do it.
     """
-    response = yield from leave(member)
+    leaving = member.group.leaving
+    leaving.add(member.id)
+    try:
+        response = yield from leave(member)
+    finally:
+        leaving.discard(member.id)
     if response.error_code in NO_COORDINATOR:  # else it would stay in the group until its session ends there
         raise Failed(response.error_code, "its membership could not be ended")
     member.group.moves.pop(member.id, None)
@@ -180,18 +182,6 @@ def leave_classic_membership(
     response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
     if response.error_code in NO_COORDINATOR:
         raise Failed(response.error_code, "its classic membership could not be ended")
-
-
-def back_to_classic(context: Context, member: Member | None, request: Request) -> Steps:
-    """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
-    if member is not None and member.joined:
-        try:
-            yield from end_left_behind(member)
-            yield from leave_translated(context, member, "back to the classic protocol")
-        except Failed as failed:
-            context.answer(request, refused(request, failed.error_code))
-            return
-    yield from join_classic(context, request)
 
 
 def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Steps:

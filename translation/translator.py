@@ -21,6 +21,7 @@ from translation.assignors import why_not_translatable
 from translation.context import Context
 from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
+from translation.going_back import back_to_classic
 from translation.heartbeat import heartbeat
 from translation.member import Member
 from translation.member_state import MemberState
@@ -29,7 +30,6 @@ from translation.outcomes import refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.switching import (
-    back_to_classic,
     claims_something,
     is_turn,
     join_classic,
@@ -244,7 +244,7 @@ class Translator:
         elif member.joined and message.member_id == member.id and claims_something(message):
             self._translate_join(connection, request)  # it has not heard yet that it is to join anew
         elif move is not None or not member.joined or message.member_id != member.id:
-            self._start(member, connection, request, back_to_classic(context, member, request))
+            self._start(member, connection, request, back_to_classic(context, member, connection, request))
         else:
             self._translate_join(connection, request)  # its turn to be moved has not come
 

@@ -31,13 +31,20 @@ OBSERVE_ALL = Policy(default=Mode.OBSERVE)
 
 
 def mixed_group(*classic: str) -> ConsumerGroupDescribeResponse:
-    members = tuple(
-        ConsumerGroupDescribeResponseMember(member_id=member_id, member_epoch=5, member_type=0)
-        for member_id in classic
+    return described(dict.fromkeys(classic, (0, 5)))
+
+
+def described(members: dict[str, tuple[int, int]], target_epoch: int = 5) -> ConsumerGroupDescribeResponse:
+    """A consumer group with these members: their type (0 classic, 1 new) and epoch by member id."""
+    group = ConsumerGroupDescribeResponseDescribedGroup(
+        group_id=GROUP,
+        assignment_epoch=target_epoch,
+        members=tuple(
+            ConsumerGroupDescribeResponseMember(member_id=member_id, member_epoch=epoch, member_type=kind)
+            for member_id, (kind, epoch) in members.items()
+        ),
     )
-    return ConsumerGroupDescribeResponse(
-        groups=(ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, members=members),)
-    )
+    return ConsumerGroupDescribeResponse(groups=(group,))
 
 
 def loading() -> ConsumerGroupDescribeResponse:

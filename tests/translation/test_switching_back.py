@@ -51,6 +51,7 @@ def test_back_to_observe_a_client_whose_classic_membership_could_not_be_ended_le
     bench.join(connection, "")
     leaves(bench, A)
     bench.reply(LeaveGroupResponse())
+    bench.reply(mixed_group(A))
     assert bench.heartbeat_call().message.member_epoch == -1
 
 

@@ -1,0 +1,166 @@
+"""The last member of the new protocol leaves when the others have nothing to give up any more."""
+
+from typing import Any
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from translation.actions import Connection, RequestId
+from translation.policy import Mode, Policy, Rule
+
+from .bench import KAFKA_4_3, NO_CONSUMER_GROUP, Bench
+from .live_groups import A, B, described
+
+OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE, switch_pause_ms=0),))
+CLASSIC, NEW = 0, 1
+BEHIND = described({"member-a": (NEW, 5), A: (CLASSIC, 4)})
+"""A has not come to the target assignment of epoch 5 yet."""
+SETTLED = described({"member-a": (NEW, 5), A: (CLASSIC, 5)})
+
+
+class Returning(Bench):
+    """The group goes back to the classic protocol; member-a has been told, and its client joins anew."""
+
+    def __init__(self, *others: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.line = self.connect()
+        for member_id in ("member-a", *others):
+            self.stable_member(self.line, (0,), member_id=member_id, epoch=5)
+        self.settle(5)
+        self._new_group = False
+        self._do(self.translator.set_policy(self.now, OBSERVE_AT_ONCE))
+        self.rejoined = self.told_and_rejoined(self.line, "member-a")
+
+    def told_and_rejoined(self, line: Connection, member_id: str) -> RequestId:
+        told = self.heartbeat(line, member_id, 5)
+        assert self.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+        return self.join(line, "")
+
+    def asked(self) -> list[ApiKey]:
+        return [ApiKey(call.api_key) for call in self.calls]
+
+    def leaves_now(self) -> bool:
+        return [call.message.member_epoch for call in self.calls if _beats(call)] == [-1]
+
+    def poll(self, group: ConsumerGroupDescribeResponse) -> None:
+        """The next look at the group, with the heartbeat before it."""
+        self.advance(0.3)
+        self.beat(5)
+        self.reply(group)
+
+
+def _beats(call: Any) -> bool:
+    return bool(call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT)
+
+
+def test_it_waits_until_the_others_have_come_to_the_target_and_stays_alive_meanwhile() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    bench.poll(BEHIND)
+    bench.poll(BEHIND)
+    assert bench.calls == []
+    bench.poll(SETTLED)
+    assert bench.leaves_now()
+    bench.beat(-1)
+    assert bench.asked() == [ApiKey.JOIN_GROUP]
+
+
+def test_it_does_not_wait_if_nobody_has_anything_to_give_up() -> None:
+    bench = Returning()
+    bench.reply(SETTLED)
+    assert bench.leaves_now()
+
+
+def test_it_does_not_wait_for_a_static_member_that_is_away() -> None:
+    bench = Returning()
+    bench.reply(described({"member-a": (NEW, 5), A: (CLASSIC, -2)}))
+    assert bench.leaves_now()
+
+
+def test_it_does_not_wait_if_another_member_of_the_new_protocol_stays() -> None:
+    bench = Returning()
+    bench.reply(described({"member-a": (NEW, 5), A: (CLASSIC, 4), B: (NEW, 5)}))
+    assert bench.leaves_now()
+
+
+def test_nobody_is_asked_if_another_client_of_this_process_stays() -> None:
+    bench = Returning("member-b")
+    assert bench.leaves_now()
+
+
+def test_of_two_that_leave_at_once_the_second_is_the_last() -> None:
+    bench = Returning("member-b")
+    (first,) = bench.calls
+    bench.told_and_rejoined(bench.connect(), "member-b")
+    assert bench.asked() == [ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE]
+    both = described({"member-a": (NEW, 5), "member-b": (NEW, 5), A: (CLASSIC, 4)})
+    bench.reply(both, bench.calls[1])
+    assert bench.calls == [first]
+
+
+@pytest.mark.parametrize("answer", [NO_CONSUMER_GROUP, ConsumerGroupDescribeResponse()])
+def test_it_does_not_wait_if_the_broker_does_not_say_who_is_there(
+    answer: ConsumerGroupDescribeResponse,
+) -> None:
+    bench = Returning()
+    bench.reply(answer)
+    assert bench.leaves_now()
+
+
+def test_a_broker_that_does_not_tell_the_protocols_apart_is_not_asked() -> None:
+    bench = Returning(versions={**KAFKA_4_3, ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0)})
+    assert bench.leaves_now()
+
+
+def test_a_client_that_has_waited_for_long_is_to_try_again_and_stays_a_member() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    while bench.rejoined not in bench.answers:
+        bench.poll(BEHIND)
+    assert bench.error(bench.rejoined) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.join(bench.line, "")
+    bench.reply(SETTLED)
+    assert bench.leaves_now()
+
+
+def test_a_client_that_hangs_up_while_it_waits_stays_a_member_until_its_session_ends() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    bench.client_gone(bench.line)
+    assert bench.calls == []
+    bench.advance(9)
+    while any(_beats(call) for call in bench.calls) and not bench.leaves_now():
+        bench.beat(5)
+    bench.advance(2)
+    assert bench.leaves_now()
+
+
+def test_a_newer_join_group_of_the_client_waits_in_the_place_of_the_older_one() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    bench.join(bench.connect(), "")
+    bench.reply(SETTLED)
+    assert bench.leaves_now()
+    bench.beat(-1)
+    assert bench.error(bench.rejoined) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.asked() == [ApiKey.JOIN_GROUP]
+
+
+def test_a_membership_that_the_broker_has_ended_meanwhile_is_not_waited_with_any_more() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    bench.advance(0.3)
+    bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert bench.asked() == [ApiKey.JOIN_GROUP]
+
+
+def test_a_lost_connection_to_the_broker_leaves_the_member_as_it_was() -> None:
+    bench = Returning()
+    bench.reply(BEHIND)
+    bench.upstream_lost(bench.line)
+    line = bench.connect()
+    bench.join(line, "")
+    assert bench.asked() == [ApiKey.CONSUMER_GROUP_DESCRIBE]
+    bench.reply(SETTLED)
+    assert bench.leaves_now()
