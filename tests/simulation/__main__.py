@@ -9,12 +9,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation import coverage
-from tests.simulation.hold_ups import hold_ups
-from tests.simulation.plan import POLICY_CHANGES_EVERY
+from tests.simulation.plan import POLICY_CHANGES_EVERY, make_plan
 from tests.simulation.simulation import Result, run
 
 _PROGRESS_EVERY = 500
@@ -42,13 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         help="the network holds up what begins and what ends a membership, for at most so long",
     )
     options = parser.parse_args(arguments)
-    with hold_ups(options.hold_ups) if options.hold_ups else nullcontext():
-        return _run(options)
-
-
-def _run(options: argparse.Namespace) -> int:
     if options.seed is not None:
-        result = run(options.seed, always_story=True)
+        result = run_seed(options.seed, hold_ups_ms=options.hold_ups, always_story=True)
         print(result.story)
         return 0 if result.failure is None else 1
     seeds: Sequence[int] = seeds_of(options.seeds)
@@ -57,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     failed: list[Result] = []
     counts: Counter[str] = Counter()
     steps, done, began = 0, 0, time.monotonic()
-    for result in _results(seeds, options.jobs):
+    for result in _results(seeds, options.hold_ups, options.jobs):
         done += 1
         steps += result.steps
         counts.update(result.counts)
@@ -85,13 +79,19 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
-def _results(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
+def run_seed(seed: int, *, hold_ups_ms: int = 0, always_story: bool = False) -> Result:
+    """The history of a seed, on the network that is asked for."""
+    return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms), always_story=always_story)
+
+
+def _results(seeds: Sequence[int], hold_ups_ms: int, jobs: int) -> Iterator[Result]:
+    run_one = partial(run_seed, hold_ups_ms=hold_ups_ms)
     if jobs <= 1:
-        yield from map(run, seeds)
+        yield from map(run_one, seeds)
         return
     gc.freeze()
     with get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(run, seeds, chunksize=10)
+        yield from pool.imap(run_one, seeds, chunksize=10)
 
 
 if __name__ == "__main__":

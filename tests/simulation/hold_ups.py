@@ -6,31 +6,32 @@ policy changes again. So each such call has an even chance to wait, as does all 
 """
 
 import random
-from contextlib import AbstractContextManager
-from typing import Any
-from unittest.mock import patch
+from collections.abc import Callable
 
 from protocol_codecs import ApiKey
-from tests.simulation.network import Pipe
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network, Pipe
 from tests.simulation.wire import Ask
 
 
-def hold_ups(longest_ms: int) -> AbstractContextManager[Any]:
-    """Hold up LeaveGroups and heartbeats of epoch 0 for at most so long, while this is open.
+class HoldUps(Network):
+    """Holds up LeaveGroups and heartbeats of epoch 0 for at most ``longest_ms``.
 
-    How long follows from when and where, so that a seed shows the same each time.
+    How long follows from when and where, so that a plan shows the same each time.
     """
-    send = Pipe.send
 
-    def held_up(self: Pipe, message: Any) -> None:
+    def __init__(self, kernel: Kernel, delay_ms: Callable[[], int], longest_ms: int) -> None:
+        super().__init__(kernel, delay_ms)
+        self._longest_ms = longest_ms
+
+    def carry(self, pipe: Pipe) -> None:
+        message = pipe.in_flight[-1]
         if isinstance(message, Ask) and _begins_or_ends(message):
-            now_ms = self.link.network.kernel.now_ms
-            chance = random.Random(f"{self.link.name} {now_ms}")  # noqa: S311  reproducible on purpose
+            chance = random.Random(f"{pipe.link.name} {self.kernel.now_ms}")  # noqa: S311  reproducible on purpose
             if chance.random() < 0.5:
-                self.slow_until_ms = max(self.slow_until_ms, now_ms + chance.randint(0, longest_ms))
-        send(self, message)
-
-    return patch.object(Pipe, "send", held_up)
+                held_until_ms = self.kernel.now_ms + chance.randint(0, self._longest_ms)
+                pipe.slow_until_ms = max(pipe.slow_until_ms, held_until_ms)
+        super().carry(pipe)
 
 
 def _begins_or_ends(ask: Ask) -> bool:

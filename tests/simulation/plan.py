@@ -42,6 +42,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     assignment_interval_ms: int
     processes: int
     slow_network: bool
+    hold_ups_ms: int = 0
+    """How long the network may hold up what begins and what ends a membership (:mod:`tests.simulation.hold_ups`)."""
     starts_observed: bool = False
     """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
@@ -94,7 +96,7 @@ POLICY_CHANGES_EVERY = 5
 """In every fifth seed the policy changes."""
 
 
-def make_plan(seed: int) -> Plan:
+def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
     """The plan of a seed. Every fourth has no faults, every fifth has a policy that changes; a run has two to five
     clients, and more may come."""
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
@@ -129,6 +131,7 @@ def make_plan(seed: int) -> Plan:
         broker_heartbeat_ms=broker_heartbeat_ms,
         assignment_interval_ms=chance.choice((1_000, 1_000, 0)),
         processes=processes,
+        hold_ups_ms=hold_ups_ms,
         slow_network=broker_session_ms > 6_000 and chance.random() < 0.3,
         starts_observed=starts_observed,
         clients=tuple(

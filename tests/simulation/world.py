@@ -9,6 +9,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient
 from tests.simulation.clients.native import NativeMember
+from tests.simulation.hold_ups import HoldUps
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network
 from tests.simulation.plan import ClientPlan, Plan
@@ -29,7 +30,7 @@ class World:
         self.plan = plan
         self.kernel = Kernel(f"run {plan.seed}")
         self.watch = Watch(self.kernel)
-        self.network = Network(self.kernel, self._delay_ms)
+        self.network = self._network()
         self.policy = OBSERVE_ALL if plan.starts_observed else TRANSLATE_ALL
         config = CoordinatorConfig(
             consumer_session_timeout_ms=plan.broker_session_ms,
@@ -71,6 +72,11 @@ class World:
     def _translator(self) -> Translator:
         settings = TranslatorSettings(sole_process=self.plan.processes == 1, gives_up_within_s=20.0)
         return Translator(self.policy, settings=settings, new_uuid=self._new_uuid)
+
+    def _network(self) -> Network:
+        if self.plan.hold_ups_ms:
+            return HoldUps(self.kernel, self._delay_ms, self.plan.hold_ups_ms)
+        return Network(self.kernel, self._delay_ms)
 
     def _delay_ms(self) -> int:
         delay_ms = self.kernel.between(1, 8)
