@@ -15,6 +15,7 @@ from translation import (
     adopt,
     commit,
     deadlines,
+    going_back,
     heartbeat,
     join,
     leave,
@@ -296,6 +297,16 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     return patch.object(origin, "leave_translated", broken)
 
 
+def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
+    """The last member of the new protocol leaves while others have partitions to give up."""
+
+    def broken(*_: Any) -> Any:
+        yield from ()
+        return False
+
+    return patch.object(going_back, "_has_to_wait", broken)
+
+
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
     """A client counts as away when an older connection of it ends, also if it is heard where it joined last."""
     return patch.object(Context, "_has_stayed", lambda *_: False)
@@ -399,6 +410,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     let_the_older_process_have_its_instance_id_back,
     take_a_late_heartbeat_for_its_client,
     take_a_group_that_was_left_for_a_consumer_group,
+    leave_last_while_others_have_to_give_up,
     take_the_end_of_an_older_connection_for_that_of_its_client,
     believe_any_newer_generation,
     believe_that_a_group_is_neither_kind,
