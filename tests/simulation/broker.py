@@ -152,10 +152,8 @@ class Broker:
 
     def _carry_out(self, replies: list[Any]) -> None:
         before, self._group = self._group, self.coordinator.shard.groups.get(GROUP)
-        if missed := self.oversights.served(before, self._group):
-            self.watch.tell(
-                self, f"gives {self.watch.story.partitions(missed)} to nobody: they came too late"
-            )
+        if missed := self.oversights.served(before, self._group, self._assigned):
+            self.watch.tell(self, f"gives {self.watch.story.partitions(missed)} to nobody")
         for reply in replies:
             self._answer(reply.request_id, reply.response)
         self._book()
@@ -296,6 +294,9 @@ class Broker:
             if topic.topic in topics
             for index in topic.partitions
         )
+
+    def _assigned(self) -> frozenset[Pid]:
+        return frozenset().union(*map(self.target, self.members()))
 
     def target(self, member_id: str) -> frozenset[Pid]:
         """What this member is to own when all is done."""

@@ -2,11 +2,14 @@
 
 Two moments make it do so; both are shown on a real Kafka (docs/facts.md):
 
-- A topic grew after a classic group's last rebalance, and a static member is converted in its own place. The group
-  epoch stays what the generation was, so the assignment of the classic group counts as made for the topic as it is now.
+- A topic grew, or a member left, after a classic group's last rebalance, and a static member is converted in its own
+  place. The group epoch stays what the generation was, so the assignment of the classic group counts as made for the
+  topics and members of now.
 - A consumer group becomes a classic one, and the coordinator fails over before the rebalance that follows has ended.
   The log has a stable group, in which nobody has what the last members of the new protocol had.
 """
+
+from collections.abc import Callable
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.group import ConsumerGroup
@@ -20,11 +23,14 @@ class Oversights:
 
     def __init__(self) -> None:
         self._generation = 0
+        self._is_stable = False
         self._added: set[Pid] = set()
         """Partitions that are newer than this generation of the classic group."""
+        self._assigned: frozenset[Pid] = frozenset()
+        """What its members were assigned in it, those included that have left since."""
         self._converted_at = -1
         self._missed: frozenset[Pid] = frozenset()
-        """Those of them that nobody was assigned at the epoch at which it became a consumer group."""
+        """What of all these nobody was assigned at the epoch at which it became a consumer group."""
         self._downgraded_at = -1
         """The generation at which it became a classic group."""
         self._cut_short_at = -1
@@ -34,13 +40,15 @@ class Oversights:
         """A topic was created, or grew."""
         self._added |= partitions
 
-    def served(self, before: Group, after: Group) -> frozenset[Pid]:
-        """The coordinator has done something, by which this group became that one; what it left to nobody by that."""
+    def served(self, before: Group, after: Group, assigned: Callable[[], frozenset[Pid]]) -> frozenset[Pid]:
+        """The coordinator has done something, by which this group became that one; what it left to nobody by that.
+
+        ``assigned`` tells what the members are assigned now, in a group of either kind.
+        """
         match before, after:
             case ClassicGroup(), ConsumerGroup():
-                targets = after.target_assignment.values()
-                assigned = {(t, n) for target in targets for t, numbers in target.items() for n in numbers}
-                self._converted_at, self._missed = after.group_epoch, frozenset(self._added - assigned)
+                self._converted_at = after.group_epoch
+                self._missed = frozenset(self._added | self._assigned) - assigned()
                 return self._missed
             case ConsumerGroup(), ClassicGroup():
                 self._downgraded_at = self._generation = after.generation
@@ -48,11 +56,14 @@ class Oversights:
             case _, ClassicGroup() if after.generation != self._generation:
                 self._generation = after.generation
                 self._added.clear()
+        was_stable, self._is_stable = self._is_stable, _is_stable(after)
+        if self._is_stable and not was_stable:
+            self._assigned = assigned()
         return frozenset()
 
     def failed_over(self, group: Group) -> None:
         """The coordinator goes, and its successor has the log alone."""
-        if isinstance(group, ClassicGroup) and group.state is not ClassicGroupState.STABLE:
+        if isinstance(group, ClassicGroup) and not _is_stable(group):
             self._cut_short_at = self._downgraded_at
 
     def excuse(self, group: ClassicGroup | ConsumerGroup, pid: Pid) -> bool:
@@ -60,3 +71,7 @@ class Oversights:
         if isinstance(group, ConsumerGroup):
             return group.group_epoch == self._converted_at and pid in self._missed
         return group.generation == self._cut_short_at
+
+
+def _is_stable(group: Group) -> bool:
+    return isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE

@@ -1,21 +1,24 @@
 """What the broker left to nobody excuses these partitions alone, and only until something changes."""
 
+from collections.abc import Callable
+
 import pytest
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.uuids import SeededUuids
 from tests.simulation.oversights import Oversights
+from tests.simulation.standing import Pid
 
 TOPIC = SeededUuids(1).next()
 
 
 @pytest.fixture
 def seen() -> Oversights:
-    """A topic of two partitions, and a classic group whose first generation began after that."""
+    """A topic of two partitions, and a stable classic group with both, whose first generation began after that."""
     oversights = Oversights()
     oversights.added({(TOPIC, 0), (TOPIC, 1)})
-    oversights.served(None, classic_group(generation=1))
+    oversights.served(None, classic_group(1), assigns(0, 1))
     return oversights
 
 
@@ -25,11 +28,14 @@ def classic_group(generation: int, state: ClassicGroupState = ClassicGroupState.
     return group
 
 
-def consumer_group(epoch: int, *assigned: int) -> ConsumerGroup:
+def consumer_group(epoch: int) -> ConsumerGroup:
     group = ConsumerGroup("g")
     group.group_epoch = epoch
-    group.target_assignment = {"m": {TOPIC: frozenset(assigned)}}
     return group
+
+
+def assigns(*partitions: int) -> Callable[[], frozenset[Pid]]:
+    return lambda: frozenset((TOPIC, index) for index in partitions)
 
 
 def test_a_partition_that_came_before_the_conversion_is_excused_until_the_epoch_moves(
@@ -37,43 +43,58 @@ def test_a_partition_that_came_before_the_conversion_is_excused_until_the_epoch_
 ) -> None:
     seen.added({(TOPIC, 2)})
 
-    assert seen.served(classic_group(1), consumer_group(1, 0)) == {(TOPIC, 2)}
+    assert seen.served(classic_group(1), consumer_group(1), assigns(0, 1)) == {(TOPIC, 2)}
 
-    assert seen.excuse(consumer_group(1, 0), (TOPIC, 2))
-    assert not seen.excuse(consumer_group(1, 0), (TOPIC, 1)), "it is as old as the classic assignment"
-    assert not seen.excuse(consumer_group(2, 0), (TOPIC, 2)), "the broker has assigned anew"
+    assert seen.excuse(consumer_group(1), (TOPIC, 2))
+    assert not seen.excuse(consumer_group(1), (TOPIC, 1)), "it is as old as the classic assignment"
+    assert not seen.excuse(consumer_group(2), (TOPIC, 2)), "the broker has assigned anew"
+
+
+def test_a_partition_of_a_member_that_left_before_the_conversion_is_excused(seen: Oversights) -> None:
+    rebalancing = classic_group(1, ClassicGroupState.PREPARING_REBALANCE)
+    seen.served(classic_group(1), rebalancing, assigns(0))
+
+    assert seen.served(rebalancing, consumer_group(1), assigns(0)) == {(TOPIC, 1)}
+
+
+def test_a_partition_that_nobody_had_before_the_conversion_is_not_excused(seen: Oversights) -> None:
+    rebalancing = classic_group(1, ClassicGroupState.PREPARING_REBALANCE)
+    seen.served(classic_group(1), rebalancing, assigns(0))
+    rebalanced = classic_group(2)
+    seen.served(rebalancing, rebalanced, assigns(0))
+
+    assert seen.served(rebalanced, consumer_group(2), assigns(0)) == frozenset()
 
 
 def test_a_partition_that_came_before_the_last_rebalance_is_not_excused(seen: Oversights) -> None:
     seen.added({(TOPIC, 2)})
     group = classic_group(2)
-    seen.served(group, group)
+    seen.served(group, group, assigns(0, 1))
 
-    assert seen.served(group, consumer_group(2, 0, 1)) == frozenset()
-    assert not seen.excuse(consumer_group(2, 0, 1), (TOPIC, 2))
+    assert seen.served(group, consumer_group(2), assigns(0, 1)) == frozenset()
 
 
 def test_a_partition_that_is_assigned_at_the_conversion_is_not_excused(seen: Oversights) -> None:
     seen.added({(TOPIC, 2)})
 
-    assert seen.served(classic_group(1), consumer_group(2, 0, 1, 2)) == frozenset()
+    assert seen.served(classic_group(1), consumer_group(2), assigns(0, 1, 2)) == frozenset()
 
 
 def test_a_failover_in_the_rebalance_after_a_downgrade_excuses_its_generation(seen: Oversights) -> None:
     rebalancing = classic_group(7, ClassicGroupState.PREPARING_REBALANCE)
-    seen.served(consumer_group(7, 0, 1), rebalancing)
-    assert not seen.excuse(rebalancing, (TOPIC, 0))
+    seen.served(consumer_group(7), rebalancing, assigns(0))
+    assert not seen.excuse(rebalancing, (TOPIC, 1))
 
     seen.failed_over(rebalancing)
 
-    assert seen.excuse(classic_group(7), (TOPIC, 0))
-    assert not seen.excuse(classic_group(8), (TOPIC, 0)), "it has rebalanced"
+    assert seen.excuse(classic_group(7), (TOPIC, 1))
+    assert not seen.excuse(classic_group(8), (TOPIC, 1)), "it has rebalanced"
 
 
 def test_a_failover_after_the_rebalance_excuses_nothing(seen: Oversights) -> None:
     rebalancing = classic_group(7, ClassicGroupState.PREPARING_REBALANCE)
-    seen.served(consumer_group(7, 0, 1), rebalancing)
+    seen.served(consumer_group(7), rebalancing, assigns(0))
 
     seen.failed_over(classic_group(7))
 
-    assert not seen.excuse(classic_group(7), (TOPIC, 0))
+    assert not seen.excuse(classic_group(7), (TOPIC, 1))

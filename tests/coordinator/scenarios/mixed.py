@@ -82,6 +82,25 @@ def upgrade_in_place_after_a_topic_grew(s: Script) -> None:
 
 
 @scenario
+def upgrade_in_place_after_a_member_left(s: Script) -> None:
+    """A static member converts its group in the rebalance after another has left: nobody gets what that one had."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = stable_pair(s, static="one")
+    b.leave()
+    a.beat()
+    new = s.member("N", instance_id="one")
+    new.join()
+    new.settle(2)
+    s.describe()
+    other = s.member("M")
+    other.join()
+    new.settle()
+    other.settle()
+    s.describe()
+
+
+@scenario
 def upgrade_beside_the_classic_self(s: Script) -> None:
     """A client becomes a member of the new protocol first, and its classic self leaves then: no group rebalance."""
     s.topic("foo", 4)
