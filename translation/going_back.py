@@ -41,8 +41,8 @@ _NEW_PROTOCOL = 1
 def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
 ) -> Steps:
-    """Relay a JoinGroup of a client that was translated, after its membership in the new protocol is ended."""
-    if member is not None and member.joined:
+    """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
+    if member is not None and any(one.joined for one in _memberships(member, request)):
         try:
             yield from _leave(context, member, connection, request)
         except Outcome as outcome:
@@ -56,23 +56,36 @@ def back_to_classic(
     yield from join_classic(context, request)
 
 
+def _memberships(member: Member, request: Request) -> list[Member]:
+    """What is known of this client: the member whose turn it is, and any other with its instance id.
+
+    The broker would put the classic client in the place of such a one, and make the group a classic one at once,
+    without a rebalance.
+    """
+    instance_id = request.message.group_instance_id or None
+    others = member.group.members.values()
+    return [one for one in others if one is member or (instance_id and one.instance_id == instance_id)]
+
+
 def _leave(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Generator[Ask | Park, Any, None]:
-    """End both of its memberships, if it still has them when its turn comes."""
+    """End its memberships, each if the client still has it when its turn comes."""
     overtake(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + patience(context, member)
     yield from end_left_behind(member)
-    while member.joined and (yield from _has_to_wait(context, member, connection)):
-        if context.now >= deadline:
-            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
-        yield from park(member, request, context.now + context.settings.join_poll_s)
-        if member.joined:
-            yield from beat(context, member)
-    if member.joined:
-        yield from leave_translated(context, member, "back to the classic protocol")
+    for one in _memberships(member, request):
+        while one.joined and (yield from _has_to_wait(context, one, connection)):
+            if context.now >= deadline:
+                raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
+            yield from park(member, request, context.now + context.settings.join_poll_s)
+            if one is member and one.joined:
+                yield from beat(context, one)
+        if one.joined:
+            yield from leave_translated(context, one, "back to the classic protocol")
+            context.drop_if_idle(one)
 
 
 def _has_to_wait(

@@ -24,7 +24,7 @@ from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.heartbeat import beat
 from translation.member import Member, Move
 from translation.member_state import MemberEvent, MemberState
-from translation.origin import find_out, see_that_somebody_waits
+from translation.origin import find_out, see_that_it_is_convertible, see_that_somebody_waits
 from translation.outcomes import (
     Failed,
     Outcome,
@@ -220,12 +220,8 @@ def _take_part(
             if joining:
                 context.nudge(member.group)
             return claims
-        # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
-        unready = code == ErrorCode.UNKNOWN_SERVER_ERROR and joining
-        loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS or unready
-        others_leave = code in errors.NOT_CONVERTIBLE and joining and moves_together(context, member.group)
-        if (loading or others_leave) and context.now < deadline:
-            yield from park(member, request, context.now + context.settings.load_retry_s)
+        if context.now < deadline and _may_be_otherwise_soon(context, member, code, joining=joining):
+            yield from _until_another_try(context, member, request, deadline, code)
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
         see_that_somebody_waits(context, member, request)
@@ -258,6 +254,24 @@ def _take_part(
             raise PassesThrough(said)
         else:
             raise Failed(errors.for_join(code), said)
+
+
+def _may_be_otherwise_soon(context: Context, member: Member, code: int, *, joining: bool) -> bool:
+    """Whether the same heartbeat may be answered in another way a little later."""
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return True
+    # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
+    unready = code == ErrorCode.UNKNOWN_SERVER_ERROR
+    others_leave = code in errors.NOT_CONVERTIBLE and moves_together(context, member.group)
+    return joining and (unready or others_leave)
+
+
+def _until_another_try(
+    context: Context, member: Member, request: Request, deadline: float, code: int
+) -> Asking:
+    yield from park(member, request, context.now + context.settings.load_retry_s)
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        yield from see_that_it_is_convertible(context, member, request, deadline)
 
 
 def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:

@@ -256,6 +256,12 @@ class Group:
         """
         return any(member.joined and not member.away for member in self.members.values())
 
+    def holder_of(self, instance_id: str) -> Member | None:
+        """The newest member with this instance id; else an older one whose membership has not ended yet."""
+        newest = self.members.get(self.static.get(instance_id, ""))
+        older = (one for one in self.members.values() if one.joined and one.instance_id == instance_id)
+        return newest or next(older, None)
+
     def on_time(self, now: float) -> None:
         """A nudge is due."""
         self._context.on_group_time(self, now)

@@ -191,6 +191,19 @@ def _may_be_beside(context: Context, member: Member, left_behind: Move) -> bool:
     )
 
 
+def see_that_it_is_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
+    """Before the first heartbeat is tried once more: what was found out before the first try may not hold any more.
+
+    A coordinator that has failed over has forgotten the rebalance that was under way.
+    """
+    if member.joined or member.group.is_consumer_group:
+        return
+    left_behind, member.left_behind = member.left_behind, None
+    left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
+    if left_behind is not None:
+        yield from leave_classic(member.group, left_behind)
+
+
 def _until_convertible(
     context: Context, member: Member, request: Request, left_behind: Move | None, deadline: float
 ) -> Generator[Ask | Park, Any, Move | None]:

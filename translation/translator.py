@@ -236,7 +236,7 @@ class Translator:
             member = group.members.get(message.member_id if move is None else move.member_id)
         if member is None and message.group_instance_id is not None:
             # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
-            member = group.members.get(group.static.get(message.group_instance_id, ""))
+            member = group.holder_of(message.group_instance_id)
         if member is None:
             called_off = None if move is None or keeps_its_membership(message, move) else move
             steps = join_classic(context, request, called_off)

@@ -21,6 +21,7 @@ from .bench import (
     Bench,
     owned,
 )
+from .live_groups import classic_group
 
 
 def test_a_client_without_member_id_is_given_one() -> None:
@@ -170,6 +171,21 @@ def test_the_coordinator_that_still_loads_is_asked_again_inside_join() -> None:
     bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert request not in bench.answers
     bench.advance(0.2)
+    bench.answer_lookups()
+    bench.beat(1, orders=(0,))
+    assert bench.answers[request].error_code == ErrorCode.NONE
+
+
+def test_a_group_in_which_others_have_to_give_up_when_it_is_loaded_is_not_converted_yet() -> None:
+    """The coordinator has forgotten the rebalance in which they were to do so."""
+    bench = Bench()
+    request = bench.join(bench.connect(), "member-a")
+    bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    bench.advance(0.2)
+    bench.reply(classic_group(claims=(0, 1, 2)))
+    assert bench.calls == []
+    bench.advance(0.3)
+    bench.reply(classic_group(claims=(0, 1)))
     bench.beat(1, orders=(0,))
     assert bench.answers[request].error_code == ErrorCode.NONE
 
