@@ -14,6 +14,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.adopt import Found, Verdict, look_for
 from translation.context import Context
 from translation.exchange import Ask, Park
+from translation.last_member import has_to_wait_for_others
 from translation.member import Group, Member, Move
 from translation.outcomes import Failed, PassesThrough, StaysClassic, park
 from translation.switching import (
@@ -57,7 +58,7 @@ def find_out(
     # If the last try to begin this membership has failed, it is known already.
     left_behind, member.left_behind = member.left_behind or left_behind, None
     instance_id = request.message.group_instance_id if request.message.member_id else None
-    left_behind = yield from _end_translated(context, group, left_behind)
+    left_behind = yield from _end_translated(context, member, connection, request, left_behind, deadline)
     if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
         look = partial(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
@@ -85,18 +86,29 @@ def find_out(
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+    # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
+    see_that_somebody_waits(context, member, request)
 
 
 def _end_translated(
-    context: Context, group: Group, left_behind: Move | None
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    left_behind: Move | None,
+    deadline: float,
 ) -> Generator[Ask | Park, Any, Move | None]:
     """End the membership of a client that was to go back, and joins the new protocol after all.
 
     That is done before anything is asked about the group; gives what is still to be left behind.
     """
-    before = None if left_behind is None else group.members.get(left_behind.member_id)
+    before = None if left_behind is None else member.group.members.get(left_behind.member_id)
     if before is None or not before.joined:
         return left_behind
+    while (yield from has_to_wait_for_others(context, before, connection)):
+        if context.now >= deadline:
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
+        yield from park(member, request, context.now + context.settings.join_poll_s)
     yield from leave_translated(context, before, "its client joined anew")
     context.drop_if_idle(before)
     return None

@@ -74,6 +74,14 @@ class Overtaken(Outcome):
         """Leave the answer to the newer one."""
 
 
+class Superseded(Outcome):
+    """A newer JoinGroup goes on, and answers for itself only: who sent this one is to try again."""
+
+    def settle(self, context: Context, _member: Member, request: Request) -> None:
+        """Refuse this one."""
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
 class Failed(Outcome):
     """The client gets an error code."""
 
@@ -103,16 +111,27 @@ def overtake(context: Context, member: Member) -> None:
         context.runner.wake(older, Woken.SUPERSEDED)
 
 
-def park(member: Member, request: Request, until: float) -> Generator[Ask | Park, Any, None]:
-    """Let others in for a while; raises if there is nothing to go on for."""
+def wait(
+    member: Member, until: float, answered_by_newer: Request | None = None
+) -> Generator[Park, Any, Woken]:
+    """A JoinGroup lets others in for a while; tells why it goes on.
+
+    Its client may join again meanwhile: ``answered_by_newer`` is this JoinGroup, if the newer one is to answer it too.
+    """
     exchange = member.turns.running
     if exchange is None:
         raise LookupError("only the conversation whose turn it is can wait")
-    exchange.request = request
+    exchange.request = answered_by_newer
     member.parked_join = exchange
     woken: Woken = yield Park(until)
     if member.parked_join is exchange:
         member.parked_join = None
+    return woken
+
+
+def park(member: Member, request: Request, until: float) -> Generator[Ask | Park, Any, None]:
+    """Wait for partitions; raises if there is nothing to go on for."""
+    woken = yield from wait(member, until, request)
     if woken is Woken.SUPERSEDED:
         raise Overtaken("a newer JoinGroup came")
     if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process

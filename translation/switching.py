@@ -121,18 +121,22 @@ def claims_something(message: JoinGroupRequest) -> bool:
 def leave_translated(context: Context, member: Member, reason: str) -> Generator[Ask | Park, Any, None]:
     """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
 
-    Raises Failed if the coordinator was not there to do it.
+    It may have ended by itself. Raises Failed if the coordinator was not there to do it.
     """
-    leaving = member.group.leaving
-    leaving.add(member.id)
-    try:
-        response = yield from leave(member)
-    finally:
-        leaving.discard(member.id)
-    if response.error_code in NO_COORDINATOR:  # else it would stay in the group until its session ends there
-        raise Failed(response.error_code, "its membership could not be ended")
-    member.group.moves.pop(member.id, None)
-    context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
+    group = member.group
+    if member.joined:
+        group.leaving.add(member.id)
+        try:
+            response = yield from leave(member)
+        finally:
+            group.leaving.discard(member.id)
+        if (
+            response.error_code in NO_COORDINATOR
+        ):  # else it would stay in the group until its session ends there
+            raise Failed(response.error_code, "its membership could not be ended")
+    group.moves.pop(member.id, None)
+    if member.joined:
+        context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
 
 def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:

@@ -304,7 +304,7 @@ def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
         yield from ()
         return False
 
-    return patch.object(going_back, "_has_to_wait", broken)
+    return patch.object(going_back, "has_to_wait_for_others", broken)
 
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:

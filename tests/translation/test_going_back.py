@@ -6,10 +6,11 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
 from translation.actions import Connection, RequestId
 from translation.policy import Mode, Policy, Rule
 
-from .bench import KAFKA_4_3, NO_CONSUMER_GROUP, Bench
+from .bench import KAFKA_4_3, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from .live_groups import A, B, described
 
 OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE, switch_pause_ms=0),))
@@ -139,12 +140,48 @@ def test_a_client_that_hangs_up_while_it_waits_stays_a_member_until_its_session_
 def test_a_newer_join_group_of_the_client_waits_in_the_place_of_the_older_one() -> None:
     bench = Returning()
     bench.reply(BEHIND)
-    bench.join(bench.connect(), "")
+    newer = bench.join(bench.connect(), "")
     bench.reply(SETTLED)
     assert bench.leaves_now()
     bench.beat(-1)
+    bench.reply(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=A))
+    assert bench.error(newer) == ErrorCode.MEMBER_ID_REQUIRED
     assert bench.error(bench.rejoined) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert bench.asked() == [ApiKey.JOIN_GROUP]
+
+
+def test_a_join_group_of_the_older_process_does_not_answer_for_the_newer_one_that_goes_back() -> None:
+    """The policy says translate again; both have the same instance id."""
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.stable_member(older, (0,), member_id="member-a", epoch=5, instance_id="one")
+    bench.settle(5)
+    bench._new_group = False
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
+    goes_back = bench.join(newer, "", instance_id="one")
+    bench.reply(BEHIND)
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    stays = bench.join(older, "member-a", instance_id="one")
+    bench.beat(5, orders=(0,))
+    assert bench.answers[stays].generation_id == 5
+    assert bench.error(goes_back) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_every_membership_with_the_instance_id_of_the_client_ends() -> None:
+    """The client lost patience, so that it has two; the broker would put its classic self in the older one's place."""
+    bench = Bench()
+    line = bench.connect()
+    bench.stable_member(line, (0,), member_id="member-a", epoch=5, instance_id="one")
+    bench.settle(5)
+    bench.join(line, "", instance_id="one")
+    first_heartbeat = bench.heartbeat_call()
+    bench._new_group = False
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
+    bench.client_gone(line)
+    bench.join(bench.connect(), "", instance_id="one")
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.COORDINATOR_NOT_AVAILABLE), first_heartbeat)
+    bench.reply(SETTLED)
+    leave = bench.heartbeat_call().message
+    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
 
 
 def test_a_membership_that_the_broker_has_ended_meanwhile_is_not_waited_with_any_more() -> None:

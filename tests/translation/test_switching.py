@@ -45,6 +45,21 @@ def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_members
     assert bench.heartbeat_call().message.member_epoch == 0
 
 
+def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_does_not_join() -> None:
+    """It may have joined at another process under the same id: a first heartbeat would release what it works on."""
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench._new_group = False
+    bench.join(connection, A)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    leaves(bench, A)
+    bench.client_gone(connection)
+    bench.reply(LeaveGroupResponse())
+    assert bench.calls == []
+
+
 def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> None:
     bench = Bench()
     connection = bench.connect()

@@ -13,7 +13,7 @@ from translation.actions import RequestId
 from translation.settings import TranslatorSettings
 
 from .bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
-from .live_groups import OBSERVE_ALL, A, B, classic_group, leaves, mixed_group, told_to_move
+from .live_groups import OBSERVE_ALL, A, B, classic_group, described, leaves, mixed_group, told_to_move
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,10 @@ def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_
     bench._new_group = False
     bench.join(connection, "")
     join = bench.join(connection, "uuid-1")
+    bench.reply(described({"member-a": (1, 5), A: (0, 4)}))  # A has something to give up
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(described({"member-a": (1, 5), A: (0, 5)}))
     leave = bench.heartbeat_call().message
     assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
     bench.beat(-1)
