@@ -294,17 +294,17 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     def broken(context: Context, member: Member, reason: str) -> Any:
         yield from upstream.leave(member)
 
-    return patch.object(origin, "leave_translated", broken)
+    return patch.multiple(origin, leave_translated=broken, has_to_wait_for_others=_nobody_has_to_wait)
 
 
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The last member of the new protocol leaves while others have partitions to give up."""
+    return patch.object(going_back, "has_to_wait_for_others", _nobody_has_to_wait)
 
-    def broken(*_: Any) -> Any:
-        yield from ()
-        return False
 
-    return patch.object(going_back, "has_to_wait_for_others", broken)
+def _nobody_has_to_wait(*_: Any) -> Any:
+    yield from ()
+    return False
 
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:

@@ -3,9 +3,9 @@
 ``regressions.json`` holds one a line: the plan, what it showed, and what showed it (a bug that was fixed, or a
 mutation of :mod:`tests.simulation.mutations`).
 
-``python -m tests.simulation.regressions add SEED "what it shows" "what showed it"`` adds one. ``... renew`` is for
-after a change of the translation by which plans took another course: where no kept history catches a mutation any more,
-its plan is kept with another seed for what it leaves to chance.
+``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one.
+``... renew`` is for after a change of the translation by which plans took another course: where no kept history catches
+a mutation any more, its plan is kept with another seed for what it leaves to chance.
 """
 
 import itertools
@@ -82,8 +82,9 @@ def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Reg
 def main(arguments: Sequence[str]) -> int:
     """Add the plan of a seed, or renew those that took another course."""
     match arguments:
-        case ["add", seed, shows, shown_by]:
-            write([*read(), Regression(shows=shows, shown_by=shown_by, plan=make_plan(int(seed)))])
+        case ["add", seed, shows, shown_by, *hold_ups_ms]:
+            plan = make_plan(int(seed), hold_ups_ms=int(*hold_ups_ms))
+            write([*read(), Regression(shows=shows, shown_by=shown_by, plan=plan)])
         case ["renew"]:
             write(renew(read()))
         case _:
