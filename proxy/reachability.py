@@ -7,7 +7,8 @@ reached, its port is not there.
 
 A node that is merely slow to take a connection keeps its port: thousands of clients that come together can fill its
 queue for a while, and this process may be too busy itself to see the answer in time. Such a node counts as away only
-when a second attempt fails too and nothing was heard from it on any other connection meanwhile.
+when a second attempt fails too and nothing was heard from it on any other connection meanwhile. Nor is a node away
+because this process has nothing left to connect with.
 """
 
 import random
@@ -54,7 +55,7 @@ class Reachability:
 
     def failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""
-        if node_id in self._away or node_id in self._doubted or self._nursery is None:
+        if error.own or node_id in self._away or node_id in self._doubted or self._nursery is None:
             return
         if error.slow:
             self._doubted.add(node_id)
@@ -67,7 +68,7 @@ class Reachability:
         try:
             await self._attempt(node_id)
         except UnreachableError as error:
-            reason = str(error)
+            reason = "" if error.own else str(error)
             if error.slow and self.heard(node_id).value != heard_before:
                 _log.warning(
                     "a broker is slow to take connections, but answers on others",

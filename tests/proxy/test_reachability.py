@@ -1,8 +1,10 @@
 """A node that refuses loses its port at once; one that is only slow keeps it as long as it answers anywhere."""
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 import trio.testing
 
@@ -25,9 +27,9 @@ class Node:
         self.ports: list[str] = []
         metrics = Metrics()
         address = Address("kafka-0", 9092)
-        dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
+        self.dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
         self.reachability = Reachability(
-            dialer,
+            self.dialer,
             metrics,
             lost=lambda _: self.ports.append("suspended"),
             found=lambda _: self.ports.append("open"),
@@ -37,6 +39,10 @@ class Node:
         self.attempts += 1
         if self.behaviour == "refuses":
             raise ConnectionRefusedError
+        if self.behaviour == "is beyond descriptors":
+            raise OSError(errno.EMFILE, "Too many open files")
+        if self.behaviour == "has no name":
+            ("a" * 64).encode("idna")
         if self.behaviour == "is slow":
             await trio.sleep_forever()
         return trio.testing.memory_stream_pair()[0]
@@ -57,6 +63,26 @@ async def test_a_refusal_takes_the_port_away_at_once(autojump_clock: trio.testin
         node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
 
         assert node.ports == ["suspended"]
+
+
+async def test_a_node_keeps_its_port_when_this_process_has_nothing_left_to_connect_with(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("is beyond descriptors") as node:
+        with pytest.raises(UnreachableError, match="kafka-0:9092: Too many open files") as caught:
+            await node.dialer.dial(None)
+        node.reachability.failed(None, caught.value)
+        node.reachability.failed(None, _SLOW)
+        await trio.sleep(_TIMEOUT_S + 1)
+
+        assert node.attempts == 2
+        assert node.ports == []
+
+
+async def test_a_name_that_can_not_be_is_a_node_that_can_not_be_reached() -> None:
+    async with a_node("has no name") as node:
+        with pytest.raises(UnreachableError, match="label too long"):
+            await node.dialer.dial(None)
 
 
 async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(

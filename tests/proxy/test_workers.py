@@ -1,5 +1,6 @@
 """Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
 
+import errno
 import os
 import re
 import signal
@@ -8,9 +9,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
+import structlog
 import trio
 import trio.testing
 from fakes import messages, wire
@@ -19,7 +23,7 @@ from fakes.serving import Running, config_for
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as CounterMetric
 
-from proxy.config import Config, Upstream
+from proxy.config import Config, Limits, Upstream
 from proxy.metrics import Metrics
 from proxy.policy_reload import PolicyReloader
 from proxy.process import StartError, a_translator, leaves
@@ -29,7 +33,8 @@ from proxy.visibility.snapshot import Snapshot
 from proxy.workers.affinity import worker_of
 from proxy.workers.handing import MOST_WAITING, WaitingLine
 from proxy.workers.messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
-from proxy.workers.supervisor import Supervisor
+from proxy.workers.slot import Slot
+from proxy.workers.supervisor import Supervisor, _share_of
 from proxy.workers.totals import Totals, families
 from translation.policy import Mode, Policy, Rule
 
@@ -246,6 +251,55 @@ def test_a_line_that_is_full_takes_no_more():
         added = sum(line.add(Handed((0, None), "h"), near) for _ in range(MOST_WAITING + 5))
         assert added == len(line) == MOST_WAITING
         line.close()
+
+
+@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
+async def test_what_can_not_be_handed_over_now_is_handed_over_later(monkeypatch, autojump_clock, number):
+    send, failures = socket.send_fds, [OSError(number, "not now")]
+
+    def send_later(*arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return send(*arguments)
+
+    monkeypatch.setattr(socket, "send_fds", send_later)
+    line = WaitingLine()
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far, socket.socket() as connection:
+        line.add(Handed((0, None), "h"), connection)
+        with trio.move_on_after(1):
+            await line.hand_over(near)
+        data, descriptors, _, _ = socket.recv_fds(far, 4096, 1)
+        os.close(*descriptors)
+    assert data
+    assert not len(line)
+
+
+async def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
+    metrics, attempts = Metrics(), 0
+
+    async def no_more_processes(*_: Any, **__: Any) -> trio.Process:
+        nonlocal attempts
+        attempts += 1
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", no_more_processes)
+    slot = Slot(0, Mock(), metrics, on_away=Mock(), on_death=Mock())
+    with pytest.raises(StartError, match="worker 0 could not be started: Resource temporarily unavailable"):
+        await slot.run()
+    slot.served.set()  # as after a process that has served
+    with structlog.testing.capture_logs() as lines, trio.move_on_after(60):
+        await slot.run()
+    assert attempts > 4
+    assert {line["reason"] for line in lines} == {"could not be started: Resource temporarily unavailable"}
+
+
+def test_workers_share_a_limit_that_somebody_set():
+    limits = [
+        _share_of(config_for({}, workers=4, limits=one)).limits
+        for one in (Limits(max_connections=10), Limits())
+    ]
+    assert [one.max_connections for one in limits] == [2, Limits().max_connections]
 
 
 class OfAWorker:
