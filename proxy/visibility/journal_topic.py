@@ -45,6 +45,10 @@ _REFUSED_FOR_GOOD = frozenset(
 )
 
 
+_NOT_NOW = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
+"""What a broker that is away or answers nonsense makes of an attempt; the name that it gives itself may be none."""
+
+
 class _Broker:
     """A connection to one broker, one request at a time."""
 
@@ -99,7 +103,7 @@ class TopicSink:
         try:
             with trio.fail_after(_TIMEOUT_S):
                 await self._write(events)
-        except (OSError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError) as error:
+        except _NOT_NOW as error:
             await self.close()
             raise JournalError(f"{self._topic}: {str(error) or type(error).__name__}", keep=True) from error
         except JournalError:
@@ -135,7 +139,7 @@ class TopicSink:
             try:
                 broker = await self._broker(address)
                 break
-            except (OSError, trio.BrokenResourceError) as error:
+            except (OSError, ValueError, trio.BrokenResourceError) as error:
                 last = error
         else:
             raise JournalError(f"{self._topic}: no broker can be reached: {last}", keep=True)
@@ -149,7 +153,7 @@ class TopicSink:
             raise JournalError(f"{self._topic}: {_name(topic.error_code)}", keep=True)
         nodes = {node.node_id: Address(node.host, node.port) for node in response.brokers}
         leaders = {one.partition_index: nodes.get(one.leader_id) for one in topic.partitions}
-        if None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
+        if not leaders or None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
             raise JournalError(f"{self._topic}: a partition has no leader", keep=True)
         self._leaders = {index: address for index, address in leaders.items() if address is not None}
 
