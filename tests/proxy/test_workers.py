@@ -35,7 +35,7 @@ from proxy.workers.handing import MOST_WAITING, WaitingLine
 from proxy.workers.messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
 from proxy.workers.slot import Slot
 from proxy.workers.supervisor import Supervisor, _share_of
-from proxy.workers.totals import Totals, families
+from proxy.workers.totals import _HIGHEST, _LOWEST, Totals, families
 from translation.policy import Mode, Policy, Rule
 
 TWO_HOSTS = next(
@@ -300,6 +300,34 @@ def test_workers_share_a_limit_that_somebody_set():
         for one in (Limits(max_connections=10), Limits())
     ]
     assert [one.max_connections for one in limits] == [2, Limits().max_connections]
+
+
+def test_gauges_that_are_no_amounts_are_not_added_up():
+    amounts = {
+        "client_to_proxy_active_connections",
+        "journal_queue_events",
+        "lingering_upstream_connections",
+        "proxy_to_server_active_connections",
+        "tasks",
+        "upstream_calls_in_flight",
+        "workers",
+    }
+    metrics = Metrics()
+    gauges = {family.name for family in metrics.without_groups.collect() if family.type == "gauge"}
+    ours = {name for name in gauges if name.startswith("epochgate_")}
+    assert ours - _LOWEST - _HIGHEST == {f"epochgate_{name}" for name in amounts}
+
+
+def test_a_certificate_ends_when_it_ends_however_many_workers_show_it():
+    totals = Totals(Metrics().registry)
+    for number, (current, ends) in enumerate([(1, 1_800_000_000), (0, 1_700_000_000)]):
+        worker = Metrics()
+        worker.tls_is_current.labels("upstream").set(current)
+        worker.tls_expires.labels("upstream").set(ends)
+        totals.heard(number, families(worker.registry))
+    told = {sample.name: sample.value for family in totals.collect() for sample in family.samples}
+    assert told["epochgate_tls_is_current"] == 0
+    assert told["epochgate_tls_certificate_expiry_timestamp_seconds"] == 1_700_000_000
 
 
 class OfAWorker:
