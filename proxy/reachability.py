@@ -112,14 +112,19 @@ class Reachability:
 
     async def _watch(self, node_id: int | None) -> None:
         pause_s = _FIRST_PAUSE_S
+        said = ""
         while True:
             await trio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             try:
                 await self._attempt(node_id)
                 self._found(node_id)
-            except (UnreachableError, BindError) as error:
+            except UnreachableError as error:
                 _log.debug("still away", node=_name(node_id), reason=str(error))
+            except BindError as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("can't listen again", node=_name(node_id), reason=said)
             else:
                 break
         self._away.discard(node_id)

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 import trio
 import trio.testing
 
 from proxy.config import Address
+from proxy.listeners import BindError
 from proxy.metrics import Metrics
 from proxy.nodes import NodeTable
 from proxy.reachability import Reachability
@@ -24,6 +26,7 @@ class Node:
     def __init__(self) -> None:
         self.behaviour = "takes"
         self.attempts = 0
+        self.taken = 0  # how often somebody else has the port
         self.ports: list[str] = []
         metrics = Metrics()
         address = Address("kafka-0", 9092)
@@ -32,8 +35,14 @@ class Node:
             self.dialer,
             metrics,
             lost=lambda _: self.ports.append("suspended"),
-            found=lambda _: self.ports.append("open"),
+            found=self._found,
         )
+
+    def _found(self, _node_id: int | None) -> None:
+        if self.taken:
+            self.taken -= 1
+            raise BindError("the port is taken")
+        self.ports.append("open")
 
     async def _open(self, _host: str, _port: int) -> trio.abc.Stream:
         self.attempts += 1
@@ -83,6 +92,19 @@ async def test_a_name_that_can_not_be_is_a_node_that_can_not_be_reached() -> Non
     async with a_node("has no name") as node:
         with pytest.raises(UnreachableError, match="label too long"):
             await node.dialer.dial(None)
+
+
+async def test_a_port_that_somebody_took_meanwhile_is_named_and_tried_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("takes") as node:
+        node.taken = 3
+        with structlog.testing.capture_logs() as lines:
+            node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+            await trio.sleep(60)
+
+        assert node.ports == ["suspended", "open"]
+        assert [line["reason"] for line in lines if line["log_level"] == "error"] == ["the port is taken"]
 
 
 async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(
