@@ -34,6 +34,7 @@ PARTITIONS = 6
 USER = "alice"
 LOGIN = PlainLogin(USER, secret(USER))
 NOT_LEADER = 6
+UNAUTHORIZED = 29  # as long as a node has not heard of an ACL
 _PRODUCER = ClientKind(
     "producer", (), lambda: "", lambda _log: [sys.executable, str(DRIVERS / "producer_driver.py")]
 )
@@ -208,9 +209,12 @@ def test_a_fresh_proxy_finds_every_node_once_somebody_has_authenticated(cluster,
         ),
     )
 
-    def error_at_node_3() -> int:
+    def answer_at_node_3() -> int:
         with RawConnection(fresh_proxy.of_node(3), login=LOGIN) as connection:
             return int(connection.call(asked).topics[0].partitions[0].error_code)
+
+    def error_at_node_3() -> int:
+        return eventually(answer_at_node_3, lambda code: code != UNAUTHORIZED, what="the node has the ACL")
 
     assert error_at_node_3() == NOT_LEADER, (
         "nobody knows node 3 yet, and node 1 answers: a client asks for metadata"
