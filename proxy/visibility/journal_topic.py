@@ -30,6 +30,7 @@ from protocol_codecs.registry import APIS
 from proxy.config import Address
 from proxy.envelope import correlation_id_of, request_frame, response_body_offset
 from proxy.frames import FrameError, FrameSplitter
+from proxy.meter import error_name
 from proxy.upstream import Open
 from proxy.visibility.journal import JournalError, JournalEvent
 
@@ -150,7 +151,7 @@ class TopicSink:
         assert isinstance(response, MetadataResponse)  # noqa: S101  it was decoded as such
         (topic,) = response.topics
         if topic.error_code != ErrorCode.NONE:
-            raise JournalError(f"{self._topic}: {_name(topic.error_code)}", keep=True)
+            raise JournalError(f"{self._topic}: {error_name(topic.error_code)}", keep=True)
         nodes = {node.node_id: Address(node.host, node.port) for node in response.brokers}
         leaders = {one.partition_index: nodes.get(one.leader_id) for one in topic.partitions}
         if not leaders or None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
@@ -175,11 +176,4 @@ class TopicSink:
         assert isinstance(response, ProduceResponse)  # noqa: S101  it was decoded as such
         code = response.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:
-            raise JournalError(f"{self._topic}: {_name(code)}", keep=code not in _REFUSED_FOR_GOOD)
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+            raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _REFUSED_FOR_GOOD)
