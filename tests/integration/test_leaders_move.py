@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 from kio.schema.fetch.v16.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v16.response import FetchResponse
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from support.broker import Kafka
@@ -238,7 +239,7 @@ def test_a_leader_that_has_moved_is_named_by_the_address_of_the_proxy(cluster, k
     other = next(node for node in (1, 2, 3) if node != leader)
     own_addresses = cluster.bootstrap_of("SASL").split(",")
 
-    def endpoint(at: str) -> str:
+    def answer_of(at: str) -> FetchResponse:
         with RawConnection(at, login=LOGIN) as connection:
             told = connection.call(metadata(topic))
             request = FetchRequest(
@@ -253,8 +254,14 @@ def test_a_leader_that_has_moved_is_named_by_the_address_of_the_proxy(cluster, k
                 ),
                 forgotten_topics_data=(),
             )
-            answer = connection.call(request)
-        assert answer.responses[0].partitions[0].error_code == NOT_LEADER
+            return connection.call(request)
+
+    def endpoint(at: str) -> str:
+        answer = eventually(
+            lambda: answer_of(at),
+            lambda told: told.responses[0].partitions[0].error_code == NOT_LEADER,
+            what="the node has heard of the topic and of the ACL",
+        )
         (named,) = answer.node_endpoints
         assert named.node_id == leader
         return f"{named.host}:{named.port}"
