@@ -18,6 +18,7 @@ from rich.table import Table
 
 from benchmarks import growth, latency, members, plain_relay, throughput
 from benchmarks.stand import BUILD, gateway, kafka, kafka_version
+from tools import haproxy
 from tools.kafka.cluster import ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports
 from tools.kafka.tls_files import TlsFiles
@@ -45,7 +46,7 @@ def throughputs(runs: int, records: int) -> Any:
     """Throughput straight, through Epochgate, and through HAProxy if there is one."""
     with contextlib.ExitStack() as stack:
         listeners = []
-        if plain_relay.program():
+        if haproxy.program():
             (port,) = free_ports(1)
             listeners.append(ExtraListener(plain_relay.LISTENER, "PLAINTEXT", advertised_ports=[port]))
         else:
@@ -127,7 +128,7 @@ def _said(met: bool) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default="throughput,tls,latency,members,growth")
     parser.add_argument("--runs", type=int, default=throughput.RUNS)
     parser.add_argument("--records", type=int, default=throughput.RECORDS)

@@ -363,7 +363,7 @@ def growths(costs: list[Cost]) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinator", description=__doc__)
     parser.add_argument("--no-kafka", action="store_true", help="without the round trips")
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores\n\n{HEAD}", flush=True)

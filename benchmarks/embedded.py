@@ -1,4 +1,4 @@
-"""The embedded coordinator as a process of its own: `python -m benchmarks.embedded TOPIC PARTITIONS`."""
+"""The embedded coordinator as a process of its own: `python -m benchmarks.embedded PARTITIONS`."""
 
 import sys
 

@@ -13,7 +13,6 @@ stay so.
 import heapq
 import os
 import random
-import resource
 import select
 import socket
 import statistics
@@ -34,7 +33,7 @@ from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTo
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from protocol_codecs.registry import APIS
 from proxy.config import Limits
-from proxy.connections import most_connections
+from proxy.descriptors import most_connections, raise_file_limit
 from proxy.envelope import request_frame, response_body_offset
 
 INTERVAL_S = 3.0
@@ -242,7 +241,7 @@ def held(
     window_s: float = WINDOW_S,
 ) -> dict[str, Any]:
     """Hold so many members and measure."""
-    _raise_limit()
+    raise_file_limit()
     name = f"members-{count}"
     with embedded(partitions) as (bootstrap, broker_pid), gateway(bootstrap, name) as proxy:
         pid = proxy.process.pid
@@ -305,8 +304,3 @@ def _make_topic(bootstrap: str, topic: str) -> None:
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)
     line.call(ApiKey.METADATA, 8, request)
     line.close()
-
-
-def _raise_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -98,7 +98,7 @@ def _used_us(thread: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.path", description=__doc__)
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--several", action="store_true")
     options = parser.parse_args()

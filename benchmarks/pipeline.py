@@ -297,7 +297,7 @@ def page(before: str, results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Make what is missing, run the jobs, print the table of all results so far and write it into the docs."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
     parser.add_argument("--records", type=int, nargs="*", default=[200_000, 2_000_000], help="for readiness")
     parser.add_argument("--events", type=int, nargs="*", default=[1_000_000, 10_000_000], help="for audit")
     parser.add_argument("--progress", type=int, nargs="*", default=[1_000_000], help="for progress")

@@ -5,13 +5,13 @@ broker has a listener of its own behind it, whose advertised port is HAProxy's.
 """
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 
 from benchmarks.stand import BUILD, PATIENCE_S
+from tools import haproxy
 from tools.kafka.ports import LOOPBACK
 
 LISTENER = "RELAYED"
@@ -33,11 +33,6 @@ listen kafka
 """
 
 
-def program() -> str | None:
-    """HAProxy, if it is installed."""
-    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-
-
 @contextlib.contextmanager
 def relay(port: int, broker: str) -> Iterator[int]:
     """HAProxy on a port before a broker's host:port; its process id."""
@@ -46,7 +41,7 @@ def relay(port: int, broker: str) -> Iterator[int]:
     (folder / "haproxy.cfg").write_text(_CONFIG.format(host=LOOPBACK, port=port, broker=broker))
     with (folder / "haproxy.log").open("wb") as log:
         process = subprocess.Popen(
-            [program() or "haproxy", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
+            [haproxy.program() or "haproxy", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
         )
     try:
         _wait_open(port, process)

@@ -184,7 +184,7 @@ def judged(rests: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     report = soak(parser.parse_args().minutes)
     REPORT.parent.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from protocol_codecs.messages.api_versions import (
 )
 from protocol_codecs.registry import APIS
 from proxy.envelope import correlation_id_of, response_body_offset, response_of_body
-from proxy.reviewed_apis import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED
+from proxy.reviewed_apis import FEATURE_NEEDS, NAMING_BROKERS, NEWEST_REVIEWED, TRANSLATED
 
 Ranges = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version, both inclusive."""
@@ -32,6 +32,8 @@ SOFTWARE_FROM = 3
 _SOFTWARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
 _ERROR_BODY_VERSION = 0
 _REMEMBERED = 64
+_MOST_APIS = 1024
+_HIGHEST_VERSION = 2**15 - 1
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -48,7 +50,8 @@ class Offer(msgspec.Struct, frozen=True):
 class OfferBook:
     """Makes offers, and remembers them: thousands of connections get the same answer from the same broker.
 
-    ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range.
+    ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range; never what is known to carry broker
+    addresses.
     """
 
     def __init__(self, *, allow_unknown_apis: bool) -> None:
@@ -56,11 +59,9 @@ class OfferBook:
         self._offers: dict[tuple[int, bytes], Offer] = {}
 
     @property
-    def unasked(self) -> Ranges | None:
-        """What a client may use that never asks; None for everything (the broker refuses what it lacks)."""
-        if self._allow_unknown_apis:
-            return None
-        return _EVERYTHING_REVIEWED
+    def unasked(self) -> Ranges:
+        """What a client may use that never asks; the broker refuses what it lacks."""
+        return _EVERYTHING if self._allow_unknown_apis else _EVERYTHING_REVIEWED
 
     def offer(self, version: int, frame: bytes) -> Offer:
         """The offer that follows from the broker's response in this version.
@@ -103,7 +104,7 @@ class OfferBook:
         low, high = broker
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
-            return broker if self._allow_unknown_apis else None
+            return broker if self._allow_unknown_apis and api_key not in NAMING_BROKERS else None
         if api_key == ApiKey.JOIN_GROUP:
             low = 0  # 4.0.0 alone lacks v0 and v1; they are converted here
         high = min(high, newest)
@@ -151,6 +152,8 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
+_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS
+_EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
 if not APIS.keys() >= TRANSLATED:
     raise ImportError("an API that is handed to the translation has no declared messages")

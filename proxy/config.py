@@ -12,17 +12,20 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from proxy.config_section import Section
+from proxy.host_names import check_host, is_host
 from proxy.tls_config import ListenerTls, UpstreamTls
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
-_NODE_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
+_NODE_RANGE = re.compile(r"(?P<low>\d{1,10})(?:-(?P<high>\d{1,10}))?", re.ASCII)
 _HIGHEST_PORT = 65535
+_HIGHEST_NODE_ID = 2**31 - 1
 NODE_ID = "{node_id}"
 """Stands for a node's id in ``advertised_host``."""
 
 _MOST_NODE_PORTS = 5000
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  clients are on other machines
+_EVERY_ADDRESS = frozenset({_EVERYWHERE, "::"})
 
 
 class Address(NamedTuple):
@@ -41,9 +44,10 @@ class Address(NamedTuple):
         :raises ValueError: the text is neither.
         """
         match = _ADDRESS.fullmatch(text)
-        if match is None or not 0 < int(match["port"]) <= _HIGHEST_PORT:
+        host, port = ("", 0) if match is None else (match["host"].strip("[]"), int(match["port"]))
+        if not is_host(host) or not 0 < port <= _HIGHEST_PORT:
             raise ValueError(f"expected host:port, got {text!r}")
-        return cls(match["host"].strip("[]"), int(match["port"]))
+        return cls(host, port)
 
 
 class Upstream(Section, frozen=True, kw_only=True, dict=True):
@@ -104,7 +108,9 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
     tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
 
     def __post_init__(self) -> None:
-        """Refuse ranges that can't be: no numbers, overlapping, ports beyond the last."""
+        """Refuse hosts that can't be, and such ranges: no numbers, overlapping, ports beyond the last."""
+        check_host("bind", self.bind)
+        check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
         ports = [port for port in self.node_ports.values() if port]
         if self.port:
             ports.append(self.port)
@@ -120,6 +126,8 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
             if match is None:
                 raise ValueError(f'`nodes`: expected a node id or a range such as "0-9", got {text!r}')
             low, high = int(match["low"]), int(match["high"] or match["low"])
+            if high > _HIGHEST_NODE_ID:
+                raise ValueError(f"`nodes`: node ids end at {_HIGHEST_NODE_ID}, got {text!r}")
             if high < low or high - low >= _MOST_NODE_PORTS:
                 raise ValueError(f"`nodes`: {text!r} is empty or has more than {_MOST_NODE_PORTS} ids")
             if first_port and first_port + high - low > _HIGHEST_PORT:
@@ -140,6 +148,10 @@ class Admin(Section, frozen=True, kw_only=True):
         "127.0.0.1"
     )
     port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address; an empty one would be every address of the machine."""
+        check_host("bind", self.bind)
 
 
 class PolicySource(Section, frozen=True, kw_only=True):
@@ -252,7 +264,7 @@ class Versions(Section, frozen=True, kw_only=True):
         Meta(
             description="Offer clients the APIs of the broker that this version of Epochgate has not "
             "reviewed. They are passed on as they are; one that carries broker addresses would lead "
-            "clients past the proxy.",
+            "clients past the proxy (those of share groups, which are known to, are never offered).",
         ),
     ] = False
 
@@ -297,11 +309,11 @@ class JournalSection(Section, frozen=True, kw_only=True):
     """Where what happens to groups is written down (docs/journal.md)."""
 
     path: Annotated[
-        str | None,
+        Annotated[str, Meta(min_length=1)] | None,
         Meta(description="Directory for the journal's files, relative to this file. `null`: no files."),
     ] = None
     topic: Annotated[
-        str | None,
+        Annotated[str, Meta(min_length=1)] | None,
         Meta(
             description="Topic of the cluster behind the proxy that gets the journal; it must exist. `null`: none."
         ),
@@ -375,10 +387,13 @@ class Config(Section, frozen=True, kw_only=True):
     ] = 1
 
     def __post_init__(self) -> None:
-        """Refuse two listeners on one port."""
-        taken: set[tuple[str, int]] = set()
+        """Refuse two that listen on one port: listeners, or one of them and the admin port."""
+        ports = [(self.admin.bind, self.admin.port)]
         for listener in self.listeners:
-            for port in (listener.port, *listener.node_ports.values()):
-                if port and (listener.bind, port) in taken:
-                    raise ValueError(f"`listeners`: port {port} on {listener.bind} is used twice")
-                taken.add((listener.bind, port))
+            ports += ((listener.bind, port) for port in (listener.port, *listener.node_ports.values()))
+        taken: dict[int, set[str]] = {}
+        for bind, port in ports:
+            others = taken.setdefault(port, set())
+            if port and others and (bind in others or not _EVERY_ADDRESS.isdisjoint({bind, *others})):
+                raise ValueError(f"`listeners` and `admin`: port {port} on {bind} is used twice")
+            others.add(bind)

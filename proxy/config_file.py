@@ -29,6 +29,9 @@ ENVIRONMENT_PREFIX = "EPOCHGATE_"
 _MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
+"""What PyYAML raises, besides its own errors, for a value that only looks like a date or is not what its tag says."""
+
 _NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
@@ -43,24 +46,31 @@ class _Document:
         self.source = source
         self.marks: dict[KeyPath, yaml.Mark] = {}
         self.from_environment: dict[KeyPath, str] = {}
-        loader = yaml.SafeLoader(text)
         try:
+            loader = yaml.SafeLoader(text)
             node = loader.get_single_node()
             self.value: Any = None if node is None else self._plain(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
         except yaml.YAMLError as error:
-            raise ConfigError(f"{source}: not valid YAML: {error}") from None
-        finally:
-            loader.dispose()
+            raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+        except RecursionError:
+            raise ConfigError(
+                f"{source}: too deeply nested, or an alias of something within itself"
+            ) from None
 
     def _plain(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
         self.marks.setdefault(path, node.start_mark)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
-            return loader.construct_object(node)
+            try:
+                return loader.construct_object(node)
+            except _UNREADABLE:
+                place, kind = _position(node.start_mark), node.tag.rpartition(":")[2]
+                said = f"not a good {kind}, got {node.value!r} (text stands in quotes)"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}") from None
         value: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
@@ -229,7 +239,7 @@ def _override(document: _Document, environment: Mapping[str, str]) -> None:
 def _scalar(text: str) -> Any:
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, *_UNREADABLE):
         return text
     return text if isinstance(value, dict | list) else value
 

@@ -5,7 +5,6 @@ connection only counts what it reads and writes, and this module remembers when 
 """
 
 import random
-import resource
 from collections import Counter
 from collections.abc import Iterator
 
@@ -15,7 +14,9 @@ import trio
 
 from proxy.config import Limits
 from proxy.connection import Cause, ClientConnection, Progress
+from proxy.descriptors import most_connections
 from proxy.metrics import Metrics
+from proxy.seldom import Seldom
 from proxy.turns import Turns
 from proxy.upkeep import every
 
@@ -24,14 +25,10 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connections")
 LOOK_S = 1.0
 """Seconds between two looks at a connection; limits of time are kept as exactly as that."""
 
-_DESCRIPTORS_KEPT = 128
-"""Descriptors for all that is no connection: ports, files, pipes, the admin port."""
-
 _AGE_SPREAD = 0.2
 """Ages are drawn from the last fifth before the maximum: clients that came together do not have to go together."""
 
 _MEBIBYTE = 1024 * 1024
-_SAY_EVERY_S = 1.0
 _CLOSED_PER_S = 200.0
 _SHARE_OF_GRACE = 0.5
 
@@ -48,17 +45,16 @@ class _Watched(msgspec.Struct):
 
 
 class Connections:
-    """The connections of one process."""
+    """The connections of one process, which come in by so many ``ports``."""
 
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._most = most_connections(limits)
+        self._most = most_connections(limits, ports)
         self._open: dict[ClientConnection, _Watched] = {}
         self._by_host: Counter[str] = Counter()
         self._none_left = trio.Event()
-        self._said_at: dict[str, float] = {}
-        self._unsaid: Counter[str] = Counter()
+        self._seldom = Seldom()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -75,13 +71,8 @@ class Connections:
         else:
             return False
         self._metrics.connections_refused.labels(reason).inc()
-        now = trio.current_time()
-        if now - self._said_at.get(reason, -_SAY_EVERY_S) < _SAY_EVERY_S:
-            self._unsaid[reason] += 1  # a flood must not fill the log
-        else:
-            self._said_at[reason] = now
-            more = self._unsaid.pop(reason, 0)
-            _log.warning("connection refused", client=host, reason=said, and_before=more)
+        if (unsaid := self._seldom.unsaid(reason)) is not None:
+            _log.warning("connection refused", client=host, reason=said, and_before=unsaid)
         return True
 
     async def serve(self, connection: ClientConnection, host: str) -> None:
@@ -158,12 +149,3 @@ class Connections:
                 await self._none_left.wait()
         if grace.cancelled_caught:
             _log.warning("closing connections with requests in flight", connections=len(self._open))
-
-
-def most_connections(limits: Limits) -> int:
-    """How many connections this process can take: each may need a descriptor on both sides."""
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    possible = max(1, (descriptors - _DESCRIPTORS_KEPT) // 2)
-    if possible < limits.max_connections < Limits().max_connections:  # somebody wants more than there can be
-        _log.warning("connections are limited by descriptors", descriptors=descriptors, connections=possible)
-    return min(limits.max_connections, possible)

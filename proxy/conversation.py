@@ -108,7 +108,7 @@ class Conversation:
         )
         self._responses = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._ledger = Ledger()
-        self._ranges: Ranges | None = terms.offers.unasked
+        self._ranges: Ranges = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
 
         self._first: Piece | None = None  # waits for the upstream connection

@@ -29,8 +29,9 @@ class Watched(Protocol):
 class FileWatch:
     """Watches the files of all of them; to be made before they can change unseen.
 
-    Of several files that belong together, one may be written before the other (a certificate and its key). So
-    these are read once they have stayed the same between two looks.
+    They are read once they have stayed the same between two looks. Of several files that belong together, one may be
+    written before the other (a certificate and its key), and of a policy whose second half is not written yet, or
+    nothing, the part that is there may well be a policy: one that moves every group back.
     """
 
     def __init__(self, watched: Sequence[Watched]) -> None:
@@ -49,7 +50,7 @@ class FileWatch:
             await trio.sleep(LOOK_S)
             for n, one in enumerate(self._watched):
                 signature = _signature(one.files)
-                settled = len(one.files) == 1 or signature == self._last_seen[n]
+                settled = signature == self._last_seen[n]
                 self._last_seen[n] = signature
                 if signature != self._applied[n] and settled:
                     self._applied[n] = signature

@@ -10,12 +10,14 @@ import structlog
 import trio
 
 from proxy.config import Address, Listener
+from proxy.descriptors import OUT_OF_RESOURCES
+from proxy.seldom import Seldom
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.listeners")
 
 _BACKLOG = 4096  # what Linux allows by default (net.core.somaxconn); a flood beyond it is lost before anybody sees it
 _ACCEPTS_IN_A_ROW = 64
-_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+_MAPPED = "::ffff:"
 _PAUSE_S = 0.1
 
 Accepted = Callable[[socket.socket, str], None]
@@ -24,6 +26,14 @@ Accepted = Callable[[socket.socket, str], None]
 
 class BindError(Exception):
     """A port can't be had; the message says which and why."""
+
+
+class Counts(Protocol):
+    """A counter."""
+
+    def inc(self) -> None:
+        """One more."""
+        ...
 
 
 class Door(Protocol):
@@ -51,14 +61,17 @@ class Door(Protocol):
 class Port:
     """One port that clients connect to. It can be taken away for a while, so that clients are refused.
 
-    Constructing it reserves the port without accepting connections yet. Port 0 is any free one.
+    Constructing it reserves the port without accepting connections yet. Port 0 is any free one. ``failures`` counts
+    how often connections had to wait because nothing was left to accept them with.
 
     :raises BindError: it can't be had.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, failures: Counts) -> None:
         self._socket = bind(host, port)
         self._host = host
+        self._failures = failures
+        self._seldom = Seldom()
         self._closed = False
         self._changed = trio.Event()
         self.number = port_of(self._socket)
@@ -99,25 +112,31 @@ class Port:
             except (trio.ClosedResourceError, ValueError):
                 await self._changed.wait()
             else:
-                await _accept_some(sock, accepted)
+                await self._accept_some(sock, accepted)
+
+    async def _accept_some(self, sock: socket.socket, accepted: Accepted) -> None:
+        for _ in range(_ACCEPTS_IN_A_ROW):
+            try:
+                connection, address = sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    self._failures.inc()
+                    if self._seldom.unsaid("") is not None:
+                        _log.error("can't accept a connection", port=self.number, reason=error.strerror)
+                    await trio.sleep(_PAUSE_S)
+                return  # else the client gave up before it was accepted
+            try:
+                accepted(connection, client_host(address[0]))
+            except OSError as error:  # reset before it was looked at
+                connection.close()
+                _log.debug("a connection was gone when it was accepted", reason=error.strerror)
 
 
-async def _accept_some(sock: socket.socket, accepted: Accepted) -> None:
-    for _ in range(_ACCEPTS_IN_A_ROW):
-        try:
-            connection, address = sock.accept()
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno in _OUT_OF_RESOURCES:
-                _log.error("can't accept a connection", reason=error.strerror)
-                await trio.sleep(_PAUSE_S)
-            return  # else the client gave up before it was accepted
-        try:
-            accepted(connection, address[0])
-        except OSError as error:  # reset before it was looked at
-            connection.close()
-            _log.debug("a connection was gone when it was accepted", reason=error.strerror)
+def client_host(address: str) -> str:
+    """The client's address. On a port that takes IPv6 too an IPv4 client has a prefix, and is the same client."""
+    return address.removeprefix(_MAPPED) if "." in address else address
 
 
 class BoundListener(msgspec.Struct, frozen=True):
@@ -170,16 +189,16 @@ def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
     return BindError(f"can't listen on {Address(*address)}: {reason}")
 
 
-def bind_listener(listener: Listener) -> BoundListener:
-    """Reserve all ports of a listener.
+def bind_listener(listener: Listener, failures: Counts) -> BoundListener:
+    """Reserve all ports of a listener; ``failures`` is as for :class:`Port`.
 
     :raises BindError: one of them can't be had.
     """
     ports: dict[int | None, Port] = {}
     try:
-        ports[None] = Port(listener.bind, listener.port)
+        ports[None] = Port(listener.bind, listener.port, failures)
         for node_id, port in listener.node_ports.items():
-            ports[node_id] = Port(listener.bind, port)
+            ports[node_id] = Port(listener.bind, port, failures)
     except BindError:
         for reserved in ports.values():
             reserved.close()

@@ -9,6 +9,7 @@ from proxy.ledger import Exchange
 from proxy.metrics import Metrics
 
 _UNKNOWN = "UNKNOWN"
+_HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may be asked for in any version
 
 
 def api_name(api_key: int) -> str:
@@ -148,6 +149,7 @@ class Meter:
 def _labels(api_key: int, version: int) -> tuple[str, str]:
     """The labels of an API; what a client makes up shares one of each, so that it can't fill memory."""
     try:
-        return ApiKey(api_key).name, str(version)
+        name = ApiKey(api_key).name
     except ValueError:
         return _UNKNOWN, _UNKNOWN
+    return name, str(version) if 0 <= version <= _HIGHEST_VERSION else _UNKNOWN

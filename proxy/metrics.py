@@ -108,6 +108,11 @@ class Metrics:
             "Connections of clients that were closed as soon as they were accepted, by the limit that was reached.",
             "reason",
         )
+        self.accept_failures = self._counter(
+            "client_to_proxy_accept_failures",
+            "Times that connections could not be accepted because descriptors or memory ran out; they wait, and it is "
+            "tried again.",
+        )
         self.client_errors = self._counter(
             "client_to_proxy_errors", "What clients sent that ended their connection.", "kind"
         )

@@ -53,6 +53,7 @@ class EndpointEditor:
         self._step: _Step | None = self._head  # None: the tail has been reached
         self._topics = 0
         self._partitions = 0
+        self._aborted = 0
         self._held = b""  # bytes of the frame that were not given out
         self._skip = 0  # bytes still to come before the next step
 
@@ -130,8 +131,21 @@ class EndpointEditor:
 
     def _fetch_partition(self, data: bytes, at: int) -> int:
         count, at = varint(data, at + _FETCH_PARTITION)
-        for _ in range(count - 1):
-            at = skip_tags(data, at + _ABORTED_TRANSACTION)
+        if count <= 1:
+            return self._records(data, at)
+        self._aborted = count - 1
+        self._step = self._aborted_transaction
+        return at
+
+    def _aborted_transaction(self, data: bytes, at: int) -> int:
+        # A step for each: there may be many thousands, and what was walked through is not walked through again.
+        at = skip_tags(data, at + _ABORTED_TRANSACTION)
+        self._aborted -= 1
+        if not self._aborted:
+            self._step = self._records
+        return at
+
+    def _records(self, data: bytes, at: int) -> int:
         records, at = varint(data, at + _PREFERRED_READ_REPLICA)
         self._step = self._end_of_partition
         return at + max(records - 1, 0)

@@ -1,13 +1,13 @@
 """What every process of the proxy does, whether it is the only one, a supervisor or a worker."""
 
 import gc
-import resource
 import sys
 from collections.abc import Callable
 
 import structlog
 
 from proxy.config import Config
+from proxy.descriptors import raise_file_limit
 from proxy.listeners import BindError
 from proxy.tls import TlsFilesError
 from proxy.upstream import UnreachableError
@@ -38,12 +38,6 @@ def a_translator(config: Config, policy: Policy) -> Translator:
     """The translation as the configuration wants it."""
     sole_process = config.sole_process and config.workers == 1
     return Translator(policy, settings=TranslatorSettings(sole_process=sole_process))
-
-
-def raise_file_limit() -> None:
-    """Allow as many sockets as the system lets this process have: each client takes two."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def collect_seldom() -> None:

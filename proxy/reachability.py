@@ -7,7 +7,8 @@ reached, its port is not there.
 
 A node that is merely slow to take a connection keeps its port: thousands of clients that come together can fill its
 queue for a while, and this process may be too busy itself to see the answer in time. Such a node counts as away only
-when a second attempt fails too and nothing was heard from it on any other connection meanwhile.
+when a second attempt fails too and nothing was heard from it on any other connection meanwhile. Nor is a node away
+because this process has nothing left to connect with.
 """
 
 import random
@@ -54,7 +55,7 @@ class Reachability:
 
     def failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""
-        if node_id in self._away or node_id in self._doubted or self._nursery is None:
+        if error.own or node_id in self._away or node_id in self._doubted or self._nursery is None:
             return
         if error.slow:
             self._doubted.add(node_id)
@@ -67,7 +68,7 @@ class Reachability:
         try:
             await self._attempt(node_id)
         except UnreachableError as error:
-            reason = str(error)
+            reason = "" if error.own else str(error)
             if error.slow and self.heard(node_id).value != heard_before:
                 _log.warning(
                     "a broker is slow to take connections, but answers on others",
@@ -111,14 +112,19 @@ class Reachability:
 
     async def _watch(self, node_id: int | None) -> None:
         pause_s = _FIRST_PAUSE_S
+        said = ""
         while True:
             await trio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             try:
                 await self._attempt(node_id)
                 self._found(node_id)
-            except (UnreachableError, BindError) as error:
+            except UnreachableError as error:
                 _log.debug("still away", node=_name(node_id), reason=str(error))
+            except BindError as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("can't listen again", node=_name(node_id), reason=said)
             else:
                 break
         self._away.discard(node_id)

@@ -85,6 +85,9 @@ NEWEST_REVIEWED: dict[int, int] = {
 }
 """The newest version of each API that is passed on."""
 
+NAMING_BROKERS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+"""APIs that carry broker addresses and are not rewritten; nobody is offered them, whatever the configuration says."""
+
 TRANSLATED: frozenset[int] = frozenset(
     {
         ApiKey.JOIN_GROUP,

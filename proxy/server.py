@@ -17,6 +17,7 @@ from proxy.api_versions import OfferBook
 from proxy.config import Address, Config, Listener
 from proxy.connection import Cause, ClientConnection, Services
 from proxy.connections import Connections
+from proxy.descriptors import most_pipes
 from proxy.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.meter import Meter
 from proxy.metrics import Metrics
@@ -121,8 +122,9 @@ class Server:
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
         self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
-        self._pipes = PipePool()
-        self._connections = Connections(config.limits, self.metrics)
+        self._pipes = PipePool(most_pipes())
+        ports = sum(len(listener.ports) for listener in self.ports.listeners)
+        self._connections = Connections(config.limits, self.metrics, ports)
         self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
@@ -132,7 +134,7 @@ class Server:
         bound_so_far.callback(self._admin_socket.close)
         listeners = []
         for listener in self._config.listeners:
-            listeners.append(bind_listener(listener))
+            listeners.append(bind_listener(listener, self.metrics.accept_failures))
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
 

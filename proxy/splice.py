@@ -32,7 +32,6 @@ More would wait for bytes that the sender holds back until the receiver has read
 """
 
 _IDLE_PIPES = 16
-_BORROWED_PIPES = 256
 _MOVES_IN_A_ROW = 16
 _NOW = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 
@@ -58,15 +57,16 @@ class Pipe:
 
 
 class PipePool:
-    """The pipes of one process: few are kept, and no more are borrowed than descriptors can be spared for."""
+    """The pipes of one process: few are kept, and no more than ``most`` are borrowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._idle: list[Pipe] = []
         self._borrowed = 0
 
     def borrow(self) -> Pipe | None:
         """An empty pipe; None if there is none to be had now."""
-        if self._borrowed >= _BORROWED_PIPES:
+        if self._borrowed >= self._most:
             return None
         try:
             pipe = self._idle.pop() if self._idle else Pipe()

@@ -64,10 +64,8 @@ def check_decodable(piece: Piece, limits: Limits, *, trusted: bool) -> None:
         raise FrameError("oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded")
 
 
-def check_offered(header: RequestHeader, ranges: Ranges | None, meter: Meter) -> None:
-    """Refuse a version that the client was not offered; without ``ranges`` nothing was. Raises ClientError."""
-    if ranges is None:
-        return
+def check_offered(header: RequestHeader, ranges: Ranges, meter: Meter) -> None:
+    """Refuse a version that the client was not offered. Raises ClientError."""
     offered = ranges.get(header.api_key)
     if offered is None or not offered[0] <= header.version <= offered[1]:
         said = "is not offered" if offered is None else f"is offered in versions {offered[0]} to {offered[1]}"

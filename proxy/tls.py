@@ -89,6 +89,11 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str, password_fi
         raise TlsFilesError(
             f"{key}: not the private key of a certificate in PEM form; {secret}({reason})"
         ) from None
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # a file that went away just now, a password longer than OpenSSL takes
+        raise TlsFilesError(f"{key}: can't be used: {error}") from None
     return expires
 
 
@@ -114,6 +119,8 @@ def _load_authorities(context: ssl.SSLContext, file: str) -> None:
         context.load_verify_locations(file)
     except ssl.SSLError:
         raise TlsFilesError(f"{file}: has no certificate of an authority in PEM form") from None
+    except OSError as error:  # it went away just now
+        raise TlsFilesError(f"{file}: can't be read: {error.strerror}") from None
 
 
 def _read(file: str) -> bytes:

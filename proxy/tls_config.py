@@ -11,6 +11,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from proxy.config_section import Section
+from proxy.host_names import check_host
 
 
 class TlsVersion(StrEnum):
@@ -117,8 +118,10 @@ class UpstreamTls(Section, frozen=True, kw_only=True):
                 "of that certificate, with all its permissions; say `clients_share_identity: true` if that is "
                 "meant (docs/security.md)"
             )
-        if self.server_name is not None and not self.verify_hostname:
-            raise ValueError("`server_name` is checked only with `verify_hostname: true`")
+        if self.server_name is not None:
+            if not self.verify_hostname:
+                raise ValueError("`server_name` is checked only with `verify_hostname: true`")
+            check_host("server_name", self.server_name)
 
 
 _PATHS = ("ca", "client_ca", "certificate", "key", "key_password_file")

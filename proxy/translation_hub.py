@@ -43,6 +43,8 @@ from translation.topic_book import TopicBook
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
 _LOOK_AT_SESSIONS_S = 2.0
+_GROUPS_OF_ONE = 100
+"""Groups that are remembered to be heard on one connection: a client may name as many as it likes."""
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -263,8 +265,10 @@ class TranslationHub:
         group_id = request.message.group_id
         reached = self._reached.get(group_id)
         if reached is None or reached.connection.id != connection.id:
-            self._reached[group_id] = _Reached(shell, connection, request.client_id)
-            self._groups_on.setdefault(connection.id, set()).add(group_id)
+            groups = self._groups_on.setdefault(connection.id, set())
+            if len(groups) < _GROUPS_OF_ONE:
+                self._reached[group_id] = _Reached(shell, connection, request.client_id)
+                groups.add(group_id)
 
     def _unreach(self, connection_id: ConnectionId) -> None:
         """Nobody can be asked on this connection any more."""

@@ -1,5 +1,6 @@
 """Connections to brokers: which address stands behind a port, and opening it."""
 
+import errno
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -7,10 +8,13 @@ import msgspec
 import trio
 
 from proxy.config import Address
+from proxy.descriptors import OUT_OF_RESOURCES
 from proxy.metrics import Metrics
 from proxy.nodes import NodeTable
 from proxy.streams import open_tcp
 from proxy.tls_stream import TlsError
+
+_OUT_OF_OWN = OUT_OF_RESOURCES | {errno.EADDRNOTAVAIL}
 
 Open = Callable[[str, int], Awaitable[trio.abc.Stream]]
 """Host and port -> a stream; tests put memory streams here, TLS lays itself over it."""
@@ -20,12 +24,14 @@ class UnreachableError(Exception):
     """No broker took the connection; the message says which were tried and what came of it.
 
     ``slow`` says that one of them did not refuse but did not answer in time either: it is away, or busy, or this
-    process itself was too busy to see its answer.
+    process itself was too busy to see its answer. ``own`` says that this process has no descriptor, memory or port
+    left to connect with, which says nothing of the brokers.
     """
 
-    def __init__(self, message: str, *, slow: bool = False) -> None:
+    def __init__(self, message: str, *, slow: bool = False, own: bool = False) -> None:
         super().__init__(message)
         self.slow = slow
+        self.own = own
 
 
 class Dialed(msgspec.Struct, frozen=True):
@@ -66,21 +72,22 @@ class Dialer:
         known = None if node_id is None else self._nodes.address_of(node_id)
         addresses = self._bootstrap_in_turn() if known is None else (known,)
         failures: list[str] = []
-        slow = False
+        slow = own = False
         self._metrics.upstream_connections.labels("bootstrap" if node_id is None else str(node_id)).inc()
         for address in addresses:
             try:
                 with trio.fail_after(self._timeout_s):
                     stream = await self._open(address.host, address.port)
-            except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+            except (OSError, UnicodeError, trio.TooSlowError, trio.BrokenResourceError) as error:
                 kind = error.kind if isinstance(error, TlsError) else "connect"
                 self._metrics.upstream_errors.labels(kind).inc()
                 failures.append(f"{address}: {_reason(error, self._timeout_s)}")
                 slow = slow or isinstance(error, trio.TooSlowError)
+                own = own or all(_number(one) in _OUT_OF_OWN for one in _errors(error))
             else:
                 assumed = node_id is not None and self._nodes.address_of(node_id) != address
                 return Dialed(stream, address, assumed)
-        raise UnreachableError("; ".join(failures), slow=slow)
+        raise UnreachableError("; ".join(failures), slow=slow, own=own)
 
     def _bootstrap_in_turn(self) -> tuple[Address, ...]:
         """All bootstrap brokers, each time beginning with the next."""
@@ -91,12 +98,20 @@ class Dialer:
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {timeout_s:g} s"
+    return "; ".join(dict.fromkeys(_said(one) for one in _errors(error)))
+
+
+def _errors(error: Exception) -> Sequence[Exception]:
+    """What came of each address of a name, else the error itself."""
     several = error.__cause__
-    errors = several.exceptions if isinstance(several, ExceptionGroup) else (error,)
-    return "; ".join(dict.fromkeys(_said(one) for one in errors))
+    return several.exceptions if isinstance(several, ExceptionGroup) else (error,)
 
 
 def _said(error: Exception) -> str:
     """What the system says, without the address that stands before it anyway."""
+    return os.strerror(number) if (number := _number(error)) > 0 else str(error)
+
+
+def _number(error: Exception) -> int:
     number = getattr(error, "errno", None)
-    return os.strerror(number) if isinstance(number, int) and number > 0 else str(error)
+    return number if isinstance(number, int) else 0

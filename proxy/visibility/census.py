@@ -14,6 +14,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from proxy.meter import error_name
 from proxy.metrics import Metrics
 from proxy.translation_hub import Ask, TranslationHub
 from proxy.upkeep import every
@@ -80,7 +81,7 @@ class Census:
                 if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
                     self._ask_as_classic_group(group_id)
                 elif group.error_code != ErrorCode.NONE:
-                    self._tell(group_id, error=_name(group.error_code))
+                    self._tell(group_id, error=error_name(group.error_code))
                 else:
                     classic = sum(member.member_type == _CLASSIC_MEMBER for member in group.members)
                     self._tell(
@@ -105,7 +106,7 @@ class Census:
         def told(response: DescribeGroupsResponse) -> None:
             for group in response.groups:
                 if group.error_code != ErrorCode.NONE:
-                    self._tell(group_id, error=_name(group.error_code))
+                    self._tell(group_id, error=error_name(group.error_code))
                 elif group.group_state == _DEAD:
                     self._tell(group_id, error="the broker does not know this group")
                 else:
@@ -148,10 +149,3 @@ def _newest(connection: Connection, api_key: ApiKey, newest: int) -> int | None:
     low, high = connection.versions.get(api_key, (0, -1))
     version = min(high, newest)
     return version if version >= low else None
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

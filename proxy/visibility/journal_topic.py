@@ -30,6 +30,7 @@ from protocol_codecs.registry import APIS
 from proxy.config import Address
 from proxy.envelope import correlation_id_of, request_frame, response_body_offset
 from proxy.frames import FrameError, FrameSplitter
+from proxy.meter import error_name
 from proxy.upstream import Open
 from proxy.visibility.journal import JournalError, JournalEvent
 
@@ -43,6 +44,10 @@ _LARGEST_ANSWER = 16 * 1024 * 1024
 _REFUSED_FOR_GOOD = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD}
 )
+
+
+_NOT_NOW = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
+"""What a broker that is away or answers nonsense makes of an attempt; the name that it gives itself may be none."""
 
 
 class _Broker:
@@ -99,7 +104,7 @@ class TopicSink:
         try:
             with trio.fail_after(_TIMEOUT_S):
                 await self._write(events)
-        except (OSError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError) as error:
+        except _NOT_NOW as error:
             await self.close()
             raise JournalError(f"{self._topic}: {str(error) or type(error).__name__}", keep=True) from error
         except JournalError:
@@ -135,7 +140,7 @@ class TopicSink:
             try:
                 broker = await self._broker(address)
                 break
-            except (OSError, trio.BrokenResourceError) as error:
+            except (OSError, ValueError, trio.BrokenResourceError) as error:
                 last = error
         else:
             raise JournalError(f"{self._topic}: no broker can be reached: {last}", keep=True)
@@ -146,10 +151,10 @@ class TopicSink:
         assert isinstance(response, MetadataResponse)  # noqa: S101  it was decoded as such
         (topic,) = response.topics
         if topic.error_code != ErrorCode.NONE:
-            raise JournalError(f"{self._topic}: {_name(topic.error_code)}", keep=True)
+            raise JournalError(f"{self._topic}: {error_name(topic.error_code)}", keep=True)
         nodes = {node.node_id: Address(node.host, node.port) for node in response.brokers}
         leaders = {one.partition_index: nodes.get(one.leader_id) for one in topic.partitions}
-        if None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
+        if not leaders or None in leaders.values() or sorted(leaders) != list(range(len(leaders))):
             raise JournalError(f"{self._topic}: a partition has no leader", keep=True)
         self._leaders = {index: address for index, address in leaders.items() if address is not None}
 
@@ -171,11 +176,4 @@ class TopicSink:
         assert isinstance(response, ProduceResponse)  # noqa: S101  it was decoded as such
         code = response.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:
-            raise JournalError(f"{self._topic}: {_name(code)}", keep=code not in _REFUSED_FOR_GOOD)
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+            raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _REFUSED_FOR_GOOD)

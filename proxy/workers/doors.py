@@ -2,13 +2,12 @@
 
 import socket
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
 import trio
 
 from proxy.config import Config
-from proxy.listeners import Accepted, BoundListener
+from proxy.listeners import Accepted, BoundListener, Counts
 from proxy.workers.handing import take_over
 from proxy.workers.messages import Away, Back, Handed, PortKey
 
@@ -55,14 +54,6 @@ class HandedPort:
         except OSError as error:  # reset before it was looked at
             connection.close()
             _log.debug("a connection was gone when it was accepted", reason=error.strerror)
-
-
-class Counts(Protocol):
-    """A counter."""
-
-    def inc(self) -> None:
-        """One more."""
-        ...
 
 
 class Doors:

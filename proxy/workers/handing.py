@@ -4,6 +4,7 @@ They go over a socket pair that keeps messages apart (SOCK_SEQPACKET), one conne
 take them, because it is being started again or is busy, has them waiting here, up to a bound.
 """
 
+import errno
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -11,12 +12,17 @@ from collections.abc import Callable
 import msgspec
 import trio
 
+from proxy.descriptors import OUT_OF_RESOURCES
 from proxy.workers.messages import Handed
 
 MOST_WAITING = 4096
 """Connections that may wait for one worker; more are closed."""
 
 _LARGEST = 4096
+_FOR_A_WHILE = OUT_OF_RESOURCES | {
+    errno.ETOOMANYREFS
+}  # more descriptors are under way than one user may have
+_PAUSE_S = 0.1
 _DECODER = msgspec.msgpack.Decoder(Handed)
 
 
@@ -55,6 +61,11 @@ class WaitingLine:
                     socket.send_fds(to, [msgspec.msgpack.encode(handed)], [connection.fileno()])
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(to)
+                    continue
+                except OSError as error:
+                    if error.errno not in _FOR_A_WHILE:
+                        raise
+                    await trio.sleep(_PAUSE_S)
                     continue
                 self._waiting.popleft()
                 connection.close()

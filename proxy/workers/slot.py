@@ -82,15 +82,15 @@ class Slot:
         pause_s = _FIRST_PAUSE_S
         while True:
             began = trio.current_time()
-            code = await self._live()
+            ending = await self._live()
             if self._has_to_end():
                 return
             if not self.served.is_set():
-                raise StartError(f"worker {self.number} ended with exit code {code} before it took clients")
+                raise StartError(f"worker {self.number} {ending} before it took clients")
             if trio.current_time() - began > _LIVED_WELL_S:
                 pause_s = _FIRST_PAUSE_S
             self._metrics.worker_restarts.labels(str(self.number)).inc()
-            _log.error("a worker ended, and is started again", worker=self.number, exit_code=code)
+            _log.error("a worker is started again", worker=self.number, reason=ending)
             await trio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             if self._has_to_end():
@@ -137,11 +137,19 @@ class Slot:
             return None
         return msgspec.msgpack.decode(answers[0], type=kind)
 
-    async def _live(self) -> int:
-        """Have one process live from its start to its end; its exit code."""
+    async def _live(self) -> str:
+        """Have one process live from its start to its end; how that was."""
+        try:
+            return f"ended with exit code {await self._process_lives()}"
+        except (
+            OSError
+        ) as error:  # no descriptors, no memory, too many processes: the others serve on meanwhile
+            return f"could not be started: {error.strerror}"
+
+    async def _process_lives(self) -> int:
         control, its_control = socket.socketpair()
         connections, its_connections = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with connections, its_control, its_connections:
+        with control, connections, its_control, its_connections:
             connections.settimeout(0)
             descriptors = its_control.fileno(), its_connections.fileno()
             self._process = await trio.lowlevel.open_process(

@@ -13,9 +13,10 @@ import trio
 from msgspec.structs import replace
 
 from proxy.admin import admin_app, serve_admin
-from proxy.config import Address, Config
+from proxy.config import Address, Config, Limits
 from proxy.listeners import BindError, Door, bind, bind_listener, port_of
 from proxy.metrics import Metrics
+from proxy.seldom import Seldom
 from proxy.server import Ports, Readiness
 from proxy.visibility.group_metrics import Labels, figures_of_view
 from proxy.visibility.snapshot import Snapshot, merge
@@ -53,7 +54,7 @@ class Supervisor:
             bound_so_far.callback(self._admin_socket.close)
             listeners = []
             for listener in config.listeners:
-                listeners.append(bind_listener(listener))
+                listeners.append(bind_listener(listener, self.metrics.accept_failures))
                 bound_so_far.callback(listeners[-1].close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
@@ -62,6 +63,7 @@ class Supervisor:
         }
         self._suspended: set[PortKey] = set()
         self._ports_changed = trio.Event()
+        self._seldom = Seldom()
         self._totals = Totals(self.metrics.registry)
         self._stopping = trio.Event()
         self._reason: str | None = "starting"
@@ -231,7 +233,9 @@ class Supervisor:
             if not slot.line.add(Handed(key, host), connection):
                 connection.close()
                 self.metrics.connections_refused.labels("no_worker").inc()
-                _log.warning("connection refused", client=host, reason="too many wait for the worker")
+                if (unsaid := self._seldom.unsaid("")) is not None:
+                    reason = "too many wait for the worker"
+                    _log.warning("connection refused", client=host, reason=reason, and_before=unsaid)
 
         return accepted
 
@@ -276,7 +280,8 @@ class Supervisor:
 
 def _share_of(config: Config) -> Config:
     """The configuration of one of the workers: what is counted for all of them together is shared out."""
-    share = max(1, config.limits.max_connections // config.workers)
+    whole = config.limits.max_connections
+    share = whole if whole == Limits().max_connections else max(1, whole // config.workers)
     return replace(config, limits=replace(config.limits, max_connections=share))
 
 

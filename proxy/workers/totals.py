@@ -13,7 +13,15 @@ from prometheus_client.registry import Collector
 
 from proxy.visibility.group_metrics import FAMILIES, PREFIX
 
-_LOWEST = frozenset({f"{PREFIX}ready", f"{PREFIX}policy_is_current", "process_start_time_seconds"})
+_LOWEST = frozenset(
+    {
+        f"{PREFIX}ready",
+        f"{PREFIX}policy_is_current",
+        f"{PREFIX}tls_certificate_expiry_timestamp_seconds",
+        f"{PREFIX}tls_is_current",
+        "process_start_time_seconds",
+    }
+)
 _HIGHEST = frozenset(
     {
         f"{PREFIX}build_info",

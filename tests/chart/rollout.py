@@ -7,7 +7,6 @@ in the Service (`sessionAffinity: ClientIP`).
 """
 
 import contextlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from support.waiting import eventually
 
+from tools import haproxy
 from tools.kafka.ports import free_ports
 
 FRONT = "127.0.0.1"
@@ -159,7 +159,10 @@ class Service:
         self._file.write_text(self._haproxy(admin))
         with (folder / "haproxy.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [haproxy(), "-db", "-f", str(self._file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [haproxy.program(), "-db", "-f", str(self._file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     def bootstrap(self, client: str) -> str:
@@ -217,11 +220,6 @@ class Service:
                     name=f"{client}-{port}", front=FRONT, port=port, client=client, pods="\n".join(pods)
                 )
         return text
-
-
-def haproxy() -> str | None:
-    """The program, if it is installed."""
-    return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 
 
 @contextlib.contextmanager

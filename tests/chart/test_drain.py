@@ -15,6 +15,7 @@ from support.ownership import Partition, account, gaps, overlaps
 
 from tests.chart import rollout
 from tests.chart.pod import empty
+from tools import haproxy
 from tools.chart.binaries import ROOT
 
 PARTITIONS = 20
@@ -35,7 +36,7 @@ def folder():
 def test_a_rolling_restart_loses_nothing_and_no_partition_has_two_owners(
     kafka, folder, tmp_path, record_property
 ):
-    if rollout.haproxy() is None:
+    if haproxy.program() is None:
         if os.environ.get("EPOCHGATE_REQUIRE_CHART"):
             pytest.fail("EPOCHGATE_REQUIRE_CHART is set, but haproxy is not installed")
         pytest.skip("haproxy is not installed")

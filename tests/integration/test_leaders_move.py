@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 from kio.schema.fetch.v16.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.fetch.v16.response import FetchResponse
 from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from support.broker import Kafka
@@ -34,6 +35,7 @@ PARTITIONS = 6
 USER = "alice"
 LOGIN = PlainLogin(USER, secret(USER))
 NOT_LEADER = 6
+UNAUTHORIZED = 29  # as long as a node has not heard of an ACL
 _PRODUCER = ClientKind(
     "producer", (), lambda: "", lambda _log: [sys.executable, str(DRIVERS / "producer_driver.py")]
 )
@@ -208,9 +210,12 @@ def test_a_fresh_proxy_finds_every_node_once_somebody_has_authenticated(cluster,
         ),
     )
 
-    def error_at_node_3() -> int:
+    def answer_at_node_3() -> int:
         with RawConnection(fresh_proxy.of_node(3), login=LOGIN) as connection:
             return int(connection.call(asked).topics[0].partitions[0].error_code)
+
+    def error_at_node_3() -> int:
+        return eventually(answer_at_node_3, lambda code: code != UNAUTHORIZED, what="the node has the ACL")
 
     assert error_at_node_3() == NOT_LEADER, (
         "nobody knows node 3 yet, and node 1 answers: a client asks for metadata"
@@ -234,7 +239,7 @@ def test_a_leader_that_has_moved_is_named_by_the_address_of_the_proxy(cluster, k
     other = next(node for node in (1, 2, 3) if node != leader)
     own_addresses = cluster.bootstrap_of("SASL").split(",")
 
-    def endpoint(at: str) -> str:
+    def answer_of(at: str) -> FetchResponse:
         with RawConnection(at, login=LOGIN) as connection:
             told = connection.call(metadata(topic))
             request = FetchRequest(
@@ -249,8 +254,14 @@ def test_a_leader_that_has_moved_is_named_by_the_address_of_the_proxy(cluster, k
                 ),
                 forgotten_topics_data=(),
             )
-            answer = connection.call(request)
-        assert answer.responses[0].partitions[0].error_code == NOT_LEADER
+            return connection.call(request)
+
+    def endpoint(at: str) -> str:
+        answer = eventually(
+            lambda: answer_of(at),
+            lambda told: told.responses[0].partitions[0].error_code == NOT_LEADER,
+            what="the node has heard of the topic and of the ACL",
+        )
         (named,) = answer.node_endpoints
         assert named.node_id == leader
         return f"{named.host}:{named.port}"

@@ -55,10 +55,16 @@ def test_join_group_is_offered_from_v0_on_whatever_the_broker_lacks():
 
 
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
-    broker = {1000: (0, 7), ApiKey.SHARE_FETCH: (0, 1)}
+    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_HEARTBEAT: (0, 1)}
     response = messages.api_versions_response(broker)
     assert ranges(offered(response)) == {}
     assert ranges(offered(response, allow_unknown_apis=True)) == broker
+
+
+def test_an_api_that_is_known_to_name_brokers_is_hidden_whatever_the_configuration_says():
+    broker = {ApiKey.SHARE_FETCH: (0, 2), ApiKey.SHARE_ACKNOWLEDGE: (0, 2), ApiKey.METADATA: (0, 9)}
+    answer = offered(messages.api_versions_response(broker), allow_unknown_apis=True)
+    assert ranges(answer) == {ApiKey.METADATA: (0, 9)}
 
 
 def test_inter_broker_apis_and_share_groups_are_not_offered():

@@ -66,6 +66,7 @@ def test_what_is_left_out_has_defaults(tmp_path):
         ("port: 9080", "port: many", "10:26: admin.port", "expected `int`, got `str`"),
         ("port: 9080", "port: 70000", "10:26: admin.port", "expected `int` <= 65535"),
         ('"kafka-0:9092"', '"kafka-0"', "upstream", "expected host:port, got 'kafka-0'"),
+        ('"kafka-0:9092"', '"kafka..x:9092"', "upstream", "expected host:port, got 'kafka..x:9092'"),
         ("bootstrap: [", "bootstrap: [7, ", "2:15: upstream.bootstrap[0]", "expected `str`, got `int`"),
         (
             '"0-9": 9100',
@@ -77,6 +78,13 @@ def test_what_is_left_out_has_defaults(tmp_path):
         ('"1001": 9200', '"9-12": 9200', "listeners[0]", "node id 9 is in two ranges"),
         ('"1001": 9200', '"1001": 9105', "listeners[0]", "the same port twice"),
         ('"0-9": 9100', '"0-9": 65530', "listeners[0]", "beyond port 65535"),
+        ('"0-9": 9100', '"0-2147483648": 9100', "listeners[0]", "node ids end at 2147483647"),
+        ('"0-9": 9100', '"\u0663": 9100', "listeners[0]", "expected a node id"),
+        (": localhost", ": 'localhost:9092'", "listeners[0]", "`advertised_host`: expected a host name"),
+        (": localhost", ": 'kafka-{id}.x'", "listeners[0]", "`advertised_host`: expected a host name"),
+        ("- bind: 127.0.0.1", "- bind: '[::1]'", "listeners[0]", "`bind`: expected a host name or an IP"),
+        ("admin: {bind: 127.0.0.1", "admin: {bind: ''", "10:1: admin", "`bind`: expected a host name"),
+        ("port: 9080", "port: 9105", "the document", "port 9105 on 127.0.0.1 is used twice"),
         ("workers: 1", "workers: 0", "12:1: workers", "expected `int` >= 1"),
         (
             "    tls: null",
@@ -121,6 +129,18 @@ def test_what_is_left_out_has_defaults(tmp_path):
             "upstream.tls",
             "`server_name` is checked only with `verify_hostname: true`",
         ),
+        (
+            "  tls: null\nl",
+            "  tls: {server_name: .x}\nl",
+            "upstream.tls",
+            "`server_name`: expected a host name",
+        ),
+        ("workers: 1", "journal: {path: ''}", "12:11: journal.path", "of length >= 1"),
+        ("workers: 1", "workers: 2001-99-99", "12:10: workers", "not a good timestamp, got '2001-99-99'"),
+        ("workers: 1", "workers: !!int x", "12:10: workers", "not a good int, got 'x'"),
+        ("workers: 1", "workers: !!bool x", "12:10: workers", "not a good bool, got 'x'"),
+        ("workers: 1", "workers: \0", "", "not valid YAML: unacceptable character"),
+        ("workers: 1", "workers: &a [*a]", "", "an alias of something within itself"),
         ("workers: 1", "spark: {path: x}", "12:1: spark", "unknown key"),
         ("workers: 1", "admin: {}", "12:1: admin", "given twice"),
         ("workers: 1", "workers: [", "13:1:", "not valid YAML"),
@@ -149,13 +169,18 @@ def test_a_file_that_is_not_there(tmp_path):
         load_config(tmp_path / "nowhere.yaml", {})
 
 
-def test_two_listeners_may_not_share_a_port(tmp_path):
-    listener = '{bind: 127.0.0.1, port: %d, advertised_host: h, nodes: {"0": %d}}'
-    text = (
-        f'upstream: {{bootstrap: ["a:1"]}}\nlisteners: [{listener % (9092, 9100)}, {listener % (9093, 9092)}]'
-    )
+@pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "'::'"])  # noqa: S104  that is what it is about
+def test_two_listeners_may_not_share_a_port(tmp_path, bind):
+    listener = '{bind: %s, port: %d, advertised_host: h, nodes: {"0": %d}}'
+    one, other = listener % ("127.0.0.1", 9092, 9100), listener % (bind, 9093, 9092)
     with pytest.raises(ConfigError, match=r"9092 on .* is used twice"):
-        load(tmp_path, text)
+        load(tmp_path, f'upstream: {{bootstrap: ["a:1"]}}\nlisteners: [{one}, {other}]')
+
+
+def test_listeners_on_different_addresses_may_share_a_port(tmp_path):
+    listener = '{bind: %s, port: 9092, advertised_host: h, nodes: {"0": 9100}}'
+    one, other = listener % "127.0.0.1", listener % "127.0.0.2"
+    assert load(tmp_path, f'upstream: {{bootstrap: ["a:1"]}}\nlisteners: [{one}, {other}]')
 
 
 # -- environment variables -----------------------------------------------------------------------------------
@@ -185,6 +210,7 @@ def test_the_environment_overrides_scalars_and_lists_of_scalars(tmp_path):
         ("EPOCHGATE_LISTENERS__7__PORT", "1", "the file has no `listeners[7]`"),
         ("EPOCHGATE_LISTENERS__0__NODES", "1", "there is no key"),
         ("EPOCHGATE_WORKERS", "0", "expected `int` >= 1"),
+        ("EPOCHGATE_WORKERS", "2001-99-99", "expected `int`, got `str`"),
     ],
 )
 def test_a_mistake_in_the_environment_is_named_with_its_variable(tmp_path, name, value, said):

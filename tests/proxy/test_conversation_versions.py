@@ -83,3 +83,12 @@ def test_unknown_apis_pass_where_the_configuration_allows_it():
     talk = conversation(allow_unknown_apis=True)
     frame = wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff")
     assert client_sends(talk, frame) == frame
+
+
+@pytest.mark.parametrize(
+    "request_frame", [wire.request(ApiKey.FETCH, 19, 1, b""), wire.request(ApiKey.SHARE_FETCH, 1, 1, b"")]
+)
+def test_what_may_name_brokers_does_not_pass_even_where_unknown_apis_do(request_frame):
+    with pytest.raises(ClientError) as caught:
+        client_sends(conversation(allow_unknown_apis=True), request_frame)
+    assert caught.value.kind == "not_offered"

@@ -1,5 +1,6 @@
 """Too many connections, and connections that are no use: each is counted and logged, and the others are served."""
 
+import errno
 import resource
 import socket
 import struct
@@ -14,7 +15,8 @@ from fakes.broker import a_cluster, connect
 from fakes.serving import config_for, serving
 
 from proxy.config import Limits
-from proxy.connections import most_connections
+from proxy.descriptors import most_connections, most_pipes
+from proxy.listeners import client_host
 from proxy.streams import TcpStream
 
 MANY = 5000
@@ -165,10 +167,42 @@ def vanish(sock: socket.socket) -> None:
     sock.close()
 
 
-def test_connections_are_never_more_than_descriptors_allow():
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections(Limits()) == (soft - 128) // 2
-    assert most_connections(Limits(max_connections=7)) == 7
+@pytest.mark.parametrize("descriptors", [256, 1024, 20_000, 1 << 20])
+def test_connections_are_never_more_than_descriptors_allow(monkeypatch, descriptors):
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (descriptors, descriptors))
+    ports, others = 22, 100
+    connections = most_connections(Limits(), ports)
+    assert descriptors * 0.2 < 2 * connections
+    assert 2 * connections + 2 * most_pipes() + ports + others < descriptors
+    assert most_connections(Limits(max_connections=7), ports) == 7
+
+
+async def test_connections_that_can_not_be_accepted_wait_and_are_counted(monkeypatch):
+    accept = socket.socket.accept
+    left = 3
+
+    def accept_later(sock: socket.socket) -> tuple[socket.socket, object]:
+        nonlocal left
+        if left:
+            left -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(sock)
+
+    with structlog.testing.capture_logs() as lines:
+        async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+            monkeypatch.setattr(socket.socket, "accept", accept_later)
+            async with await connect(proxy.port()) as stream:
+                assert await proxy.ask(stream, messages.plain(1)) is not None
+            assert proxy.count("client_to_proxy_accept_failures_total") == 3
+    said = [line for line in lines if line["event"] == "can't accept a connection"]
+    assert [line["reason"] for line in said] == ["Too many open files"], "once a second, not at each attempt"
+
+
+@pytest.mark.parametrize(
+    ("address", "host"), [("::ffff:10.0.0.7", "10.0.0.7"), ("10.0.0.7", "10.0.0.7"), ("fe80::7", "fe80::7")]
+)
+def test_an_ipv4_client_is_the_same_on_a_port_that_takes_ipv6_too(address, host):
+    assert client_host(address) == host
 
 
 async def test_a_drain_closes_one_after_another():

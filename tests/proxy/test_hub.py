@@ -36,14 +36,14 @@ class Shell:
         pass
 
 
-def heard(hub: TranslationHub, shell: Any, number: int) -> None:
-    message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+def heard(hub: TranslationHub, shell: Any, number: int, group_id: str = "g") -> None:
+    message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
     request = Request(RequestId(number), ApiKey.HEARTBEAT, 3, "c", message)
     hub.request(shell, Connection(ConnectionId(number), "host", {}), request)
 
 
-def ask(hub: TranslationHub) -> bool:
-    return hub.ask("g", lambda _: Ask(ApiKey.METADATA, 9, None), lambda _: None)
+def ask(hub: TranslationHub, group_id: str = "g") -> bool:
+    return hub.ask(group_id, lambda _: Ask(ApiKey.METADATA, 9, None), lambda _: None)
 
 
 async def test_the_connection_heard_last_is_asked_and_both_may_end_in_any_order():
@@ -58,6 +58,16 @@ async def test_the_connection_heard_last_is_asked_and_both_may_end_in_any_order(
     assert not ask(hub)
     hub.client_gone(ConnectionId(1))
     assert not ask(hub)
+
+
+async def test_a_client_that_names_groups_without_end_fills_no_memory():
+    hub = TranslationHub(Scripted(), Meter(Metrics()), lambda _: None)
+    for n in range(5000):
+        heard(hub, Shell(), 1, f"made up {n}")
+    remembered = [n for n in range(5000) if ask(hub, f"made up {n}")]
+    assert remembered == list(range(100))
+    heard(hub, Shell(), 2)
+    assert ask(hub), "others are not concerned"
 
 
 async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer():

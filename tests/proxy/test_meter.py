@@ -53,3 +53,16 @@ def test_errors_are_counted_by_api_and_name():
     assert value("epochgate_answer_errors_total", labels) == 1
     labels = {"api_key": "CONSUMER_GROUP_HEARTBEAT", "error_code": "FENCED_MEMBER_EPOCH"}
     assert value("epochgate_upstream_call_errors_total", labels) == 1
+
+
+def test_versions_that_a_client_makes_up_share_one_series():
+    metrics = Metrics()
+    meter = Meter(metrics)
+    for version in range(5, 3000):
+        meter.request(ApiKey.API_VERSIONS, version, 10, decoded=True)
+    (family,) = (
+        one for one in metrics.without_groups.collect() if one.name == "epochgate_client_to_proxy_request"
+    )
+    told = {sample.labels["api_version"]: sample.value for sample in family.samples}
+    assert len(told) < 100
+    assert (told["5"], told["UNKNOWN"]) == (1, 2900)

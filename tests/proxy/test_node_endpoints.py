@@ -197,6 +197,19 @@ def test_records_are_passed_on_as_they_arrive():
         assert passed == start + 100_000
 
 
+def test_thousands_of_aborted_transactions_are_walked_through_once():
+    aborted = fetch_partition(schema(ApiKey.FETCH, 16), 0, b"", 20_000, -1)
+    frame = frame_of(
+        ApiKey.FETCH, 16, whole(ApiKey.FETCH, 16, (topic(ApiKey.FETCH, 16, "t", (aborted,)),), (2,))
+    )
+    editor = EndpointEditor(ApiKey.FETCH, 16, told)
+    passed = 0
+    for start in range(0, 300_000, 10_000):
+        data = frame[start : start + 10_000]
+        passed += len(editor.edit(Piece(data, first=start == 0, last=False, frame_size=len(frame))))
+        assert start + len(data) - passed < 20, "what is held back is walked through again"
+
+
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_a_response_that_ends_too_early_is_malformed(api_key, version):
     make = fetch_partition if api_key == ApiKey.FETCH else produce_partition

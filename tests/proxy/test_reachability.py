@@ -1,12 +1,16 @@
 """A node that refuses loses its port at once; one that is only slow keeps it as long as it answers anywhere."""
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+import structlog
 import trio
 import trio.testing
 
 from proxy.config import Address
+from proxy.listeners import BindError
 from proxy.metrics import Metrics
 from proxy.nodes import NodeTable
 from proxy.reachability import Reachability
@@ -22,21 +26,32 @@ class Node:
     def __init__(self) -> None:
         self.behaviour = "takes"
         self.attempts = 0
+        self.taken = 0  # how often somebody else has the port
         self.ports: list[str] = []
         metrics = Metrics()
         address = Address("kafka-0", 9092)
-        dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
+        self.dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
         self.reachability = Reachability(
-            dialer,
+            self.dialer,
             metrics,
             lost=lambda _: self.ports.append("suspended"),
-            found=lambda _: self.ports.append("open"),
+            found=self._found,
         )
+
+    def _found(self, _node_id: int | None) -> None:
+        if self.taken:
+            self.taken -= 1
+            raise BindError("the port is taken")
+        self.ports.append("open")
 
     async def _open(self, _host: str, _port: int) -> trio.abc.Stream:
         self.attempts += 1
         if self.behaviour == "refuses":
             raise ConnectionRefusedError
+        if self.behaviour == "is beyond descriptors":
+            raise OSError(errno.EMFILE, "Too many open files")
+        if self.behaviour == "has no name":
+            ("a" * 64).encode("idna")
         if self.behaviour == "is slow":
             await trio.sleep_forever()
         return trio.testing.memory_stream_pair()[0]
@@ -57,6 +72,39 @@ async def test_a_refusal_takes_the_port_away_at_once(autojump_clock: trio.testin
         node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
 
         assert node.ports == ["suspended"]
+
+
+async def test_a_node_keeps_its_port_when_this_process_has_nothing_left_to_connect_with(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("is beyond descriptors") as node:
+        with pytest.raises(UnreachableError, match="kafka-0:9092: Too many open files") as caught:
+            await node.dialer.dial(None)
+        node.reachability.failed(None, caught.value)
+        node.reachability.failed(None, _SLOW)
+        await trio.sleep(_TIMEOUT_S + 1)
+
+        assert node.attempts == 2
+        assert node.ports == []
+
+
+async def test_a_name_that_can_not_be_is_a_node_that_can_not_be_reached() -> None:
+    async with a_node("has no name") as node:
+        with pytest.raises(UnreachableError, match="label too long"):
+            await node.dialer.dial(None)
+
+
+async def test_a_port_that_somebody_took_meanwhile_is_named_and_tried_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with a_node("takes") as node:
+        node.taken = 3
+        with structlog.testing.capture_logs() as lines:
+            node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+            await trio.sleep(60)
+
+        assert node.ports == ["suspended", "open"]
+        assert [line["reason"] for line in lines if line["log_level"] == "error"] == ["the port is taken"]
 
 
 async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(

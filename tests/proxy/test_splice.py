@@ -148,7 +148,7 @@ async def test_a_move_tells_what_it_took_when_a_side_ends(tcp_pair):
 
 
 def test_pipes_are_kept_for_the_next_body_and_a_dirty_one_is_not():
-    pool = PipePool()
+    pool = PipePool(2)
     before = descriptors()
     pipe = pool.borrow()
     pool.give_back(pipe)
@@ -159,12 +159,22 @@ def test_pipes_are_kept_for_the_next_body_and_a_dirty_one_is_not():
     pool.close()
 
 
+def test_no_more_pipes_are_borrowed_than_there_may_be():
+    pool = PipePool(1)
+    pipe = pool.borrow()
+    assert pool.borrow() is None
+    pool.give_back(pipe)
+    assert pool.borrow() is pipe
+    pool.give_back(pipe)
+    pool.close()
+
+
 def test_without_descriptors_there_is_no_pipe(monkeypatch):
     def none_left(_flags: int) -> tuple[int, int]:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "pipe2", none_left)
-    assert PipePool().borrow() is None
+    assert PipePool(2).borrow() is None
 
 
 # -- a whole connection over sockets -------------------------------------------------------------------------

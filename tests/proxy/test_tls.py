@@ -1,8 +1,10 @@
 """TLS on both sides of a running server: who gets in, who is named, and what happens when files change."""
 
 import datetime as dt
+import errno
 import ssl
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -360,6 +362,18 @@ def test_files_that_can_not_be_used_are_named(authority: Authority, tmp_path: Pa
     check_files((), UpstreamTls())
 
 
+def test_files_that_go_away_while_they_are_read_are_refused(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = authority.listener_tls(client_ca=str(authority.file), client_auth=ClientAuth.REQUIRED)
+    for loading in ("load_cert_chain", "load_verify_locations"):
+        with monkeypatch.context() as patched:
+            gone = FileNotFoundError(errno.ENOENT, "No such file or directory")
+            patched.setattr(ssl.SSLContext, loading, Mock(side_effect=gone))
+            with pytest.raises(TlsFilesError, match="No such file"):
+                listener_material(tls)
+
+
 def test_an_encrypted_key_and_its_password(authority: Authority, tmp_path: Path) -> None:
     certificate, key = authority.issue("a")
     private = to.load_pem_private_key(key.read_bytes(), None)
@@ -374,6 +388,9 @@ def test_an_encrypted_key_and_its_password(authority: Authority, tmp_path: Path)
         listener_material(ListenerTls(**names))
     password.write_text("wrong")
     with pytest.raises(TlsFilesError, match=r"is the password in .* right"):
+        listener_material(ListenerTls(**names, key_password_file=str(password)))
+    password.write_text("longer than OpenSSL takes " * 100)
+    with pytest.raises(TlsFilesError, match="password cannot be longer than"):
         listener_material(ListenerTls(**names, key_password_file=str(password)))
 
 

@@ -1,5 +1,6 @@
 """Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
 
+import errno
 import os
 import re
 import signal
@@ -8,9 +9,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
+import structlog
 import trio
 import trio.testing
 from fakes import messages, wire
@@ -19,7 +23,7 @@ from fakes.serving import Running, config_for
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as CounterMetric
 
-from proxy.config import Config, Upstream
+from proxy.config import Config, Limits, Upstream
 from proxy.metrics import Metrics
 from proxy.policy_reload import PolicyReloader
 from proxy.process import StartError, a_translator, leaves
@@ -29,8 +33,9 @@ from proxy.visibility.snapshot import Snapshot
 from proxy.workers.affinity import worker_of
 from proxy.workers.handing import MOST_WAITING, WaitingLine
 from proxy.workers.messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
-from proxy.workers.supervisor import Supervisor
-from proxy.workers.totals import Totals, families
+from proxy.workers.slot import Slot
+from proxy.workers.supervisor import Supervisor, _share_of
+from proxy.workers.totals import _HIGHEST, _LOWEST, Totals, families
 from translation.policy import Mode, Policy, Rule
 
 TWO_HOSTS = next(
@@ -246,6 +251,83 @@ def test_a_line_that_is_full_takes_no_more():
         added = sum(line.add(Handed((0, None), "h"), near) for _ in range(MOST_WAITING + 5))
         assert added == len(line) == MOST_WAITING
         line.close()
+
+
+@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
+async def test_what_can_not_be_handed_over_now_is_handed_over_later(monkeypatch, autojump_clock, number):
+    send, failures = socket.send_fds, [OSError(number, "not now")]
+
+    def send_later(*arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return send(*arguments)
+
+    monkeypatch.setattr(socket, "send_fds", send_later)
+    line = WaitingLine()
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far, socket.socket() as connection:
+        line.add(Handed((0, None), "h"), connection)
+        with trio.move_on_after(1):
+            await line.hand_over(near)
+        data, descriptors, _, _ = socket.recv_fds(far, 4096, 1)
+        os.close(*descriptors)
+    assert data
+    assert not len(line)
+
+
+async def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
+    metrics, attempts = Metrics(), 0
+
+    async def no_more_processes(*_: Any, **__: Any) -> trio.Process:
+        nonlocal attempts
+        attempts += 1
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", no_more_processes)
+    slot = Slot(0, Mock(), metrics, on_away=Mock(), on_death=Mock())
+    with pytest.raises(StartError, match="worker 0 could not be started: Resource temporarily unavailable"):
+        await slot.run()
+    slot.served.set()  # as after a process that has served
+    with structlog.testing.capture_logs() as lines, trio.move_on_after(60):
+        await slot.run()
+    assert attempts > 4
+    assert {line["reason"] for line in lines} == {"could not be started: Resource temporarily unavailable"}
+
+
+def test_workers_share_a_limit_that_somebody_set():
+    limits = [
+        _share_of(config_for({}, workers=4, limits=one)).limits
+        for one in (Limits(max_connections=10), Limits())
+    ]
+    assert [one.max_connections for one in limits] == [2, Limits().max_connections]
+
+
+def test_gauges_that_are_no_amounts_are_not_added_up():
+    amounts = {
+        "client_to_proxy_active_connections",
+        "journal_queue_events",
+        "lingering_upstream_connections",
+        "proxy_to_server_active_connections",
+        "tasks",
+        "upstream_calls_in_flight",
+        "workers",
+    }
+    metrics = Metrics()
+    gauges = {family.name for family in metrics.without_groups.collect() if family.type == "gauge"}
+    ours = {name for name in gauges if name.startswith("epochgate_")}
+    assert ours - _LOWEST - _HIGHEST == {f"epochgate_{name}" for name in amounts}
+
+
+def test_a_certificate_ends_when_it_ends_however_many_workers_show_it():
+    totals = Totals(Metrics().registry)
+    for number, (current, ends) in enumerate([(1, 1_800_000_000), (0, 1_700_000_000)]):
+        worker = Metrics()
+        worker.tls_is_current.labels("upstream").set(current)
+        worker.tls_expires.labels("upstream").set(ends)
+        totals.heard(number, families(worker.registry))
+    told = {sample.name: sample.value for family in totals.collect() for sample in family.samples}
+    assert told["epochgate_tls_is_current"] == 0
+    assert told["epochgate_tls_certificate_expiry_timestamp_seconds"] == 1_700_000_000
 
 
 class OfAWorker:

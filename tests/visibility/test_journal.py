@@ -14,9 +14,14 @@ import pytest
 import trio
 import trio.testing
 
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from proxy.config import Address
+from proxy.envelope import response_frame
 from proxy.metrics import Metrics
 from proxy.visibility.journal import Journal, JournalError, JournalEvent, Queue
 from proxy.visibility.journal_files import FileSink
+from proxy.visibility.journal_topic import TopicSink
 from tests.visibility.events import event, topic
 from translation.actions import Event, EventKind
 
@@ -358,3 +363,32 @@ async def test_without_a_limit_all_files_stay(tmp_path):
     for seq in range(1, 6):
         await writing.write([line(seq, "r" * 200)])
     assert len(names(tmp_path)) == 5
+
+
+# -- a topic -------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_without_a_possible_name_costs_no_more_than_the_attempt():
+    async def open_(host: str, _port: int) -> trio.abc.Stream:
+        raise UnicodeError(f"label too long: {host}")
+
+    with pytest.raises(JournalError, match="label too long") as caught:
+        await TopicSink("t", [Address("a" * 64, 9092)], open_).write([line(1)])
+    assert caught.value.keep
+
+
+async def test_a_topic_without_partitions_costs_no_more_than_the_attempt(nursery):
+    theirs, ours = trio.testing.memory_stream_pair()
+
+    async def open_(_host: str, _port: int) -> trio.abc.Stream:
+        return ours
+
+    async def answer() -> None:
+        await theirs.receive_some()
+        empty = MetadataResponse(topics=(MetadataResponseTopic(name="t"),))
+        await theirs.send_all(response_frame(ApiKey.METADATA, 9, 1, empty))
+
+    nursery.start_soon(answer)
+    with pytest.raises(JournalError, match="a partition has no leader") as caught:
+        await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
+    assert caught.value.keep

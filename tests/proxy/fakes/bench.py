@@ -55,7 +55,7 @@ class Bench:
             Meter(self.metrics),
             lambda: time.perf_counter() + self.ahead_s,
         )
-        services = Services(terms, self, self, self.hub, PipePool())
+        services = Services(terms, self, self, self.hub, PipePool(4))
         self.connection = ClientConnection(
             ConnectionId(1), self.proxy_to_client, "client-host", node_id, services
         )
