@@ -32,6 +32,10 @@ from translation.timers import Timers
 _WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
 
+_RULES_REMEMBERED = 10_000
+_LONGEST_REMEMBERED = 255
+"""A client makes up as many group ids as it likes, of up to 32 KiB; each is looked up in the policy at every call."""
+
 
 class _Client:
     """A connection as long as anything here still needs it."""
@@ -235,7 +239,11 @@ class Context:
         """What the policy says now of a group."""
         rule = self._rules.get(group_id)
         if rule is None:
-            rule = self._rules[group_id] = self._policy.rule_for(group_id)
+            rule = self._policy.rule_for(group_id)
+            if len(group_id) <= _LONGEST_REMEMBERED:
+                if len(self._rules) == _RULES_REMEMBERED:
+                    self._rules.clear()
+                self._rules[group_id] = rule
         return rule
 
     def use_policy(self, policy: Policy) -> None:

@@ -268,6 +268,8 @@ def test_without_read_on_the_group_the_answer_is_that_of_the_broker(kafka, clust
         with RawMember(sasl.bootstrap, group, shared_topic, login=BOB) as stranger:
             stranger.member_id, stranger.generation = member.member_id, member.generation
             assert stranger.heartbeat() == GROUP_AUTHORIZATION_FAILED, "not even under the id of a member"
+            with pytest.raises(AssertionError, match="group_authorization_failed"):
+                stranger.sync()
         assert member.heartbeat() == NONE
         member.leave()
 
