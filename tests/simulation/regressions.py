@@ -3,16 +3,21 @@
 ``regressions.json`` holds one a line: the plan, what it showed, and what showed it (a bug that was fixed, or a
 mutation of :mod:`tests.simulation.mutations`).
 
-``python -m tests.simulation.regressions add SEED "what it shows" "what showed it"`` adds one.
+``python -m tests.simulation.regressions add SEED "what it shows" "what showed it"`` adds one. ``... renew`` is for
+after a change of the translation by which plans took another course: where no kept history catches a mutation any more,
+its plan is kept with another seed for what it leaves to chance.
 """
 
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.plan import Plan, make_plan
+from tests.simulation.simulation import run
 
 FILE = Path(__file__).with_name("regressions.json")
 
@@ -40,10 +45,50 @@ def write(kept: Sequence[Regression]) -> None:
     FILE.write_bytes(b"".join(msgspec.json.encode(one, order="deterministic") + b"\n" for one in kept))
 
 
+def is_caught(mutation: Mutation, kept: Regression) -> bool:
+    """Whether the mutation breaks an invariant in this history."""
+    with mutation():
+        return bool(run(kept.plan.seed, kept.plan).invariant)
+
+
+def renew(kept: Sequence[Regression]) -> list[Regression]:
+    """The same, with another seed for one history of each mutation that none of its histories catches any more.
+
+    :raises LookupError: none of the seeds that were tried does.
+    """
+    renewed = list(kept)
+    for mutation in MUTATIONS:
+        histories = [one for one in kept if one.shown_by == mutation.__name__]
+        if not any(is_caught(mutation, one) for one in histories):
+            older, newer = _find_anew(mutation, histories)
+            print(f"{mutation.__name__}: {older.plan.seed} -> {newer.plan.seed}")
+            renewed[renewed.index(older)] = newer
+    return renewed
+
+
+def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Regression, Regression]:
+    """One of these, and the same with a seed with which it holds on the real code and catches the mutation.
+
+    A plan of seed 9 becomes one of 9001, 9002, ....
+    """
+    for turn, older in itertools.product(range(1, 1_000), histories):
+        plan = msgspec.structs.replace(older.plan, seed=older.plan.seed * 1_000 + turn)
+        newer = msgspec.structs.replace(older, plan=plan)
+        if is_caught(mutation, newer) and run(plan.seed, plan).failure is None:
+            return older, newer
+    raise LookupError(f"no history was found that catches {mutation.__name__}")
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Add the plan of a seed."""
-    _, seed, shows, shown_by = arguments
-    write([*read(), Regression(shows=shows, shown_by=shown_by, plan=make_plan(int(seed)))])
+    """Add the plan of a seed, or renew those that took another course."""
+    match arguments:
+        case ["add", seed, shows, shown_by]:
+            write([*read(), Regression(shows=shows, shown_by=shown_by, plan=make_plan(int(seed)))])
+        case ["renew"]:
+            write(renew(read()))
+        case _:
+            print(__doc__)
+            return 2
     return 0
 
 
