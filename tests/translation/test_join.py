@@ -113,6 +113,17 @@ def test_the_wait_ends_empty_handed_after_ten_seconds_and_the_session_does_not_r
     assert bench.answers[sync].assignment != b""
 
 
+def test_a_client_without_topics_is_answered_at_once() -> None:
+    """It subscribes to a pattern that matches nothing yet, and joins again when something does."""
+    bench = Bench()
+    connection = bench.connect()
+    request = bench.join(connection, "member-a", topics=())
+    assert bench.heartbeat_call().message.subscribed_topic_names == ()
+    bench.beat(4)
+    assert bench.answers[request].generation_id == 4
+    assert bench.handed(bench.sync(connection, "member-a", 4)) == {}
+
+
 def test_the_wait_is_at_most_half_of_a_short_rebalance_timeout() -> None:
     bench = Bench()
     request = bench.join(bench.connect(), "member-a", rebalance_timeout_ms=1000)

@@ -7,6 +7,7 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -292,6 +293,19 @@ def test_a_commit_goes_out_with_the_epoch_and_at_version_9() -> None:
     assert (call.version, call.message.generation_id_or_member_epoch) == (9, 3)
     bench.reply(commit_answer())
     assert commit_error(bench, request) == ErrorCode.NONE
+
+
+def test_the_retention_of_an_old_commit_is_left_out() -> None:
+    """OffsetCommit v2 to v4 have one, v9 has not."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    message = OffsetCommitRequest(
+        group_id=GROUP, generation_id_or_member_epoch=1, member_id=A, retention_time_ms=86_400_000
+    )
+    bench.send(connection, ApiKey.OFFSET_COMMIT, 2, message)
+    (call,) = bench.calls
+    assert (call.version, call.message.retention_time_ms) == (9, -1)
 
 
 def test_the_previous_generation_may_commit_until_sync() -> None:
