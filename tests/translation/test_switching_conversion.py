@@ -36,11 +36,14 @@ def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
     assert bench.events[-1].reason == f"not converted: {reason}"
 
 
-def test_a_group_whose_assignor_keeps_user_data_is_moved_all_at_once() -> None:
-    """The broker does not convert such a group (sarama's and librdkafka's sticky), but takes it when it is empty."""
+@pytest.mark.parametrize("group", [classic_group(user_data=b"sticky"), classic_group(cut_short=True)])
+def test_a_group_that_the_broker_converts_only_without_members_is_moved_all_at_once(
+    group: DescribeGroupsResponse,
+) -> None:
+    """Assignors that keep user data (sarama's and librdkafka's sticky), subscriptions that are cut short (kafka-go)."""
     bench = Bench()
     first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
-    told = told_to_move(bench, first, classic_group(user_data=b"sticky"))
+    told = told_to_move(bench, first, group)
     told_too = bench.heartbeat(second, B, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(HeartbeatResponse())

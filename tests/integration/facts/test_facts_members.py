@@ -296,6 +296,21 @@ def test_a_conversion_is_refused_while_assignments_carry_user_data(kafka, group,
         assert kafka.describe(group) is None
 
 
+def test_a_conversion_is_refused_while_a_subscription_is_cut_short(kafka, group, topic, newcomer):
+    with RawMember(kafka.bootstrap, group, topic, cut_short=True) as classic:
+        classic.join()
+        classic.sync(PARTITIONS)
+        assert newcomer.full(epoch=0).error_code == ErrorCode.group_id_not_found
+        classic.leave()
+        assert newcomer.full(epoch=0).error_code == ErrorCode.none
+
+
+def test_a_classic_member_whose_subscription_is_cut_short_may_not_join_new_ones(kafka, alone):
+    with RawMember(kafka.bootstrap, alone.group, alone.topic, cut_short=True) as classic:
+        classic.member_id = NOBODY
+        assert classic.refused() == ErrorCode.unknown_server_error
+
+
 def test_a_conversion_is_refused_while_the_group_is_larger_than_a_consumer_group_may_be(own_kafka):
     cluster = own_kafka(overrides={"group.consumer.max.size": "1"})
     kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
