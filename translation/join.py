@@ -104,6 +104,8 @@ def join(
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
+            # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
+            yield from find_out(context, member, connection, request, None, deadline, claims=False)
     except StaysClassic:
         refuse_overtaken(context, member)
         yield from join_classic(context, request)

@@ -199,8 +199,12 @@ def test_a_membership_that_ends_while_its_topics_are_asked_for_is_not_answered_w
     bench.reply(bench.heartbeat_answer(-2), bench.heartbeat_call())  # the older one is away
     bench.reply(bench.heartbeat_answer(5, orders=(0,)), bench.heartbeat_call())
     bench.reply_names()  # there is no topic "nowhere"
-    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    holder = ConsumerGroupDescribeResponseMember(member_id="uuid-1", instance_id="i-1", member_type=1)
+    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, members=(holder,))
+    (describe,) = [call for call in bench.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]
+    bench.reply(ConsumerGroupDescribeResponse(groups=(group,)), describe)
     assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    bench.reply_names()
     assert bench.answers[newer].generation_id == 5
 
 

@@ -242,3 +242,38 @@ def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
     bench.join(joining, "uuid-1")
     (call,) = bench.calls
     assert call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
+
+
+def test_a_client_that_lost_its_membership_while_it_waited_does_not_convert_the_group_in_a_rebalance() -> (
+    None
+):
+    """All members of the new protocol are gone, so that the broker has made those that are still classic a group."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "m-1")
+    bench.beat(4)
+    bench.advance(0.25)
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    bench.beat(5, orders=(0,))
+    assert bench.answers[join].generation_id == 5
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(4, False), (6, True)])
+def test_that_the_group_is_a_consumer_group_counts_while_the_broker_was_heard_of_late(
+    seconds: float, *, asks: bool
+) -> None:
+    """A process that stood still does not know whether the members that it has are members still."""
+    bench = Bench(new_group=False)
+    bench.translator._context._issued.update(dict.fromkeys(["m-1", "m-2"]))
+    bench.join(bench.connect(), "m-1")
+    bench.answer_lookups()
+    bench.beat(1, orders=(0,))
+    bench.settle(1)
+    bench.now += seconds  # and its timers are late
+    bench.join(bench.connect(), "m-2")
+    kinds = {call.api_key for call in bench.calls if getattr(call.message, "member_id", "m-2") == "m-2"}
+    assert kinds == {ApiKey.CONSUMER_GROUP_DESCRIBE if asks else ApiKey.CONSUMER_GROUP_HEARTBEAT}
