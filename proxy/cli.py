@@ -3,6 +3,7 @@
 """
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -19,7 +20,7 @@ from proxy.demo.cli import demo
 from proxy.file_watch import FileWatch, Watched
 from proxy.logs import configure
 from proxy.metrics import software_version
-from proxy.policy_plan import LiveGroups, explain, plan, summary
+from proxy.policy_plan import LiveGroups, explain, plan, summary, unused
 from proxy.policy_reload import PolicyReloader
 from proxy.process import a_translator, run_to_exit
 from proxy.server import Server
@@ -132,7 +133,8 @@ def config_schema() -> None:
 def check_policy(file: Path) -> None:
     """Say whether a policy file can be used, and what each of its rules does."""
     policy = _load_policy(file)
-    typer.echo(f"{file}: good, {len(policy.rules)} rules, default {policy.default}")
+    rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
+    typer.echo(f"{file}: good, {rules}, default {policy.default}")
     for line in explain(policy):
         typer.echo(line)
 
@@ -142,15 +144,17 @@ def plan_policy(
     file: Path,
     admin: Annotated[str, typer.Option(help="Admin port of the running proxy.")] = "http://127.0.0.1:9080",
 ) -> None:
-    """Say which live groups of a running proxy a policy file would move, and which it can't. Changes nothing."""
+    """Say what a policy file would change in the live groups of a running proxy, and what it can't. Changes nothing."""
     policy = _load_policy(file)
     try:
         live = _live_groups(admin)
     except (OSError, ValueError) as error:
-        typer.echo(f"error: {admin}: {error}", err=True)
+        said = error.reason if type(error) is urllib.error.URLError else error  # which wraps the reason
+        typer.echo(f"error: {admin}: {said}", err=True)
         raise typer.Exit(NO_ANSWER) from None
-    moves = plan(policy, live.groups)
-    for line in (*moves, *summary(moves, len(live.groups), live.left_out)):
+    changes = plan(policy, live.groups)
+    of_all = summary(changes, len(live.groups), live.left_out)
+    for line in (*changes, *unused(policy, live.groups), *of_all):
         typer.echo(line)
 
 

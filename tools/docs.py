@@ -11,6 +11,7 @@ from proxy.config import Config
 from proxy.metrics import Metrics
 from proxy.visibility import snapshot
 from translation.partitions import OneTopic
+from translation.policy import Policy
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -36,7 +37,35 @@ underscores where the file goes one level down. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a
 `upstream.bootstrap`, `EPOCHGATE_LISTENERS__0__PORT=9092` the port of the first listener (which the file must have).
 A variable with two underscores that names no key is refused.
 
-This page is written by `make docs` from `proxy/config.py`.
+This page is written by `make docs` from `proxy/config.py` and `translation/policy.py`.
+
+| key | type | default | meaning |
+| --- | --- | --- | --- |
+"""
+
+_POLICY = """
+## The policy
+
+The file that `policy.file` names: an ordered list of rules. The first one that matches a group decides for it,
+`default` for all others.
+
+```yaml
+default: observe
+rules:
+  - {group: payments, mode: translate, assignor: range}
+  - {pattern: "web-.*", mode: translate, switch_pause_ms: 2000}
+```
+
+It is read again when it changes (within a second) and at SIGHUP; no connection is dropped. A file that can't be used
+is refused with the place of the mistake, and the policy before it stays (`epochgate_policy_is_current` is 0). What a
+change does to the members of live groups is said in [translation.md](translation.md).
+
+`epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), says what each rule does, and notes
+what its author may not have meant: a rule that never applies, a pattern that matches one group only, an assignor that
+counts for nothing. `epochgate policy plan FILE --admin URL` asks a running proxy for its groups and says which of
+them the file would move, by which rule and for how long, which would get another assignor, which it can't translate,
+and which rules decide for none of them. It changes nothing. It knows the members of the proxy that it asks, and
+judges by what that has seen of a group; whether the broker can convert it is asked when its first member is to move.
 
 | key | type | default | meaning |
 | --- | --- | --- | --- |
@@ -59,8 +88,9 @@ This page is written by `make docs` from `proxy/metrics.py`.
 
 
 def configuration() -> str:
-    """The page about the configuration."""
-    return _CONFIGURATION + "".join(_rows("", msgspec.inspect.type_info(Config)))
+    """The page about the configuration and the policy."""
+    config, policy = (_rows("", msgspec.inspect.type_info(one)) for one in (Config, Policy))
+    return "".join((_CONFIGURATION, *config, _POLICY, *policy))
 
 
 def _rows(prefix: str, info: Any) -> list[str]:

@@ -105,6 +105,8 @@ def join(
             yield from learn_names(context, member.assignment)
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
+            # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
+            yield from find_out(context, member, connection, request, None, deadline, claims=False)
     except StaysClassic:
         refuse_overtaken(context, member)
         yield from join_classic(context, request)
@@ -355,10 +357,12 @@ def _has_waited(
     """Let a client that holds nothing wait until it has something, for a while.
 
     Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
-    the heartbeat tells "nothing yet" from "nothing for you". False if the membership was lost meanwhile.
+    the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
+    is asked when the wait gets long. False if the membership was lost meanwhile.
     """
     if claims or not member.subscription:
         return True
+    asks_at = context.now + context.settings.topics_asked_after_s
     while not context.visible(member, member.assignment) and context.now < deadline:
         yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
@@ -370,6 +374,11 @@ def _has_waited(
             return False
         if code != ErrorCode.NONE:
             raise Failed(errors.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+        if context.now >= asks_at:
+            asks_at = math.inf
+            existing, _ = yield from look_up(context, member.told_topics)
+            if not existing:  # its heartbeats will tell the client when there is one
+                return member.joined
     return True
 
 

@@ -249,12 +249,17 @@ class Group:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the broker has it as a consumer group for sure: a client that is here is a member of it.
+        """Whether the broker has it as a consumer group for sure: a client that is here is a member of it, of which the
+        broker has heard within a heartbeat interval, so that its session has not ended.
 
         That it was one before says nothing. When its last member of the new protocol leaves, those that are still
         classic make it a classic group again, in the middle of a rebalance.
         """
-        return any(member.joined and not member.away for member in self.members.values())
+        now = self._context.now
+        return any(
+            member.joined and not member.away and now - member.heard_at <= member.keep_alive_s
+            for member in self.members.values()
+        )
 
     def holder_of(self, instance_id: str) -> Member | None:
         """The newest member with this instance id; else an older one whose membership has not ended yet."""

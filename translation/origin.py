@@ -232,7 +232,7 @@ def _until_convertible(
                     return left_behind
                 member.left_behind = left_behind
                 return None
-            case Obstacle.USER_DATA:
+            case Obstacle.MEMBERS:
                 move_together(context, group)
                 return left_behind
             case Obstacle.LASTING:

@@ -2,10 +2,13 @@
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import re2
+from msgspec import Meta
+
+_Name = Annotated[str, Meta(min_length=1)]
 
 
 def _compile(pattern: str) -> Any:
@@ -29,25 +32,45 @@ class Mode(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """One line of the policy: exactly one of ``group`` and ``pattern``, and what holds for what it matches.
+    """One line of the policy: exactly one of ``group`` and ``pattern``, and what holds for what it matches."""
 
-    ``group`` is the exact group id, ``pattern`` an RE2 expression that must match the whole id. ``assignor``
-    overrides the server-side assignor ("range" or "uniform") that the client's own assignors would give.
-    ``switch_pause_ms`` is the time between two members of a live group that are moved to this mode.
-    """
-
-    mode: Mode
-    group: str | None = None
-    pattern: str | None = None
-    assignor: str | None = None
-    switch_pause_ms: int = 1000
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="`observe`: calls pass through, and are counted. `translate`: classic members become members "
+            "of the new protocol. `reject`: JoinGroup is answered GROUP_AUTHORIZATION_FAILED."
+        ),
+    ]
+    group: Annotated[
+        _Name | None, Meta(description="The one group that is meant, by its id. Either this or `pattern`.")
+    ] = None
+    pattern: Annotated[
+        _Name | None,
+        Meta(
+            description="All groups whose whole id matches this RE2 expression: `web-.*` for all that begin with "
+            "`web-`. Either this or `group`."
+        ),
+    ] = None
+    assignor: Annotated[
+        _Name | None,
+        Meta(
+            description="With `translate`: the broker's assignor for these groups, `range` or `uniform` unless the "
+            "broker has others (`group.consumer.assignors`). `null`: `range` for clients whose first assignor is "
+            "range, else `uniform`."
+        ),
+    ] = None
+    switch_pause_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Milliseconds between two members of a live group that are moved to `observe` or `translate`.",
+        ),
+    ] = 1000
 
     def __post_init__(self) -> None:
         """Refuse a rule that could never work, with what is wrong in the message."""
         if (self.group is None) == (self.pattern is None):
             raise ValueError("a rule needs exactly one of `group` and `pattern`")
-        if self.switch_pause_ms < 0:
-            raise ValueError(f"switch_pause_ms must not be negative, but is {self.switch_pause_ms}")
         if self.pattern is not None:
             try:
                 _compile(self.pattern)
@@ -69,7 +92,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The rules in order, and the mode of groups that none of them matches."""
 
-    default: Mode = Mode.OBSERVE
+    default: Annotated[
+        Mode, Meta(description="The mode of groups that no rule matches; see `rules[].mode`.")
+    ] = Mode.OBSERVE
     rules: tuple[Rule, ...] = ()
 
     def rule_for(self, group_id: str) -> Rule:

@@ -15,6 +15,11 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     join_poll_s: float = 0.25
     """Time between the heartbeats of a member that waits in JoinGroup."""
 
+    topics_asked_after_s: float = 3.0
+    """How long such a member waits until the broker is asked whether any of its topics exists. The first member of a
+    classic group waits as long in any case (``group.initial.rebalance.delay.ms``), and hardly anybody else does, so
+    that few are asked for."""
+
     assignment_interval_s: float = 1.1
     """A little over the broker's ``group.consumer.assignment.interval.ms`` (1000 since Kafka 4.3): a change
     that the broker did not compute at once is there when this has passed."""

@@ -18,6 +18,7 @@ from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolTopicPartition,
     decode_assignment,
     decode_subscription,
+    lacks_owned_partitions,
 )
 from protocol_codecs.messages.describe_groups import (
     DescribedGroupMember,
@@ -231,9 +232,9 @@ class Obstacle(Enum):
     NONE = auto()
     PASSING = auto()
     """A rebalance under way, or a coordinator that is not there: try again soon."""
-    USER_DATA = auto()
-    """The broker can't keep what an assignor wrote into the assignments. Without members it has nothing to keep, so
-    all of them are moved together."""
+    MEMBERS = auto()
+    """The broker can't keep what an assignor wrote into the assignments, or can't read what a client subscribes to.
+    Without members it has nothing to keep or to read, so all of them are moved together."""
     GIVING_UP = auto()
     """A cooperative member has still to give up what it was not assigned again: try again soon, and go on when it has
     had time for it (kafka-python may never say that it did)."""
@@ -288,7 +289,7 @@ def _described_obstacle(
     if why_not is not None:
         return Obstacle.LASTING, why_not
     obstacles = [_obstacle_of(member) for member in group.members]
-    for worst in (Obstacle.LASTING, Obstacle.USER_DATA, Obstacle.GIVING_UP):
+    for worst in (Obstacle.LASTING, Obstacle.MEMBERS, Obstacle.GIVING_UP):
         for obstacle, why in obstacles:
             if obstacle is worst:
                 return obstacle, why
@@ -299,10 +300,13 @@ def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
     try:
         _, assignment = decode_assignment(member.member_assignment)
         _, subscription = decode_subscription(member.member_metadata)
+        cut_short = lacks_owned_partitions(member.member_metadata)
     except MalformedMessage as error:
         return Obstacle.LASTING, f"what {member.member_id} said or was assigned is not readable: {error}"
+    if cut_short:
+        return Obstacle.MEMBERS, f"the broker can't read the subscription of {member.member_id}"
     if assignment.user_data:
-        return Obstacle.USER_DATA, f"the assignment of {member.member_id} carries user data of its assignor"
+        return Obstacle.MEMBERS, f"the assignment of {member.member_id} carries user data of its assignor"
     if not _named(subscription.owned_partitions) <= _named(assignment.assigned_partitions):
         # A cooperative member gives up what it was not assigned again, and joins once more to say so. Until then the
         # broker knows its assignment only, and in a converted group would give away what the client still holds.
@@ -335,7 +339,7 @@ def move_classic(
         case Obstacle.LASTING:
             group.passes_through = f"not converted: {why}"
             group.passes_through_until = context.now + context.settings.relayed_s
-        case Obstacle.USER_DATA:
+        case Obstacle.MEMBERS:
             move_together(context, group)
     if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")

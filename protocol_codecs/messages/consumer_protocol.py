@@ -70,6 +70,16 @@ def decode_subscription(buffer: Buffer) -> tuple[int, ConsumerProtocolSubscripti
     return claimed, message
 
 
+def lacks_owned_partitions(buffer: Buffer) -> bool:
+    """Whether a subscription says v1 and ends before its owned partitions, as kafka-go writes it.
+
+    :func:`decode_subscription` takes that for a claim of nothing; brokers can't read it. Raises MalformedMessage.
+    """
+    _, version = _version(ConsumerProtocolSubscription, buffer)
+    _, end = decode_prefix(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE)
+    return version == _V1 and end == len(buffer)
+
+
 def decode_assignment(buffer: Buffer) -> tuple[int, ConsumerProtocolAssignment]:
     """The version that the embedded assignment claims, and its content, read as Kafka's own clients do.
 

@@ -24,7 +24,7 @@ from proxy.visibility.snapshot import (
 from translation.actions import Event, EventKind
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
-from translation.policy import Mode, Policy
+from translation.policy import Mode, Policy, Rule
 
 GROUPS_LIMIT = 20_000
 EVENTS_LIMIT = 200_000
@@ -80,11 +80,12 @@ class Rebalance(msgspec.Struct, kw_only=True):
 
 
 class GroupRecord(msgspec.Struct, kw_only=True):
-    """A group. ``mode`` and ``rule`` are what the policy says of it."""
+    """A group. ``mode``, ``rule`` and ``assignor`` are what the policy says of it."""
 
     id: str
     mode: Mode
     rule: str
+    assignor: str | None
     members: dict[str, MemberRecord] = {}
     events: deque[tuple[int, Event]] = msgspec.field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     rebalance: Rebalance | None = None
@@ -142,10 +143,10 @@ class GroupBook:
         """Another policy holds from now on."""
         self._policy = policy
         for group in self.groups.values():
-            mode, rule = rule_of(policy, group.id)
-            if mode is not group.mode:
+            rule, named = rule_of(policy, group.id)
+            if rule.mode is not group.mode:
                 group.mode_since_us = now_us
-            group.mode, group.rule = mode, rule
+            group.mode, group.rule, group.assignor = rule.mode, named, rule.assignor
 
     def tell(self, event: Event, now_us: int) -> Heard:
         """Something happened."""
@@ -181,8 +182,10 @@ class GroupBook:
     def _group(self, group_id: str, now_us: int) -> GroupRecord:
         group = self.groups.get(group_id)
         if group is None:
-            mode, rule = rule_of(self._policy, group_id)
-            group = GroupRecord(id=group_id, mode=mode, rule=rule, mode_since_us=now_us)
+            rule, named = rule_of(self._policy, group_id)
+            group = GroupRecord(
+                id=group_id, mode=rule.mode, rule=named, assignor=rule.assignor, mode_since_us=now_us
+            )
             self.groups[group_id] = group
             if len(self.groups) > self._groups_limit:
                 self._drop(next(iter(self.groups)))
@@ -277,13 +280,13 @@ class GroupBook:
                 yield view_of(group, now_us, events=events)
 
 
-def rule_of(policy: Policy, group_id: str) -> tuple[Mode, str]:
-    """The mode of a group, and the line of the policy that gives it."""
+def rule_of(policy: Policy, group_id: str) -> tuple[Rule, str]:
+    """The rule of a group, and what it is called: its place in the policy, or the default."""
     for number, rule in enumerate(policy.rules, 1):
         if rule.matches(group_id):
             what = f"group {rule.group}" if rule.pattern is None else f"pattern {rule.pattern}"
-            return rule.mode, f"rule {number}: {what}"
-    return policy.default, "default"
+            return rule, f"rule {number}: {what}"
+    return policy.rule_for(group_id), "default"
 
 
 def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupView:
@@ -299,6 +302,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         id=group.id,
         mode=group.mode,
         rule=group.rule,
+        assignor=group.assignor,
         state=state_of(members),
         protocol=protocol_of(members),
         members=members,

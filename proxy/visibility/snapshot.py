@@ -110,13 +110,15 @@ class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` how its members come (``mixed`` if various).
 
-    ``rule`` is the line of the policy that holds for it. ``why_not`` says why it is not, or could not be,
-    translated; None if it can be, or if nothing is known yet. ``stuck`` says what is stuck; None if nothing is.
+    ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
+    clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
+    is known yet. ``stuck`` says what is stuck; None if nothing is.
     """
 
     id: str
     mode: str
     rule: str
+    assignor: str | None
     state: str
     protocol: str
     members: tuple[MemberView, ...]
@@ -224,6 +226,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         id=newest.id,
         mode=newest.mode,
         rule=newest.rule,
+        assignor=newest.assignor,
         state=state_of(members),
         protocol=protocol_of(members),
         members=members,

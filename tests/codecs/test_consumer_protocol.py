@@ -11,6 +11,7 @@ from protocol_codecs.messages.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    lacks_owned_partitions,
 )
 
 SUBSCRIPTION = ConsumerProtocolSubscription(
@@ -41,6 +42,19 @@ def test_a_v0_subscription_claims_nothing():
     assert subscription.owned_partitions == ()
     assert subscription.generation_id == -1
     assert subscription.rack_id is None
+
+
+@pytest.mark.parametrize(
+    ("subscription", "lacks_them"),
+    [
+        (b"\0\0" + TOPICS_AND_USER_DATA, False),  # v0 has none
+        (b"\0\x01" + TOPICS_AND_USER_DATA, True),
+        (b"\0\x01" + TOPICS_AND_USER_DATA + b"\0\0\0\0", False),  # it owns nothing, and says so
+        (encode_subscription(SUBSCRIPTION, 3), False),
+    ],
+)
+def test_a_subscription_that_ends_before_its_owned_partitions_is_known(subscription, lacks_them):
+    assert lacks_owned_partitions(subscription) == lacks_them
 
 
 def test_a_v1_subscription_of_kafka_go_ends_before_its_owned_partitions_and_claims_nothing():

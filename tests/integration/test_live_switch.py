@@ -8,7 +8,7 @@ import pytest
 from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON
 from support.entry import Proxy, running_proxy
 from support.load import Load
-from support.other_clients import FRANZ_GO, KAFKAJS
+from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, SARAMA
 from support.ownership import Partition, account, overlaps
 from support.waiting import eventually
 
@@ -33,6 +33,8 @@ rules:
         (KAFKA_PYTHON, "sticky"),
         (KAFKAJS, "RoundRobinAssigner"),
         (FRANZ_GO, COOPERATIVE),
+        (SARAMA, "sticky"),  # keeps user data too
+        (KAFKA_GO, "rack-affinity"),
     ],
     ids=str,
 )

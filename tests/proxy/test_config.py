@@ -247,6 +247,12 @@ def test_without_a_policy_every_group_is_observed(tmp_path):
         ("rules:\n  - {mode: translate}\n", "2:5: rules[0]", "exactly one of `group` and `pattern`"),
         ("rules:\n  - {pattern: '(', mode: translate}\n", "2:5: rules[0]", "RE2"),
         ("rules:\n  - {group: g, mode: migrate}\n", "2:16: rules[0].mode", "invalid enum value 'migrate'"),
+        ("rules:\n  - {group: '', mode: translate}\n", "2:6: rules[0].group", "length >= 1"),
+        (
+            "rules:\n  - {group: g, mode: translate, switch_pause_ms: -1}\n",
+            "2:33: rules[0].switch_pause_ms",
+            ">= 0",
+        ),
         ("default: translat\n", "1:1: default", "expected one of `observe`, `translate`, `reject`"),
         ("rule: []\n", "1:1: rule", "did you mean `rules`?"),
     ],

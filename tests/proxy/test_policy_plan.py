@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from proxy.policy_plan import LiveGroup, explain, plan, summary
+from proxy.policy_plan import LiveGroup, explain, plan, summary, unused
 from translation.policy import Mode, Policy, Rule
 
 POLICY = Policy(
@@ -22,8 +22,14 @@ POLICY = Policy(
 )
 
 
-def live(group, mode, members=2, not_translatable=None):
-    return LiveGroup(id=group, mode=Mode(mode), members=tuple(range(members)), why_not=not_translatable)
+def live(group, mode, members=2, not_translatable=None, assignor=None):
+    return LiveGroup(
+        id=group,
+        mode=Mode(mode),
+        assignor=assignor,
+        members=tuple(range(members)),
+        why_not=not_translatable,
+    )
 
 
 def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
@@ -53,8 +59,68 @@ def test_a_pattern_given_twice_never_applies_the_second_time():
     )
 
 
-def test_groups_whose_mode_stays_are_not_in_the_plan():
-    assert plan(POLICY, [live("payments", "translate"), live("else", "observe")]) == []
+@pytest.mark.parametrize("pattern", [".*", ".+"])
+def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
+    rules = (Rule(pattern=pattern, mode=Mode.OBSERVE), Rule(pattern="web-.*", mode=Mode.TRANSLATE))
+    assert f"  never applies: rule 1 (groups that match {pattern}) matches the same before" in list(
+        explain(Policy(rules=rules))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        (
+            Rule(pattern="web-", mode=Mode.TRANSLATE),
+            "matches the group web- only: a pattern must match the whole id, as web-.* would",
+        ),
+        (
+            Rule(group="a", mode=Mode.OBSERVE, assignor="range"),
+            "the assignor range counts for nothing: only translated groups get one",
+        ),
+        (
+            Rule(group="a", mode=Mode.TRANSLATE, assignor="ours"),
+            "the broker must have the assignor ours (group.consumer.assignors)",
+        ),
+    ],
+)
+def test_what_may_not_have_been_meant_is_noted(rule, note):
+    _, said, _ = explain(Policy(rules=(rule,)))
+    assert said == f"  {note}"
+
+
+def test_groups_whose_mode_and_assignor_stay_are_not_in_the_plan():
+    stay = [live("payments", "translate", assignor="range"), live("else", "observe")]
+    assert plan(POLICY, stay) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "group", "change"),
+    [
+        ("uniform", "payments", "uniform -> range, 2 members, by rule 1 (group payments)"),
+        (None, "payments", "its clients' own -> range, 2 members, by rule 1 (group payments)"),
+        ("range", "web-1", "range -> its clients' own, 2 members, by rule 2 (groups that match web-.*)"),
+    ],
+)
+def test_a_translated_group_that_gets_another_assignor_is_in_the_plan(now, group, change):
+    changes = plan(POLICY, [live(group, "translate", assignor=now)])
+    assert [str(one) for one in changes] == [
+        f"{group}: assignor {change}; counts when the broker assigns next, and nobody is made to rejoin for it"
+    ]
+    assert list(summary(changes, 1)) == ["1 group gets another assignor: 2 members", "0 groups unchanged"]
+
+
+def test_an_assignor_of_a_group_that_is_not_translated_is_no_change():
+    policy = Policy(rules=(Rule(group="g", mode=Mode.OBSERVE, assignor="range"),))
+    assert plan(policy, [live("g", "observe")]) == []
+    assert plan(POLICY, [live("payments", "translate", not_translatable="a connect group")]) == []
+
+
+def test_rules_that_decide_for_no_group_are_named():
+    assert list(unused(POLICY, [live("payments", "observe"), live("web-old", "observe")])) == [
+        "rule 3 (group web-old) decides for none of these groups",
+        "rule 4 (groups that match evil-.*) decides for none of these groups",
+    ]
 
 
 def test_the_plan_names_group_modes_members_rule_and_how_long_it_takes():
@@ -70,6 +136,12 @@ def test_a_group_that_goes_back_is_moved_by_the_default():
     assert str(move) == (
         "else: translate -> observe, 1 member, by the default; one member every 1000 ms, about 1 s"
     )
+
+
+def test_a_group_without_members_takes_no_time_and_a_large_one_minutes():
+    empty, large = plan(POLICY, [live("web-1", "observe", members=0), live("web-2", "observe", members=600)])
+    assert str(empty).endswith("; it counts for those that come")
+    assert str(large).endswith("; one member every 1000 ms, about 10 min")
 
 
 def test_a_group_that_cannot_be_translated_says_why():
@@ -134,9 +206,10 @@ def run_plan(tmp_path, url):
 
 
 def test_the_command_asks_the_admin_port_and_prints_the_plan(tmp_path, admin):
+    blank = {"mode": "observe", "assignor": None, "members": [], "why_not": None}
     groups = [
-        {"id": "web-1", "mode": "observe", "members": [{"id": "m"}], "why_not": None, "more": 1},
-        {"id": "else", "mode": "observe", "members": [], "why_not": None},
+        {**blank, "id": "web-1", "members": [{"id": "m"}], "more": 1},
+        {**blank, "id": "else"},
     ]
     admin.answer = (200, json.dumps({"v": 1, "groups": groups, "left_out": 3}).encode())
     done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}/")

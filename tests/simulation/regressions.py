@@ -54,29 +54,34 @@ def is_caught(mutation: Mutation, kept: Regression) -> bool:
 def renew(kept: Sequence[Regression]) -> list[Regression]:
     """The same, with another seed for one history of each mutation that none of its histories catches any more.
 
-    :raises LookupError: none of the seeds that were tried does.
+    Prints what it has found, and for which mutation it has not.
     """
     renewed = list(kept)
     for mutation in MUTATIONS:
         histories = [one for one in kept if one.shown_by == mutation.__name__]
-        if not any(is_caught(mutation, one) for one in histories):
-            older, newer = _find_anew(mutation, histories)
-            print(f"{mutation.__name__}: {older.plan.seed} -> {newer.plan.seed}")
-            renewed[renewed.index(older)] = newer
+        if any(is_caught(mutation, one) for one in histories):
+            continue
+        found = _find_anew(mutation, histories)
+        if found is None:
+            print(f"{mutation.__name__}: none of these plans catches it, whatever the seed")
+            continue
+        older, newer = found
+        print(f"{mutation.__name__}: {older.plan.seed} -> {newer.plan.seed}")
+        renewed[renewed.index(older)] = newer
     return renewed
 
 
-def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Regression, Regression]:
+def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Regression, Regression] | None:
     """One of these, and the same with a seed with which it holds on the real code and catches the mutation.
 
-    A plan of seed 9 becomes one of 9001, 9002, ....
+    A plan of seed 9 becomes one of 9001, 9002, .... None if there is none among a thousand.
     """
     for turn, older in itertools.product(range(1, 1_000), histories):
         plan = msgspec.structs.replace(older.plan, seed=older.plan.seed * 1_000 + turn)
         newer = msgspec.structs.replace(older, plan=plan)
         if is_caught(mutation, newer) and run(plan.seed, plan).failure is None:
             return older, newer
-    raise LookupError(f"no history was found that catches {mutation.__name__}")
+    return None
 
 
 def main(arguments: Sequence[str]) -> int:

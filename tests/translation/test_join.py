@@ -114,6 +114,17 @@ def test_the_wait_ends_empty_handed_after_ten_seconds_and_the_session_does_not_r
     assert bench.answers[sync].assignment != b""
 
 
+def test_a_client_without_topics_is_answered_at_once() -> None:
+    """It subscribes to a pattern that matches nothing yet, and joins again when something does."""
+    bench = Bench()
+    connection = bench.connect()
+    request = bench.join(connection, "member-a", topics=())
+    assert bench.heartbeat_call().message.subscribed_topic_names == ()
+    bench.beat(4)
+    assert bench.answers[request].generation_id == 4
+    assert bench.handed(bench.sync(connection, "member-a", 4)) == {}
+
+
 def test_the_wait_is_at_most_half_of_a_short_rebalance_timeout() -> None:
     bench = Bench()
     request = bench.join(bench.connect(), "member-a", rebalance_timeout_ms=1000)
@@ -123,6 +134,79 @@ def test_the_wait_is_at_most_half_of_a_short_rebalance_timeout() -> None:
         bench.advance(0.25)
         bench.beat(4)
     assert bench.answers[request].generation_id == 4
+
+
+def test_a_client_whose_topics_do_not_exist_waits_for_three_seconds_and_is_told_when_there_is_one() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    request = bench.join(connection, "member-a", topics=(TOPIC, OTHER_TOPIC))
+    bench.beat(4)
+    for _ in range(11):
+        bench.advance(0.25)
+        bench.beat(4)
+    assert [call.api_key for call in bench.calls] == []
+    bench.advance(0.25)
+    bench.reply(bench.heartbeat_answer(4), bench.heartbeat_call())
+    assert request not in bench.answers
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    bench.reply(
+        MetadataResponse(
+            topics=(
+                MetadataResponseTopic(name=TOPIC, error_code=unknown),
+                MetadataResponseTopic(name=OTHER_TOPIC, error_code=unknown),
+            )
+        )
+    )
+    assert bench.answers[request].generation_id == 4
+    assert bench.handed(bench.sync(connection, "member-a", 4)) == {}
+
+    heartbeat = bench.heartbeat(connection, "member-a", 4)
+    bench.beat(5, refunds=(0,))
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_client_of_whose_topics_one_exists_waits_on_and_they_are_asked_for_once() -> None:
+    bench = Bench()
+    request = bench.join(bench.connect(), "member-a", topics=(TOPIC, "nowhere"))
+    bench.beat(4)
+    asked = 0
+    for _ in range(39):
+        bench.advance(0.25)
+        bench.reply(bench.heartbeat_answer(4), bench.heartbeat_call())
+        if bench.calls:
+            asked += 1
+            bench.reply_names()
+    assert asked == 1
+    assert request not in bench.answers
+
+
+def test_a_membership_that_ends_while_its_topics_are_asked_for_is_not_answered_with_a_generation() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    older = bench.join(old, "older", instance_id="i-1", topics=("nowhere",))
+    bench.beat(4)
+    for _ in range(12):
+        bench.advance(0.25)
+        bench.reply(bench.heartbeat_answer(4), bench.heartbeat_call())
+    newer = bench.join(new, "", instance_id="i-1")
+    bench.reply(
+        bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID),
+        bench.heartbeat_call(),
+    )
+    (describe,) = [call for call in bench.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]
+    holder = ConsumerGroupDescribeResponseMember(member_id="older", instance_id="i-1", member_type=1)
+    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, members=(holder,))
+    bench.reply(ConsumerGroupDescribeResponse(groups=(group,)), describe)
+    bench.reply(bench.heartbeat_answer(-2), bench.heartbeat_call())  # the older one is away
+    bench.reply(bench.heartbeat_answer(5, orders=(0,)), bench.heartbeat_call())
+    bench.reply_names()  # there is no topic "nowhere"
+    holder = ConsumerGroupDescribeResponseMember(member_id="uuid-1", instance_id="i-1", member_type=1)
+    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, members=(holder,))
+    (describe,) = [call for call in bench.calls if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE]
+    bench.reply(ConsumerGroupDescribeResponse(groups=(group,)), describe)
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    bench.reply_names()
+    assert bench.answers[newer].generation_id == 5
 
 
 def test_a_commit_does_not_wait_behind_a_waiting_join() -> None:

@@ -20,8 +20,8 @@ from protocol_codecs.messages.txn_offset_commit import (
 )
 from translation.actions import Connection, RequestId
 
+from .answers import described, member
 from .bench import GROUP, TOPIC, Bench
-from .test_static_and_adoption import described, member
 
 
 def transactional(bench: Bench, connection: Connection, generation: int, version: int = 3) -> RequestId:

@@ -1,35 +1,12 @@
 """Static members keep the classic contract; members of another process are adopted."""
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_describe import (
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeResponseDescribedGroup,
-    ConsumerGroupDescribeResponseMember,
-)
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from translation.actions import Connection, EventKind
 
-from .bench import GROUP, TOPIC, Bench, owned
-
-
-def described(
-    *members: ConsumerGroupDescribeResponseMember, error: ErrorCode = ErrorCode.NONE
-) -> ConsumerGroupDescribeResponse:
-    group = ConsumerGroupDescribeResponseDescribedGroup(group_id=GROUP, error_code=error, members=members)
-    return ConsumerGroupDescribeResponse(groups=(group,))
-
-
-def member(
-    member_id: str, *, epoch: int = 5, classic: bool = False, instance_id: str | None = None
-) -> ConsumerGroupDescribeResponseMember:
-    return ConsumerGroupDescribeResponseMember(
-        member_id=member_id,
-        member_epoch=epoch,
-        instance_id=instance_id,
-        subscribed_topic_names=(TOPIC,),
-        member_type=0 if classic else 1,
-    )
+from .answers import described, member
+from .bench import TOPIC, Bench, owned
 
 
 def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() -> None:

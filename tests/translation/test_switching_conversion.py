@@ -36,11 +36,14 @@ def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
     assert bench.events[-1].reason == f"not converted: {reason}"
 
 
-def test_a_group_whose_assignor_keeps_user_data_is_moved_all_at_once() -> None:
-    """The broker does not convert such a group (sarama's and librdkafka's sticky), but takes it when it is empty."""
+@pytest.mark.parametrize("group", [classic_group(user_data=b"sticky"), classic_group(cut_short=True)])
+def test_a_group_that_the_broker_converts_only_without_members_is_moved_all_at_once(
+    group: DescribeGroupsResponse,
+) -> None:
+    """Assignors that keep user data (sarama's and librdkafka's sticky), subscriptions that are cut short (kafka-go)."""
     bench = Bench()
     first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
-    told = told_to_move(bench, first, classic_group(user_data=b"sticky"))
+    told = told_to_move(bench, first, group)
     told_too = bench.heartbeat(second, B, 4)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(HeartbeatResponse())
@@ -243,3 +246,38 @@ def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
     bench.join(joining, "uuid-1")
     (call,) = bench.calls
     assert call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
+
+
+def test_a_client_that_lost_its_membership_while_it_waited_does_not_convert_the_group_in_a_rebalance() -> (
+    None
+):
+    """All members of the new protocol are gone, so that the broker has made those that are still classic a group."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "m-1")
+    bench.beat(4)
+    bench.advance(0.25)
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group(state="PreparingRebalance"))
+    assert bench.calls == []
+    bench.advance(0.25)
+    bench.reply(classic_group())
+    bench.beat(5, orders=(0,))
+    assert bench.answers[join].generation_id == 5
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(4, False), (6, True)])
+def test_that_the_group_is_a_consumer_group_counts_while_the_broker_was_heard_of_late(
+    seconds: float, *, asks: bool
+) -> None:
+    """A process that stood still does not know whether the members that it has are members still."""
+    bench = Bench(new_group=False)
+    bench.translator._context._issued.update(dict.fromkeys(["m-1", "m-2"]))
+    bench.join(bench.connect(), "m-1")
+    bench.answer_lookups()
+    bench.beat(1, orders=(0,))
+    bench.settle(1)
+    bench.now += seconds  # and its timers are late
+    bench.join(bench.connect(), "m-2")
+    kinds = {call.api_key for call in bench.calls if getattr(call.message, "member_id", "m-2") == "m-2"}
+    assert kinds == {ApiKey.CONSUMER_GROUP_DESCRIBE if asks else ApiKey.CONSUMER_GROUP_HEARTBEAT}

@@ -122,6 +122,14 @@ def test_a_switch_that_does_not_go_on_is_stuck():
     assert (view(book, 1200).stuck, view(book, 1200).why_not) == (None, "a connect group")
 
 
+def test_the_assignor_that_the_policy_gives_a_group_follows_the_policy():
+    book = GroupBook(Policy(rules=(Rule(group="g", mode=Mode.TRANSLATE, assignor="range"),)))
+    tell(book, life("m-1"))
+    assert view(book, 1).assignor == "range"
+    book.set_policy(Policy(default=Mode.TRANSLATE), 1)
+    assert (view(book, 1).assignor, view(book, 1).rule) == (None, "default")
+
+
 def test_what_is_kept_is_bounded():
     dropped: list[str] = []
     book = GroupBook(Policy(), dropped=dropped.append, groups_limit=3, events_limit=20)

@@ -33,6 +33,19 @@ def test_epoch_0_of_an_existing_member_is_accepted_since_4_2(kafka, alone):
         assert answer.error_code == ErrorCode.none
 
 
+def test_who_has_left_with_minus_1_joins_under_the_same_id_in_every_version(alone):
+    assert alone.beat(LEAVE).error_code == ErrorCode.none
+    assert alone.full(epoch=0).error_code == ErrorCode.none
+
+
+def test_a_member_may_join_without_topics(kafka, alone):
+    """As a client does that subscribes to a pattern which matches nothing yet."""
+    with RawNewMember(kafka, alone.group, alone.topic) as member:
+        answer = member.full(epoch=0, topics=())
+        assert (answer.error_code, member.owned) == (ErrorCode.none, frozenset())
+        assert member.beat().error_code == ErrorCode.none
+
+
 def test_a_static_member_is_refused_its_own_id_until_it_says_that_it_is_away(kafka, group, topic):
     with RawNewMember(kafka, group, topic, instance_id="one") as old:
         old.join()
@@ -174,6 +187,21 @@ def test_a_group_that_is_gone_is_not_found_at_any_epoch_but_0(kafka, newcomer):
     assert newcomer.beat(LEAVE).error_code == ErrorCode.group_id_not_found
 
 
+def test_a_group_that_was_converted_back_is_not_found_at_any_epoch_but_0(kafka, group, topic):
+    """Its last member of the new protocol leaves, and one that is classic stays."""
+    with RawNewMember(kafka, group, topic) as new, RawMember(kafka.bootstrap, group, topic) as classic:
+        new.join()
+        classic.join()
+        assert new.beat(LEAVE).error_code == ErrorCode.none
+        eventually(
+            lambda: kafka.describe_classic(group).group_state,
+            lambda state: state != "Dead",
+            what="it is classic",
+        )
+        assert new.beat(3).error_code == ErrorCode.group_id_not_found
+        assert new.beat(LEAVE).error_code == ErrorCode.group_id_not_found
+
+
 def test_fenced_instance_id_needs_the_instance_id_in_the_heartbeat(kafka, group, topic):
     with RawNewMember(kafka, group, topic, instance_id="one") as old:
         old.join()
@@ -190,7 +218,15 @@ def test_fenced_instance_id_needs_the_instance_id_in_the_heartbeat(kafka, group,
 def test_an_answer_without_partitions_does_not_say_whether_more_will_come(kafka, alone, newcomer):
     answer = newcomer.join().beat()
     assert newcomer.owned == frozenset()
-    assert {name for name in answer.__slots__ if "pend" in name} == set()
+    assert set(answer.__slots__) == {
+        "throttle_time",
+        "error_code",
+        "error_message",
+        "member_id",
+        "member_epoch",
+        "heartbeat_interval",
+        "assignment",
+    }
     alone.until_asked_back()
     alone.full(alone.owned)
     newcomer.until_owns(PARTITIONS // 2)
@@ -256,6 +292,51 @@ def test_a_conversion_is_refused_while_assignments_carry_user_data(kafka, group,
     else:
         assert answer.error_code != ErrorCode.none
         assert kafka.describe(group) is None
+
+
+def test_a_conversion_is_refused_while_a_subscription_is_cut_short(kafka, group, topic, newcomer):
+    with RawMember(kafka.bootstrap, group, topic, cut_short=True) as classic:
+        classic.join()
+        classic.sync(PARTITIONS)
+        assert newcomer.full(epoch=0).error_code == ErrorCode.group_id_not_found
+        classic.leave()
+        assert newcomer.full(epoch=0).error_code == ErrorCode.none
+
+
+def test_a_classic_member_whose_subscription_is_cut_short_may_not_join_new_ones(kafka, alone):
+    with RawMember(kafka.bootstrap, alone.group, alone.topic, cut_short=True) as classic:
+        classic.member_id = NOBODY
+        assert classic.refused() == ErrorCode.unknown_server_error
+
+
+def test_a_conversion_is_refused_while_the_group_is_larger_than_a_consumer_group_may_be(own_kafka):
+    cluster = own_kafka(overrides={"group.consumer.max.size": "1"})
+    kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with (
+        RawMember(kafka.bootstrap, "g", topic) as first,
+        RawMember(kafka.bootstrap, "g", topic) as second,
+        RawNewMember(kafka, "g", topic) as newcomer,
+    ):
+        first.join()
+        first.sync(PARTITIONS)
+        second.send_join()
+        eventually(
+            first.heartbeat, lambda code: code == ErrorCode.rebalance_in_progress, what="it rebalances"
+        )
+        first.join()
+        second.receive_join()
+        first.sync(PARTITIONS)
+        second.sync(PARTITIONS)
+        assert newcomer.full(epoch=0).error_code == ErrorCode.group_id_not_found
+        second.leave()
+        eventually(
+            first.heartbeat, lambda code: code == ErrorCode.rebalance_in_progress, what="it rebalances"
+        )
+        first.join()
+        first.sync(PARTITIONS)
+        # Converted or not, there is room for one member only.
+        assert newcomer.full(epoch=0).error_code == ErrorCode.group_max_size_reached
 
 
 def test_with_migration_policy_disabled_a_classic_member_may_not_join_new_ones_since_4_3(own_kafka):

@@ -25,6 +25,8 @@ from support import raw
 
 NONE, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 22, 27, 79
 
+_NO_PARTITIONS = bytes(4)  # the length of an empty array
+
 Topics = Mapping[str, frozenset[int]]
 
 
@@ -39,9 +41,13 @@ class RawMember:
         *other_topics: str,
         session_timeout_ms: int = 10_000,
         user_data: bytes | None = None,
+        cut_short: bool = False,
         **options: Any,
     ) -> None:
-        """`user_data` is what it writes into the assignments as a leader, as some assignors do."""
+        """`user_data` is what it writes into the assignments as a leader, as some assignors do; with `cut_short` its
+        subscription ends before the owned partitions, as kafka-go's does.
+        """
+        self._cut_short = cut_short
         self._user_data = user_data
         self._connection = raw.to_coordinator(bootstrap, group, **options)
         self._group = group
@@ -161,7 +167,8 @@ class RawMember:
 
     def _subscription(self, owned: Topics) -> bytes:
         claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
-        return _embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
+        whole = _embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
+        return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
 
     def _assignment(self, share: frozenset[int]) -> bytes:
         given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()

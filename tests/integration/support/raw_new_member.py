@@ -60,14 +60,19 @@ class RawNewMember:
         return self._send(epoch, instance_id=instance_id, server_assignor=server_assignor)
 
     def full(
-        self, owned: Iterable[int] = (), *, epoch: int | None = None, rebalance_timeout_ms: int = 30_000
+        self,
+        owned: Iterable[int] = (),
+        *,
+        epoch: int | None = None,
+        rebalance_timeout_ms: int = 30_000,
+        topics: tuple[str, ...] | None = None,
     ) -> Any:
-        """A heartbeat with everything set; `owned` is what it says to hold."""
+        """A heartbeat with everything set; `owned` is what it says to hold, `topics` others than its own one."""
         partitions = tuple(sorted(owned))
         return self._send(
             epoch,
             rebalance_timeout=dt.timedelta(milliseconds=rebalance_timeout_ms),
-            subscribed_topic_names=(self.topic,),
+            subscribed_topic_names=(self.topic,) if topics is None else topics,
             topic_partitions=(TopicPartitions(topic_id=self._topic_id, partitions=partitions),)
             if partitions
             else (),
