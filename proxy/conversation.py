@@ -83,6 +83,8 @@ class Conversation:
         self._own = OwnRequests(terms.clock)
         self.replies = self._own.replies
         """Responses to calls of the translation; the shell takes them out."""
+        self.calls_waiting = self._own.waiting
+        """Calls of the translation that could not be sent yet."""
         self.passed: deque[tuple[Request, Message | None]] = deque()
         """Group calls that pass through, with their responses: those of :data:`translation.observer.OBSERVED`, and
         before that those of ``ASKED`` when they are passed on. The shell takes them out."""
@@ -90,6 +92,10 @@ class Conversation:
         """Whether there is an upstream connection; set by :meth:`opened`."""
         self.wants_upstream = False
         """Whether a request waits for the upstream connection to be opened."""
+        self.passing_on = False
+        """Whether a part of a request went upstream whose rest is yet to come."""
+        self.answering: Exchange | None = None
+        """The exchange of which a part of the response has arrived."""
         self.begun = 0
         """How many requests have begun."""
         self.spoke = False
@@ -118,12 +124,10 @@ class Conversation:
         self._awaiting: RequestId | None = None
         self._last_heartbeat: ReadRequest | None = None
         self._collecting: bytearray | None = None  # a large request to be decoded
-        self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
         self._client_open = True
 
         self._collecting_response: bytearray | None = None
-        self._current: Exchange | None = None  # whose response is arriving in pieces
         self._sasl = Authentication(terms.clock)
         self._trusted = False  # the broker has answered an ordinary request
 
@@ -132,7 +136,7 @@ class Conversation:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way: no response outstanding, no request half passed on."""
-        return self._ledger.idle and not self._passing_on and self._first is None
+        return self._ledger.idle and not self.passing_on and self._first is None
 
     @property
     def at_rest(self) -> bool:
@@ -142,19 +146,24 @@ class Conversation:
     @property
     def awaits_rest(self) -> bool:
         """Whether the client has begun a request whose rest is waited for."""
-        if self._passing_on or self._collecting is not None:
+        if self.passing_on or self._collecting is not None:
             return True
         return self._free_for_next and self._requests.in_frame
 
     @property
     def request_size(self) -> int:
         """The size of the request that is under way, as far as it is known, in bytes."""
-        return self._requests.frame_size if self._passing_on or self._collecting is not None else 0
+        return self._requests.frame_size if self.passing_on or self._collecting is not None else 0
 
     @property
     def held_back(self) -> int:
         """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
-        if self._passing_on or self._collecting is not None or self._free_for_next:
+        if (
+            not self._requests.buffered
+            or self.passing_on
+            or self._collecting is not None
+            or self._free_for_next
+        ):
             return 0  # what is buffered is the beginning of a frame, and waits for its rest
         return self._requests.buffered
 
@@ -176,7 +185,7 @@ class Conversation:
     @property
     def can_inject(self) -> bool:
         """Whether requests of the proxy can still be sent after the client is gone."""
-        return self.upstream_open and not self._passing_on
+        return self.upstream_open and not self.passing_on
 
     @property
     def may_outlive_client(self) -> bool:
@@ -194,13 +203,13 @@ class Conversation:
     @property
     def unread_for_upstream(self) -> int:
         """Bytes that the client will send next and that go to the broker whatever they are."""
-        return self._requests.unread if self._passing_on else 0
+        return self._requests.unread if self.passing_on else 0
 
     def moved_upstream(self, n: int) -> None:
         """So many of them went to the broker past this conversation."""
         self._requests.skip(n)
         if not self._requests.in_frame:
-            self._passing_on = False
+            self.passing_on = False
             self._inject()
 
     def stop_taking(self) -> None:
@@ -218,10 +227,10 @@ class Conversation:
 
         :raises ClientError: what the client sent ends the connection.
         """
-        if self._first is None and not self._requests.buffered:
-            return  # mostly: it is a response that was read
         try:
-            while (piece := self._next_piece()) is not None:
+            while self._requests.buffered or self._first is not None:
+                if (piece := self._next_piece()) is None:
+                    return
                 if piece.first:
                     self._begin(piece)
                 else:
@@ -234,7 +243,7 @@ class Conversation:
             raise ClientError("malformed_request", str(error)) from error
 
     def _next_piece(self) -> Piece | None:
-        if self._passing_on or self._collecting is not None:
+        if self.passing_on or self._collecting is not None:
             return self._requests.next_piece() if self._client_open else None
         if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
@@ -244,7 +253,7 @@ class Conversation:
     def _begin(self, piece: Piece) -> None:
         if not self.spoke and begins_with_gssapi(piece.data):
             self._sasl.begin(0, "GSSAPI")
-        if self._sasl.is_token(piece.data):
+        if self._sasl.bare and self._sasl.is_token(piece.data):
             self._pass_token(piece)
             return
         self.begun += 1
@@ -302,14 +311,14 @@ class Conversation:
         self._terms.meter.request(ApiKey.SASL_AUTHENTICATE, 0, piece.frame_size, decoded=False)
         self._terms.meter.sent(ApiKey.SASL_AUTHENTICATE, 0, injected=False)
         self.to_upstream.append(piece.data)
-        self._passing_on = not piece.last
+        self.passing_on = not piece.last
 
     def _go_on(self, piece: Piece) -> None:
         """Another piece of the request that has begun."""
         if self._collecting is None:
             self.to_upstream.append(piece.data)
             if piece.last:
-                self._passing_on = False
+                self.passing_on = False
                 self._inject()
             return
         self._collecting += piece.data
@@ -336,7 +345,7 @@ class Conversation:
             self._ledger.relay(exchange)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
-        self._passing_on = not piece.last
+        self.passing_on = not piece.last
         if self._own.waiting:
             self._inject()
 
@@ -499,7 +508,9 @@ class Conversation:
         """
         self._responses.feed(data)
         try:
-            while (piece := self._responses.next_piece()) is not None:
+            while self._responses.buffered:
+                if (piece := self._responses.next_piece()) is None:
+                    return
                 if piece.first:
                     self._response_begins(piece)
                 else:
@@ -514,7 +525,7 @@ class Conversation:
     @property
     def unread_for_client(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
-        exchange = self._current
+        exchange = self.answering
         if exchange is None or self._collecting_response is not None or not self._client_open:
             return 0
         if exchange.watched is not None:
@@ -526,17 +537,17 @@ class Conversation:
 
     def moved_to_client(self, n: int) -> None:
         """So many of them went to the client past this conversation."""
-        exchange = self._current
+        exchange = self.answering
         assert exchange is not None  # noqa: S101  there was something to move
         self._responses.skip(n)
         if exchange.endpoints is not None:
             exchange.endpoints.skipped(n)
         if not self._responses.in_frame:
-            self._current = None
+            self.answering = None
             self._completed(exchange, self._responses.frame_size)
 
     def _response_begins(self, piece: Piece) -> None:
-        if self._sasl.tokens_unasked and not self._ledger.upstream:
+        if self._sasl.bare and self._sasl.tokens_unasked and not self._ledger.upstream:
             self._token_begins(piece)
             return
         exchange = self._ledger.expected(piece.data)
@@ -547,16 +558,16 @@ class Conversation:
             if piece.last:
                 self._completed(exchange, piece.frame_size)
             else:
-                self._current = exchange
+                self.answering = exchange
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
             check_decodable(piece, self._limits, trusted=self._trusted)
-            self._current = exchange
+            self.answering = exchange
             self._collecting_response = bytearray(piece.data)
 
     def _response_goes_on(self, piece: Piece) -> None:
-        exchange = self._current
+        exchange = self.answering
         if exchange is None:  # a large token of SASL
             self._to_client(piece.data)
             return
@@ -565,13 +576,13 @@ class Conversation:
             if exchange.watched is not None:
                 exchange.watched.take(piece.data, last=piece.last)
             if piece.last:
-                self._current = None
+                self.answering = None
                 self._completed(exchange, piece.frame_size)
             return
         self._collecting_response += piece.data
         if piece.last:
             frame = bytes(self._collecting_response)
-            self._collecting_response = self._current = None
+            self._collecting_response = self.answering = None
             self._whole_response(exchange, frame)
 
     def _token_begins(self, piece: Piece) -> None:
@@ -596,7 +607,8 @@ class Conversation:
         if exchange.api_key not in _BEFORE_AUTHENTICATION:
             self._trusted = True
         self._terms.meter.response(exchange, size, self._terms.clock())
-        self._flush_ready()
+        if self._ledger.client:
+            self._flush_ready()
 
     def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
         """Learn how long the session lives; requests of the proxy may go out again."""

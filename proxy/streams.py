@@ -43,13 +43,16 @@ class TcpStream(trio.abc.HalfCloseableStream):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
 
-    def send_nowait(self, data: bytes) -> int:
+    def send_nowait(self, data: bytes, *, more: bool = False) -> int:
         """Write what the kernel takes now; the number of bytes it took.
+
+        If ``more`` follows, the kernel sends full segments only, and what is left of it together with the next bytes
+        (or after 200 ms): the peer is not woken for the beginning of something that it needs whole.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
         try:
-            return self.socket.send(data)
+            return self.socket.send(data, socket.MSG_MORE) if more else self.socket.send(data)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -86,6 +89,15 @@ class TcpStream(trio.abc.HalfCloseableStream):
                 raise trio.ClosedResourceError from error
             except OSError as error:
                 raise self.broken(error) from error
+
+    def receive_nowait(self, max_bytes: int) -> bytes:
+        """Bytes that are there already; empty if there are none, or at the end of the stream."""
+        try:
+            return self.socket.recv(max_bytes)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise self.broken(error) from error
 
     async def wait_readable(self) -> None:
         """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
