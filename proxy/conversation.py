@@ -484,7 +484,7 @@ class Conversation:
         self._inject()
 
     def _inject(self) -> None:
-        if not self._own.waiting or self._own.outstanding or not self.can_inject:
+        if not self._own.waiting or self._own.outstanding or self.passing_on or not self.upstream_open:
             return
         if self._sasl.may_add(awaited=self._awaiting is not None):
             self._send_own(*self._own.next(self._inject))
@@ -607,8 +607,7 @@ class Conversation:
         if exchange.api_key not in _BEFORE_AUTHENTICATION:
             self._trusted = True
         self._terms.meter.response(exchange, size, self._terms.clock())
-        if self._ledger.client:
-            self._flush_ready()
+        self._flush_ready()
 
     def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
         """Learn how long the session lives; requests of the proxy may go out again."""
@@ -648,5 +647,5 @@ class Conversation:
             self.to_client.append(data)
 
     def _flush_ready(self) -> None:
-        for response in self._ledger.ready():
+        while self._ledger.client and (response := self._ledger.next_ready()) is not None:
             self._to_client(response)
