@@ -2,8 +2,8 @@
 
 The ways take turns, each run in a fresh process of its own, and the median of the ratios of neighbours counts: whatever
 else the machine does hits all alike. Many short runs tell more than few long ones, for the machine changes from one
-second to the next; the quartiles say how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows what of the cost any process in
-between has.
+second to the next; the quartiles say how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows what
+of the cost any process in between has.
 """
 
 import json
