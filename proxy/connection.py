@@ -293,8 +293,7 @@ class ClientConnection:
                 while True:
                     size = None
                     if self._movable and self._conversation.unread_for_upstream >= MOVE_ABOVE:
-                        await self._move_upstream()
-                        size = BETWEEN
+                        size = BETWEEN if await self._move_upstream() else None
                     if self._must_wait:
                         await self._room_for_more()
                     data = bytes(await self._client.receive_some(size))
@@ -330,10 +329,10 @@ class ClientConnection:
                 self._room = trio.Event()
                 await self._room.wait()
 
-    async def _move_upstream(self) -> None:
-        """Move the rest of a large request to the broker, if one has begun."""
+    async def _move_upstream(self) -> bool:
+        """Move the rest of a large request to the broker, if one has begun; whether all of it was moved."""
         if self._to_upstream is None:
-            return
+            return False
         count = self._conversation.unread_for_upstream
         self._moving_upstream = done = Move()
         try:
@@ -345,9 +344,10 @@ class ClientConnection:
         if moved:
             self._conversation.moved_upstream(moved)
             self._advance()
+        return moved == count
 
-    async def _move_to_client(self, source: trio.abc.Stream) -> None:
-        """Move the rest of a large response, or of records in it, to the client."""
+    async def _move_to_client(self, source: trio.abc.Stream) -> bool:
+        """Move the rest of a large response, or of records in it, to the client; whether all of it was moved."""
         while (count := self._conversation.unread_for_client) >= MOVE_ABOVE:
             self._moving_to_client = done = Move()
             try:
@@ -360,7 +360,8 @@ class ClientConnection:
                 self._conversation.moved_to_client(moved)
                 self._advance()
             if moved < count:
-                return
+                return False
+        return True
 
     async def _move(
         self, source: trio.abc.Stream, sink: Outbox, count: int, done: Move, paused: Summary
@@ -401,11 +402,11 @@ class ClientConnection:
                 heard.value += 1
                 self._take_from_upstream(bytes(data))
                 size = None
-                if self._movable and self._conversation.unread_for_client >= MOVE_ABOVE:
-                    await self._move_to_client(stream)
-                    if data := cast("TcpStream", stream).receive_nowait(BETWEEN):
-                        self._take_from_upstream(data)
+                large = self._movable and self._conversation.unread_for_client >= MOVE_ABOVE
+                if large and await self._move_to_client(stream):
                     size = BETWEEN
+                    if data := cast("TcpStream", stream).receive_nowait(size):
+                        self._take_from_upstream(data)
                 if self._to_client.size > HIGH_WATER:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
         except TlsError as error:
