@@ -23,7 +23,7 @@ from prometheus_client import Summary
 from protocol_codecs import Message
 from proxy.conversation import Conversation
 from proxy.outbox import HIGH_WATER, Outbox
-from proxy.splice import BETWEEN, MOVE_ABOVE, Move, PipePool, movable
+from proxy.splice import BEHIND_A_BODY, MOVE_ABOVE, Move, PipePool, movable
 from proxy.streams import TcpStream
 from proxy.tallies import Tally
 from proxy.terms import ClientError, Terms, UpstreamError
@@ -291,12 +291,11 @@ class ClientConnection:
                 if isinstance(self._client, TlsStream):
                     await self._client.handshake()
                 while True:
-                    size = None
                     if self._movable and self._conversation.unread_for_upstream >= MOVE_ABOVE:
-                        size = BETWEEN if await self._move_upstream() else None
+                        await self._move_upstream()
                     if self._must_wait:
                         await self._room_for_more()
-                    data = bytes(await self._client.receive_some(size))
+                    data = bytes(await self._client.receive_some())
                     if not data or self._cause is not None:
                         break
                     self._reads += 1
@@ -329,10 +328,10 @@ class ClientConnection:
                 self._room = trio.Event()
                 await self._room.wait()
 
-    async def _move_upstream(self) -> bool:
-        """Move the rest of a large request to the broker, if one has begun; whether all of it was moved."""
+    async def _move_upstream(self) -> None:
+        """Move the rest of a large request to the broker, if one has begun."""
         if self._to_upstream is None:
-            return False
+            return
         count = self._conversation.unread_for_upstream
         self._moving_upstream = done = Move()
         try:
@@ -344,10 +343,9 @@ class ClientConnection:
         if moved:
             self._conversation.moved_upstream(moved)
             self._advance()
-        return moved == count
 
-    async def _move_to_client(self, source: trio.abc.Stream) -> bool:
-        """Move the rest of a large response, or of records in it, to the client; whether all of it was moved."""
+    async def _move_to_client(self, source: trio.abc.Stream) -> None:
+        """Move the rest of a large response, or of records in it, to the client."""
         while (count := self._conversation.unread_for_client) >= MOVE_ABOVE:
             self._moving_to_client = done = Move()
             try:
@@ -360,8 +358,7 @@ class ClientConnection:
                 self._conversation.moved_to_client(moved)
                 self._advance()
             if moved < count:
-                return False
-        return True
+                return
 
     async def _move(
         self, source: trio.abc.Stream, sink: Outbox, count: int, done: Move, paused: Summary
@@ -397,16 +394,13 @@ class ClientConnection:
         stream = self.dialed.stream
         heard = self._reachability.heard(self.node_id)
         try:
-            size = None
-            while data := await stream.receive_some(size):
+            while data := await stream.receive_some():
                 heard.value += 1
                 self._take_from_upstream(bytes(data))
-                size = None
-                large = self._movable and self._conversation.unread_for_client >= MOVE_ABOVE
-                if large and await self._move_to_client(stream):
-                    size = BETWEEN
-                    if data := cast("TcpStream", stream).receive_nowait(size):
-                        self._take_from_upstream(data)
+                if self._movable and self._conversation.unread_for_client >= MOVE_ABOVE:
+                    await self._move_to_client(stream)
+                    if rest := cast("TcpStream", stream).receive_nowait(BEHIND_A_BODY):
+                        self._take_from_upstream(rest)
                 if self._to_client.size > HIGH_WATER:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
         except TlsError as error:
@@ -456,12 +450,10 @@ class ClientConnection:
     def _write(self) -> None:
         conversation = self._conversation
         if conversation.to_client:
-            more = self._movable and conversation.answering is not None
-            self._to_client.write(conversation.to_client, more=more)
+            self._to_client.write(conversation.to_client)
             conversation.to_client.clear()
         if conversation.to_upstream and self._to_upstream is not None:
-            more = self._movable and conversation.passing_on
-            self._to_upstream.write(conversation.to_upstream, more=more)
+            self._to_upstream.write(conversation.to_upstream)
             conversation.to_upstream.clear()
         if conversation.calls_waiting and conversation.starved:
             self.end(Cause.SESSION_EXPIRED, "the SASL session's lifetime is over")

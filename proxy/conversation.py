@@ -92,10 +92,6 @@ class Conversation:
         """Whether there is an upstream connection; set by :meth:`opened`."""
         self.wants_upstream = False
         """Whether a request waits for the upstream connection to be opened."""
-        self.passing_on = False
-        """Whether a part of a request went upstream whose rest is yet to come."""
-        self.answering: Exchange | None = None
-        """The exchange of which a part of the response has arrived."""
         self.begun = 0
         """How many requests have begun."""
         self.spoke = False
@@ -124,10 +120,12 @@ class Conversation:
         self._awaiting: RequestId | None = None
         self._last_heartbeat: ReadRequest | None = None
         self._collecting: bytearray | None = None  # a large request to be decoded
+        self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
         self._client_open = True
 
         self._collecting_response: bytearray | None = None
+        self._current: Exchange | None = None  # whose response is arriving in pieces
         self._sasl = Authentication(terms.clock)
         self._trusted = False  # the broker has answered an ordinary request
 
@@ -136,7 +134,7 @@ class Conversation:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way: no response outstanding, no request half passed on."""
-        return self._ledger.idle and not self.passing_on and self._first is None
+        return self._ledger.idle and not self._passing_on and self._first is None
 
     @property
     def at_rest(self) -> bool:
@@ -146,21 +144,21 @@ class Conversation:
     @property
     def awaits_rest(self) -> bool:
         """Whether the client has begun a request whose rest is waited for."""
-        if self.passing_on or self._collecting is not None:
+        if self._passing_on or self._collecting is not None:
             return True
         return self._free_for_next and self._requests.in_frame
 
     @property
     def request_size(self) -> int:
         """The size of the request that is under way, as far as it is known, in bytes."""
-        return self._requests.frame_size if self.passing_on or self._collecting is not None else 0
+        return self._requests.frame_size if self._passing_on or self._collecting is not None else 0
 
     @property
     def held_back(self) -> int:
         """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
         if (
             not self._requests.buffered
-            or self.passing_on
+            or self._passing_on
             or self._collecting is not None
             or self._free_for_next
         ):
@@ -185,7 +183,7 @@ class Conversation:
     @property
     def can_inject(self) -> bool:
         """Whether requests of the proxy can still be sent after the client is gone."""
-        return self.upstream_open and not self.passing_on
+        return self.upstream_open and not self._passing_on
 
     @property
     def may_outlive_client(self) -> bool:
@@ -203,13 +201,13 @@ class Conversation:
     @property
     def unread_for_upstream(self) -> int:
         """Bytes that the client will send next and that go to the broker whatever they are."""
-        return self._requests.unread if self.passing_on else 0
+        return self._requests.unread if self._passing_on else 0
 
     def moved_upstream(self, n: int) -> None:
         """So many of them went to the broker past this conversation."""
         self._requests.skip(n)
         if not self._requests.in_frame:
-            self.passing_on = False
+            self._passing_on = False
             self._inject()
 
     def stop_taking(self) -> None:
@@ -243,7 +241,7 @@ class Conversation:
             raise ClientError("malformed_request", str(error)) from error
 
     def _next_piece(self) -> Piece | None:
-        if self.passing_on or self._collecting is not None:
+        if self._passing_on or self._collecting is not None:
             return self._requests.next_piece() if self._client_open else None
         if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
@@ -311,14 +309,14 @@ class Conversation:
         self._terms.meter.request(ApiKey.SASL_AUTHENTICATE, 0, piece.frame_size, decoded=False)
         self._terms.meter.sent(ApiKey.SASL_AUTHENTICATE, 0, injected=False)
         self.to_upstream.append(piece.data)
-        self.passing_on = not piece.last
+        self._passing_on = not piece.last
 
     def _go_on(self, piece: Piece) -> None:
         """Another piece of the request that has begun."""
         if self._collecting is None:
             self.to_upstream.append(piece.data)
             if piece.last:
-                self.passing_on = False
+                self._passing_on = False
                 self._inject()
             return
         self._collecting += piece.data
@@ -345,7 +343,7 @@ class Conversation:
             self._ledger.relay(exchange)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
-        self.passing_on = not piece.last
+        self._passing_on = not piece.last
         if self._own.waiting:
             self._inject()
 
@@ -484,7 +482,7 @@ class Conversation:
         self._inject()
 
     def _inject(self) -> None:
-        if not self._own.waiting or self._own.outstanding or self.passing_on or not self.upstream_open:
+        if not self._own.waiting or self._own.outstanding or self._passing_on or not self.upstream_open:
             return
         if self._sasl.may_add(awaited=self._awaiting is not None):
             self._send_own(*self._own.next(self._inject))
@@ -525,7 +523,7 @@ class Conversation:
     @property
     def unread_for_client(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
-        exchange = self.answering
+        exchange = self._current
         if exchange is None or self._collecting_response is not None or not self._client_open:
             return 0
         if exchange.watched is not None:
@@ -537,13 +535,13 @@ class Conversation:
 
     def moved_to_client(self, n: int) -> None:
         """So many of them went to the client past this conversation."""
-        exchange = self.answering
+        exchange = self._current
         assert exchange is not None  # noqa: S101  there was something to move
         self._responses.skip(n)
         if exchange.endpoints is not None:
             exchange.endpoints.skipped(n)
         if not self._responses.in_frame:
-            self.answering = None
+            self._current = None
             self._completed(exchange, self._responses.frame_size)
 
     def _response_begins(self, piece: Piece) -> None:
@@ -558,16 +556,16 @@ class Conversation:
             if piece.last:
                 self._completed(exchange, piece.frame_size)
             else:
-                self.answering = exchange
+                self._current = exchange
         elif piece.last:
             self._whole_response(exchange, piece.data)
         else:
             check_decodable(piece, self._limits, trusted=self._trusted)
-            self.answering = exchange
+            self._current = exchange
             self._collecting_response = bytearray(piece.data)
 
     def _response_goes_on(self, piece: Piece) -> None:
-        exchange = self.answering
+        exchange = self._current
         if exchange is None:  # a large token of SASL
             self._to_client(piece.data)
             return
@@ -576,13 +574,13 @@ class Conversation:
             if exchange.watched is not None:
                 exchange.watched.take(piece.data, last=piece.last)
             if piece.last:
-                self.answering = None
+                self._current = None
                 self._completed(exchange, piece.frame_size)
             return
         self._collecting_response += piece.data
         if piece.last:
             frame = bytes(self._collecting_response)
-            self._collecting_response = self.answering = None
+            self._collecting_response = self._current = None
             self._whole_response(exchange, frame)
 
     def _token_begins(self, piece: Piece) -> None:

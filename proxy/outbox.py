@@ -46,18 +46,14 @@ class Outbox:
         self.written = 0
         """Pieces that were written since they waited."""
 
-    def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
-        """Write these bytes after all that were written before. Small pieces go in one system call.
-
-        ``more`` says that they are to be completed by others that are moved behind them: see
-        :meth:`proxy.streams.TcpStream.send_nowait`.
-        """
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write these bytes after all that were written before. Small pieces go in one system call."""
         if self.broken:
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._send_nowait is not None and not self._waiting and not self._flushing:
             try:
-                sent = self._send_nowait(data, more=True) if more else self._send_nowait(data)
+                sent = self._send_nowait(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._break()
                 return

@@ -43,16 +43,13 @@ class TcpStream(trio.abc.HalfCloseableStream):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
 
-    def send_nowait(self, data: bytes, *, more: bool = False) -> int:
+    def send_nowait(self, data: bytes) -> int:
         """Write what the kernel takes now; the number of bytes it took.
-
-        If ``more`` follows, the kernel sends full segments only, and what is left of it together with the next bytes
-        (or after 200 ms): the peer is not woken for the beginning of something that it needs whole.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
         try:
-            return self.socket.send(data, socket.MSG_MORE) if more else self.socket.send(data)
+            return self.socket.send(data)
         except BlockingIOError:
             return 0
         except OSError as error:
