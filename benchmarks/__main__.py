@@ -107,7 +107,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
             for q in ("p50", "p99"):
                 target = (f"< +{one['target_us']:g}", _said(one["met"])) if q == "p50" else ("", "")
                 ways = (str(one["direct"][q]), str(one["proxied"][q]))
-                cost = "".join(f"{_HOW[way]}+{added[q]}" for way, added in one["added"].items())
+                cost = "".join(f"{_HOW[way]}{added[q]:+}" for way, added in one["added"].items())
                 table.append((f"{name}, {q}, us", *ways, cost, *target))
     for one in report.get("members", []):
         memory = one["bytes_per_member"] / 1024
