@@ -29,17 +29,24 @@ _LATENCIES = {
     "heartbeat": "translated Heartbeat",
     "heartbeat_of_several": "the same, one of several processes",
 }
+_HOW = {latency.PROXIED: "", latency.BY_HAPROXY: "; HAProxy "}
 LESS_ON_TLS = 2
 """By so much fewer records on TLS: the client and the broker are slower there as well."""
 
 
 def latencies(rounds: int) -> Any:
-    with (
-        kafka() as cluster,
-        gateway(cluster.bootstrap, "latency") as sole,
-        gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n") as several,
-    ):
-        return latency.measure(cluster.bootstrap, sole, several, rounds=rounds)
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(kafka())
+        sole = stack.enter_context(gateway(cluster.bootstrap, "latency"))
+        several = stack.enter_context(
+            gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n")
+        )
+        relay = None
+        if plain_relay.program():
+            (port,) = free_ports(1)
+            stack.enter_context(plain_relay.relay(port, cluster.bootstrap))
+            relay = f"{LOOPBACK}:{port}"
+        return latency.measure(cluster.bootstrap, sole, several, relay, rounds=rounds)
 
 
 def throughputs(runs: int, records: int) -> Any:
@@ -94,14 +101,15 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     for on, (what, one) in both:
         table.append(
             (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
-             f"ratio {one['proxied_ratio']}{_of_relay(one)}", f">= {one['target']}", _said(one["met"]))
+             f"ratio {_ratio(one, 'proxied')}{_of_relay(one)}", f">= {one['target']}", _said(one["met"]))
         )  # fmt: skip
     for what, name in _LATENCIES.items():
         if (one := report.get("latency", {}).get(what)) is not None:
             for q in ("p50", "p99"):
                 target = (f"< +{one['target_us']:g}", _said(one["met"])) if q == "p50" else ("", "")
                 ways = (str(one["direct"][q]), str(one["proxied"][q]))
-                table.append((f"{name}, {q}, us", *ways, f"+{one['added'][q]}", *target))
+                cost = "".join(f"{_HOW[way]}{added[q]:+}" for way, added in one["added"].items())
+                table.append((f"{name}, {q}, us", *ways, cost, *target))
     for one in report.get("members", []):
         memory = one["bytes_per_member"] / 1024
         share = one["shares"]["proxy"]
@@ -119,8 +127,14 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     return table
 
 
+def _ratio(one: dict[str, Any], way: str) -> str:
+    """The median, and the quartiles."""
+    low, high = one[f"{way}_quartiles"]
+    return f"{one[f'{way}_ratio']} ({low} to {high})"
+
+
 def _of_relay(one: dict[str, Any]) -> str:
-    return f" (HAProxy {one['haproxy_ratio']})" if "haproxy_ratio" in one else ""
+    return f"; HAProxy {_ratio(one, 'haproxy')}" if "haproxy_ratio" in one else ""
 
 
 def _said(met: bool) -> str:

@@ -1,8 +1,9 @@
 """Bytes a second that real clients (librdkafka) consume and produce, straight, through the proxy, and through HAProxy.
 
 The ways take turns, each run in a fresh process of its own, and the median of the ratios of neighbours counts: whatever
-else the machine does hits all alike. HAProxy (``benchmarks.plain_relay``) shows what of the cost any process in
-between has.
+else the machine does hits all alike. Many short runs tell more than few long ones, for the machine changes from one
+second to the next; the quartiles say how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows what
+of the cost any process in between has.
 """
 
 import json
@@ -21,9 +22,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.stand import cpu_s, switches, waited_s
 
 RECORD = 1024
-RECORDS = 400_000
+RECORDS = 200_000
 FETCH = 1024 * 1024
-RUNS = 7
+RUNS = 15
 TARGET = 0.90
 TARGET_ON_TLS = 0.5
 
@@ -136,6 +137,7 @@ def _compare(what: str, ways: dict[str, Way], topic: str, runs: int, records: in
         found |= {
             f"{name}_mb_s": round(statistics.median(way.mb_s), 1),
             f"{name}_ratio": round(statistics.median(ratios), 3),
+            f"{name}_quartiles": [round(quartile, 2) for quartile in statistics.quantiles(ratios)[::2]],
             f"{name}_ratios": [round(ratio, 2) for ratio in sorted(ratios)],
             f"{name}_cpu_s_per_gb": round(used[0], 3),
             f"{name}_waited_for_a_core_s_per_gb": round(used[1], 3),

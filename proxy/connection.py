@@ -22,8 +22,8 @@ from prometheus_client import Summary
 
 from protocol_codecs import Message
 from proxy.conversation import Conversation
-from proxy.outbox import Outbox
-from proxy.splice import MOVE_ABOVE, Move, PipePool, movable
+from proxy.outbox import HIGH_WATER, Outbox
+from proxy.splice import BEHIND_A_BODY, MOVE_ABOVE, Move, PipePool, movable
 from proxy.streams import TcpStream
 from proxy.tallies import Tally
 from proxy.terms import ClientError, Terms, UpstreamError
@@ -206,7 +206,7 @@ class ClientConnection:
         up, down = self._moving_upstream, self._moving_to_client
         moved_down = 0 if down is None else down.taken
         broker_is_slow = (up is not None and up.waiting) or (
-            self._to_upstream is not None and self._to_upstream.full
+            self._to_upstream is not None and self._to_upstream.size > HIGH_WATER
         )
         return Progress(
             reads=self._reads + moved_down + (0 if up is None else up.taken),
@@ -316,12 +316,13 @@ class ClientConnection:
     @property
     def _must_wait(self) -> bool:
         """Whether there is no room for what the client says."""
-        full = self._to_upstream is not None and self._to_upstream.full
+        to_upstream = self._to_upstream
+        full = to_upstream is not None and to_upstream.size > HIGH_WATER
         return full or self._conversation.held_back >= _READ_AHEAD
 
     async def _room_for_more(self) -> None:
         while self._must_wait:
-            if self._to_upstream is not None and self._to_upstream.full:
+            if self._to_upstream is not None and self._to_upstream.size > HIGH_WATER:
                 await _pause(self._to_upstream, self._metrics.client_reads_paused)
             else:
                 self._room = trio.Event()
@@ -394,13 +395,13 @@ class ClientConnection:
         heard = self._reachability.heard(self.node_id)
         try:
             while data := await stream.receive_some():
-                self._reads += 1
                 heard.value += 1
-                self._conversation.receive_from_upstream(bytes(data))
-                self._advance()
+                self._take_from_upstream(bytes(data))
                 if self._movable and self._conversation.unread_for_client >= MOVE_ABOVE:
                     await self._move_to_client(stream)
-                if self._to_client.full:
+                    if rest := cast("TcpStream", stream).receive_nowait(BEHIND_A_BODY):
+                        self._take_from_upstream(rest)
+                if self._to_client.size > HIGH_WATER:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
         except TlsError as error:
             self._metrics.upstream_errors.labels(error.kind).inc()
@@ -417,6 +418,11 @@ class ClientConnection:
                 await self._reachability.check(self.node_id)
         self.end(Cause.SERVER_CLOSED)
 
+    def _take_from_upstream(self, data: bytes) -> None:
+        self._reads += 1
+        self._conversation.receive_from_upstream(data)
+        self._advance()
+
     def _advance(self) -> None:
         """Look at what was read, hand over what is for the translation, write what came of it."""
         conversation = self._conversation
@@ -425,7 +431,8 @@ class ClientConnection:
         except ClientError as error:
             self._metrics.client_errors.labels(error.kind).inc()
             self.end(Cause.CLIENT_ERROR, str(error))
-        self._write()
+        if conversation.to_client or conversation.to_upstream or conversation.calls_waiting:
+            self._write()
         while conversation.replies:
             self._hub.reply(*conversation.replies.popleft())
         while conversation.passed:
@@ -448,7 +455,7 @@ class ClientConnection:
         if conversation.to_upstream and self._to_upstream is not None:
             self._to_upstream.write(conversation.to_upstream)
             conversation.to_upstream.clear()
-        if conversation.starved:
+        if conversation.calls_waiting and conversation.starved:
             self.end(Cause.SESSION_EXPIRED, "the SASL session's lifetime is over")
 
     def _end_if_idle(self) -> None:

@@ -83,6 +83,8 @@ class Conversation:
         self._own = OwnRequests(terms.clock)
         self.replies = self._own.replies
         """Responses to calls of the translation; the shell takes them out."""
+        self.calls_waiting = self._own.waiting
+        """Calls of the translation that could not be sent yet."""
         self.passed: deque[tuple[Request, Message | None]] = deque()
         """Group calls that pass through, with their responses: those of :data:`translation.observer.OBSERVED`, and
         before that those of ``ASKED`` when they are passed on. The shell takes them out."""
@@ -154,7 +156,12 @@ class Conversation:
     @property
     def held_back(self) -> int:
         """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
-        if self._passing_on or self._collecting is not None or self._free_for_next:
+        if (
+            not self._requests.buffered
+            or self._passing_on
+            or self._collecting is not None
+            or self._free_for_next
+        ):
             return 0  # what is buffered is the beginning of a frame, and waits for its rest
         return self._requests.buffered
 
@@ -218,10 +225,10 @@ class Conversation:
 
         :raises ClientError: what the client sent ends the connection.
         """
-        if self._first is None and not self._requests.buffered:
-            return  # mostly: it is a response that was read
         try:
-            while (piece := self._next_piece()) is not None:
+            while self._requests.buffered or self._first is not None:
+                if (piece := self._next_piece()) is None:
+                    return
                 if piece.first:
                     self._begin(piece)
                 else:
@@ -244,7 +251,7 @@ class Conversation:
     def _begin(self, piece: Piece) -> None:
         if not self.spoke and begins_with_gssapi(piece.data):
             self._sasl.begin(0, "GSSAPI")
-        if self._sasl.is_token(piece.data):
+        if self._sasl.bare and self._sasl.is_token(piece.data):
             self._pass_token(piece)
             return
         self.begun += 1
@@ -475,7 +482,7 @@ class Conversation:
         self._inject()
 
     def _inject(self) -> None:
-        if not self._own.waiting or self._own.outstanding or not self.can_inject:
+        if not self._own.waiting or self._own.outstanding or self._passing_on or not self.upstream_open:
             return
         if self._sasl.may_add(awaited=self._awaiting is not None):
             self._send_own(*self._own.next(self._inject))
@@ -499,7 +506,9 @@ class Conversation:
         """
         self._responses.feed(data)
         try:
-            while (piece := self._responses.next_piece()) is not None:
+            while self._responses.buffered:
+                if (piece := self._responses.next_piece()) is None:
+                    return
                 if piece.first:
                     self._response_begins(piece)
                 else:
@@ -536,7 +545,7 @@ class Conversation:
             self._completed(exchange, self._responses.frame_size)
 
     def _response_begins(self, piece: Piece) -> None:
-        if self._sasl.tokens_unasked and not self._ledger.upstream:
+        if self._sasl.bare and self._sasl.tokens_unasked and not self._ledger.upstream:
             self._token_begins(piece)
             return
         exchange = self._ledger.expected(piece.data)
@@ -636,5 +645,5 @@ class Conversation:
             self.to_client.append(data)
 
     def _flush_ready(self) -> None:
-        for response in self._ledger.ready():
+        while self._ledger.client and (response := self._ledger.next_ready()) is not None:
             self._to_client(response)

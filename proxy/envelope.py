@@ -48,9 +48,12 @@ def correlation_id_of(response: bytes) -> int:
 
     :raises MalformedMessage: the frame is too short to have one.
     """
-    if len(response) < _RESPONSE.size:
-        raise MalformedMessage("ResponseHeader", 0, "correlation_id", _SIZE_BYTES, "the frame ends before it")
-    correlation_id: int = _CORRELATION_ID.unpack_from(response, _SIZE_BYTES)[0]
+    try:
+        correlation_id: int = _CORRELATION_ID.unpack_from(response, _SIZE_BYTES)[0]
+    except struct.error:
+        raise MalformedMessage(
+            "ResponseHeader", 0, "correlation_id", _SIZE_BYTES, "the frame ends before it"
+        ) from None
     return correlation_id
 
 

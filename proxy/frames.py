@@ -84,6 +84,7 @@ class FrameSplitter:
         "_remaining",
         "_seen_first",
         "_streamed_size",
+        "buffered",
         "max_size",
     )
 
@@ -98,14 +99,11 @@ class FrameSplitter:
         self._enough = enough
         self._data: bytes | bytearray = b""
         self._pos = 0
+        self.buffered = 0
+        """Bytes that were fed and not given out yet."""
         self._remaining = 0  # bytes still to come of the frame that is given out in pieces
         self._streamed_size = 0
         self._seen_first = False
-
-    @property
-    def buffered(self) -> int:
-        """Bytes that were fed and not given out yet."""
-        return len(self._data) - self._pos
 
     @property
     def in_frame(self) -> bool:
@@ -128,7 +126,7 @@ class FrameSplitter:
 
     def feed(self, data: bytes) -> None:
         """Take what was read from the peer."""
-        if self._pos == len(self._data):
+        if not self.buffered:
             self._data = data
         else:
             if isinstance(self._data, bytes):
@@ -137,13 +135,14 @@ class FrameSplitter:
                 del self._data[: self._pos]
             self._data += data
         self._pos = 0
+        self.buffered += len(data)
 
     def next_piece(self) -> Piece | None:
         """The next frame or piece of one; None if more bytes are needed first.
 
         :raises FrameError: a negative or too large size, or another protocol altogether.
         """
-        available = len(self._data) - self._pos
+        available = self.buffered
         if self._remaining:
             if not available:
                 return None
@@ -171,9 +170,9 @@ class FrameSplitter:
 
     def _take(self, n: int) -> bytes:
         start = self._pos
-        if start == 0 and n == len(self._data):
-            data = self._data
-            self._data = b""
+        self.buffered -= n
+        if not start and not self.buffered:
+            data, self._data = self._data, b""
             return bytes(data)
         self._pos = start + n
         return bytes(memoryview(self._data)[start : self._pos])

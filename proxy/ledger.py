@@ -14,7 +14,7 @@ always for the first in the client's queue, and it can be passed on as it arrive
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 
 import msgspec
@@ -121,8 +121,9 @@ class Ledger:
         if exchange.source is not _INJECTED:
             self.client.popleft()
 
-    def ready(self) -> Iterator[bytes]:
-        """The responses of local exchanges whose turn it is; they are done with."""
-        while self.client and (response := self.client[0].response) is not None:
-            self.client.popleft()
-            yield response
+    def next_ready(self) -> bytes | None:
+        """The response of the first exchange if it is a local one and known, which is done with then."""
+        if not self.client or (response := self.client[0].response) is None:
+            return None
+        self.client.popleft()
+        return response

@@ -43,9 +43,9 @@ _PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
 def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
     """The error codes in a response, without NONE."""
     code = getattr(message, "error_code", 0)
-    fields = _PARTS_WITH_ERRORS.get(api_key)
-    if fields is None:
+    if api_key not in _PARTS_WITH_ERRORS:
         return {code} if code else _NO_ERRORS
+    fields = _PARTS_WITH_ERRORS[api_key]
     parts: list[Any] = [message]
     codes = {code}
     for field in fields:

@@ -38,22 +38,13 @@ class Outbox:
         self._send_nowait = getattr(stream, "send_nowait", None)
         self._nursery = nursery
         self._waiting: deque[bytes] = deque()
-        self._size = 0
+        self.size = 0
+        """Bytes that wait."""
         self._flushing = False
         self._moved = trio.Event()
         self.broken = False
         self.written = 0
         """Pieces that were written since they waited."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that wait."""
-        return self._size
-
-    @property
-    def full(self) -> bool:
-        """Whether so much waits that nothing should be added."""
-        return self._size > HIGH_WATER
 
     def write(self, pieces: Sequence[bytes]) -> None:
         """Write these bytes after all that were written before. Small pieces go in one system call."""
@@ -70,7 +61,7 @@ class Outbox:
                 return
             data = data[sent:]
         self._waiting.append(data)
-        self._size += len(data)
+        self.size += len(data)
         if not self._flushing:
             self._flushing = True
             self._nursery.start_soon(self._flush)
@@ -100,7 +91,7 @@ class Outbox:
 
     async def drained(self) -> None:
         """Wait until there is room again."""
-        while self._size > HIGH_WATER:
+        while self.size > HIGH_WATER:
             await self._moved.wait()
 
     async def flushed(self) -> None:
@@ -113,7 +104,7 @@ class Outbox:
             while self._waiting:
                 data = self._waiting.popleft()
                 await self._stream.send_all(data)
-                self._size -= len(data)
+                self.size -= len(data)
                 self.written += 1
                 self._announce()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -125,7 +116,7 @@ class Outbox:
     def _break(self) -> None:
         self.broken = True
         self._waiting.clear()
-        self._size = 0
+        self.size = 0
         self._announce()
 
     def _announce(self) -> None:

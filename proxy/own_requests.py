@@ -38,7 +38,10 @@ class OwnRequests:
         self._heartbeats = UpstreamHeartbeats()
 
     def next(self, then: Callable[[], None]) -> tuple[bytes, Exchange]:
-        """The first call that waits, to be sent now; ``then`` is called when its response is in ``replies``."""
+        """The first call that waits, to be sent now.
+
+        ``then`` is called when its response is in ``replies`` and another one waits.
+        """
         call = self.waiting.popleft()
 
         def replied(frame: bytes) -> None:
@@ -49,7 +52,8 @@ class OwnRequests:
                 message = decode(APIS[call.api_key].response, call.version, frame, offset)
             self.outstanding = False
             self.replies.append((call.call_id, message))
-            then()
+            if self.waiting:
+                then()
 
         self.outstanding = True
         return self.made(call.api_key, call.version, call.client_id, call.message, replied)

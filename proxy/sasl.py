@@ -42,7 +42,8 @@ class Authentication:
         self._done = False
         self._quiet_from = math.inf
         self._ends = math.inf
-        self._bare = False
+        self.bare = False
+        """Whether a frame may be a token without a header."""
         self._tokens_left: int | None = 0  # None: nobody knows
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ class Authentication:
     def begin(self, version: int, mechanism: str) -> None:
         """The client has sent SaslHandshake."""
         self._done = False
-        self._bare = version == 0
+        self.bare = version == 0
         self._tokens_left = _TOKENS.get(mechanism)
 
     def token(self) -> bool:
@@ -59,7 +60,7 @@ class Authentication:
             return False
         self._tokens_left -= 1
         if self._tokens_left <= 0:
-            self._bare = False
+            self.bare = False
         return True
 
     def completed(self, lifetime_s: float, asked_at: float) -> None:
@@ -71,7 +72,7 @@ class Authentication:
     def ordinary_request(self) -> None:
         """The client has sent a request that is part of no authentication."""
         self._done = True
-        self._bare = False
+        self.bare = False
 
     # -- what follows from it ------------------------------------------------------------------------------
 
@@ -91,11 +92,11 @@ class Authentication:
     @property
     def tokens_unasked(self) -> bool:
         """Whether the broker may send a bare token that nobody counted."""
-        return self._bare and self._tokens_left is None
+        return self.bare and self._tokens_left is None
 
     def is_token(self, frame: bytes) -> bool:
         """Whether a frame of the client is a bare token. Changes nothing."""
-        if not self._bare:
+        if not self.bare:
             return False
         return self._tokens_left is not None or not _is_request(frame)
 

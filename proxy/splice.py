@@ -24,6 +24,10 @@ PIPE_SIZE = 1024 * 1024
 MOVE_ABOVE = 64 * 1024
 """Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
 
+BEHIND_A_BODY = 4 * 1024
+"""Bytes to read at once behind records that were moved, if they are there: a Fetch response ends with a few more, which
+would take another turn of the scheduler."""
+
 WAKE_AT = 256 * 1024
 """Bytes that should have come before the kernel wakes the proxy, if the body has as many.
 

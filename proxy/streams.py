@@ -87,6 +87,15 @@ class TcpStream(trio.abc.HalfCloseableStream):
             except OSError as error:
                 raise self.broken(error) from error
 
+    def receive_nowait(self, max_bytes: int) -> bytes:
+        """Bytes that are there already; empty if there are none, or at the end of the stream."""
+        try:
+            return self.socket.recv(max_bytes)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise self.broken(error) from error
+
     async def wait_readable(self) -> None:
         """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
         try:

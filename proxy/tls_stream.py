@@ -122,15 +122,18 @@ class TlsStream(trio.abc.HalfCloseableStream):
         :raises trio.BrokenResourceError: the connection broke.
         """
         most = max_bytes or RECEIVE_SIZE
+        waited = False
         while not self._said_eof:
             data, ended = self._decrypted(most)
             if self._to_peer.pending and not self._sending.locked():
                 await self._flush()  # an answer of TLS itself, such as to a key update
             self._heard_goodbye |= ended
             if data or ended:
-                await trio.lowlevel.checkpoint()
+                if not waited:  # others had their turn otherwise
+                    await trio.lowlevel.checkpoint()
                 return data
             await self._fill()
+            waited = True
         while await self.transport.receive_some():
             pass  # nothing is read any more once we said goodbye, only the peer's own end
         return b""

@@ -463,7 +463,8 @@ class Context:
         Clients break on partitions that they did not subscribe to (aiokafka ends with an error).
         """
         names = self.topic_names
-        return frozenset(pair for pair in partitions if names.get(pair[0]) in member.subscription)
+        subscription = member.subscription
+        return frozenset([pair for pair in partitions if names.get(pair[0]) in subscription])
 
     # -- versions ----------------------------------------------------------------------------------------------
 

@@ -215,6 +215,21 @@ async def test_large_bodies_are_moved_both_ways(tcp_pair, moves):
         assert descriptors() == before
 
 
+async def test_what_follows_a_body_at_once_is_read_behind_it(tcp_pair, moves):
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        requests = [messages.produce(n, acks=1, size=MEGABYTE) for n in (1, 2)]
+        answers = [wire.response(ApiKey.PRODUCE, 9, n, bytes(MEGABYTE)) for n in (1, 2)]
+        for source, whole, sink in (
+            (bench.client, requests, bench.at_broker),
+            (bench.broker, answers, bench.from_proxy),
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(source.send_all, b"".join(whole))
+                assert [await sink.frame(), await sink.frame()] == whole
+        assert len(moves) >= 4
+
+
 async def test_a_client_that_goes_in_the_middle_of_a_body_ends_its_connection_only(tcp_pair, moves):
     async with a_bench(tcp_pair) as bench:
         await bench.negotiate()
@@ -259,6 +274,17 @@ async def test_without_a_pipe_bodies_are_copied(monkeypatch, tcp_pair, moves):
             nursery.start_soon(bench.client.send_all, request)
             assert await bench.at_broker.frame() == request
         assert not moves
+
+
+async def test_bytes_are_taken_that_are_there_and_none_is_waited_for(tcp_pair):
+    near, far = tcp_pair()
+    assert near.receive_nowait(10) == b""
+    assert far.send_nowait(b"hello") == 5
+    await near.wait_readable()
+    assert near.receive_nowait(4) == b"hell"
+    await near.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        near.receive_nowait(10)
 
 
 async def test_the_kernel_takes_as_much_for_a_broker_as_for_any_connection() -> None:

@@ -92,6 +92,14 @@ async def test_several_records_are_read_at_once(pair: Pair) -> None:
     assert len(await server.receive_some()) == 60_000
 
 
+async def test_every_read_lets_others_have_their_turn(pair: Pair) -> None:
+    client, server = pair
+    await client.send_all(b"abcdef")
+    for expected in (b"abcd", b"ef"):  # the second is there already
+        with trio.testing.assert_checkpoints():
+            assert await server.receive_some(4) == expected
+
+
 async def test_no_more_than_asked_for_is_given(pair: Pair) -> None:
     client, server = pair
     await client.send_all(b"abcdef")
