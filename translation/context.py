@@ -176,8 +176,9 @@ class Context:
     def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
         """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
 
-        The client has joined again on a connection that it opened later, and that is still open. What the older
-        one claims is not true any more. A static member has another member id then, if it sends none.
+        The client has joined again on a connection that it opened later, and that is still open, or was followed by
+        one that is. What the older one claims is not true any more. A static member has another member id then, if it
+        sends none.
         """
         holder = member.group.members.get(
             member.group.static.get(request.message.group_instance_id or "", "")
@@ -187,8 +188,11 @@ class Context:
             connection.client_host,
         ):
             member = holder
-        newer = member.joined_on
-        return newer is not None and connection.id < newer and self.client_is_connected(newer)
+        joined_on, newest = member.joined_on, member.connection_id
+        if joined_on is None or connection.id >= joined_on:
+            return False
+        followed = newest is not None and joined_on < newest
+        return self.client_is_connected(joined_on) or (followed and self.client_is_connected(newest))
 
     def maybe_release(self, connection_id: ConnectionId) -> None:
         """Let the upstream side go when its client is gone and nothing needs it any more."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from translation.actions import EventKind, Request
+from translation.actions import Connection, EventKind, Request
 from translation.context import Context, replaced
 from translation.exchange import Ask, Park, Steps, UpstreamLost
+from translation.last_member import has_to_wait_for_others
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream import leave
@@ -32,10 +33,14 @@ def leaving(context: Context, message: LeaveGroupRequest) -> list[Member | None]
     ]
 
 
-def leave_group(context: Context, request: Request) -> Steps:
+def leave_group(context: Context, connection: Connection, request: Request) -> Steps:
     """A LeaveGroup of the client. Brokers since 4.0 do it for members of the new protocol themselves."""
     message: LeaveGroupRequest = request.message
     members = leaving(context, message)
+    deadline = context.now + context.settings.leave_wait_s
+    for last in [member for member in members if member is not None]:
+        while context.now < deadline and (yield from has_to_wait_for_others(context, last, connection)):
+            yield Park(context.now + context.settings.join_poll_s)
     response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []

@@ -36,6 +36,11 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_margin_ms: int = 10_000
     """Added to the rebalance timeout that the broker is told: its clock starts before the client hears."""
 
+    leave_wait_s: float = 5.0
+    """Longest that the last member of the new protocol waits in LeaveGroup for classic members that have something to
+    give up. They hear of it within a heartbeat interval, 3 s by default, and a client that closes waits no longer than
+    its own timeout, 30 s in Java."""
+
     load_retry_s: float = 0.2
     """Time between attempts inside JoinGroup while the coordinator loads its groups."""
 

@@ -384,7 +384,8 @@ class Translator:
             context.forward(request)  # brokers deal with it for members of either protocol
             return
         turns = members[0].turns if len(members) == 1 else Turns()
-        context.runner.start(leave.leave_group(context, request), turns, connection.id, request.client_id)
+        steps = leave.leave_group(context, connection, request)
+        context.runner.start(steps, turns, connection.id, request.client_id)
 
     def _offset_fetch(self, connection: Connection, request: Request) -> None:
         context = self._context

@@ -298,8 +298,13 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
 
 
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
-    """The last member of the new protocol leaves while others have partitions to give up."""
+    """The last member of the new protocol goes back while others have partitions to give up."""
     return patch.object(going_back, "has_to_wait_for_others", _nobody_has_to_wait)
+
+
+def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
+    """The client of the last member of the new protocol leaves while others have partitions to give up."""
+    return patch.object(leave, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def _nobody_has_to_wait(*_: Any) -> Any:
@@ -411,6 +416,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     take_a_late_heartbeat_for_its_client,
     take_a_group_that_was_left_for_a_consumer_group,
     leave_last_while_others_have_to_give_up,
+    leave_by_itself_while_others_have_to_give_up,
     take_the_end_of_an_older_connection_for_that_of_its_client,
     believe_any_newer_generation,
     believe_that_a_group_is_neither_kind,

@@ -291,7 +291,10 @@ class Bench:
 
     def leave(self, connection: Connection, member_id: str) -> RequestId:
         request = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))
-        return self.send(connection, ApiKey.LEAVE_GROUP, 5, request)
+        request_id = self.send(connection, ApiKey.LEAVE_GROUP, 5, request)
+        if self._new_group:
+            self.answer_lookups()
+        return request_id
 
     def commit(
         self,

@@ -201,3 +201,37 @@ def test_a_lost_connection_to_the_broker_leaves_the_member_as_it_was() -> None:
     assert bench.asked() == [ApiKey.CONSUMER_GROUP_DESCRIBE]
     bench.reply(SETTLED)
     assert bench.leaves_now()
+
+
+def leaving(**options: Any) -> Bench:
+    """A client leaves by itself; all others of its group are classic members."""
+    bench = Bench(**options)
+    line = bench.connect()
+    bench.stable_member(line, (0,), member_id="member-a", epoch=5)
+    bench.settle(5)
+    bench._new_group = False
+    bench.leave(line, "member-a")
+    return bench
+
+
+def test_a_client_that_leaves_by_itself_waits_for_the_others_too() -> None:
+    bench = leaving()
+    bench.reply(BEHIND)
+    assert bench.calls == []
+    bench.advance(0.3)
+    bench.reply(SETTLED)
+    assert [call.api_key for call in bench.calls] == [ApiKey.LEAVE_GROUP]
+
+
+def test_a_client_that_leaves_by_itself_does_not_wait_for_long() -> None:
+    bench = leaving()
+    bench.reply(BEHIND)
+    for _ in range(100):
+        bench.advance(0.3)
+        if any(call.api_key == ApiKey.LEAVE_GROUP for call in bench.calls):
+            break
+        for call in list(bench.calls):
+            bench.reply(bench.heartbeat_answer(5) if _beats(call) else BEHIND, call)
+    else:
+        raise AssertionError("it waits for ever")
+    assert bench.now < 1000 + 7

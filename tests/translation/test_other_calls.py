@@ -136,6 +136,7 @@ def test_leave_group_before_version_3_names_one_member() -> None:
     bench.stable_member(connection, (0, 1))
     request = LeaveGroupRequest(group_id=GROUP, member_id="member-a")
     leave = bench.send(connection, ApiKey.LEAVE_GROUP, 2, request)
+    bench.answer_lookups()
     bench.reply(LeaveGroupResponse())
     assert bench.error(leave) == ErrorCode.NONE
     assert bench.translator._context.find(GROUP, "member-a") is None

@@ -167,6 +167,7 @@ def test_a_late_heartbeat_of_a_client_that_has_gone_elsewhere_releases_nothing()
         bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     )  # so that what was sent behind it has its turn
     leave = bench.leave(connection, A)
+    bench.answer_lookups()
     assert [call.api_key for call in bench.calls] == [ApiKey.LEAVE_GROUP]
     bench.client_gone(connection)
     assert leave not in bench.answers
