@@ -75,6 +75,7 @@ class Context:
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
         self._issued: dict[str, None] = {}
+        self._joins_classic: dict[str, ConnectionId] = {}
         self._clients: dict[ConnectionId, _Client] = {}
         self._connection_of: dict[RequestId, ConnectionId] = {}
 
@@ -343,9 +344,24 @@ class Context:
             del self._issued[next(iter(self._issued))]
         return member_id
 
-    def now_classic(self, member_id: str) -> None:
-        """A classic coordinator gets to know this id."""
+    def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
+        """A JoinGroup with this id is relayed on this connection: a classic coordinator gets to know the id."""
         self._issued.pop(member_id, None)
+        if member_id:
+            self._joins_classic[member_id] = connection_id
+            while len(self._joins_classic) > self.settings.issued_ids_limit:
+                del self._joins_classic[next(iter(self._joins_classic))]
+
+    def has_joined_classic(self, member_id: str) -> None:
+        """Its SyncGroup shows that it has heard the answer."""
+        self._joins_classic.pop(member_id, None)
+
+    def may_become_classic(self, member_id: str, connection_id: ConnectionId) -> bool:
+        """Whether a JoinGroup of this client, which waits no more for its answer, may still reach the coordinator.
+
+        It was relayed on another connection, and would make a member of the new protocol with this id a classic one.
+        """
+        return self._joins_classic.get(member_id, connection_id) != connection_id
 
     def is_issued(self, member_id: str) -> bool:
         """Whether this process gave out the id, so that no classic coordinator can know it."""

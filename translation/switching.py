@@ -70,8 +70,8 @@ def moves_together(context: Context, group: Group) -> bool:
 def tell(
     context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
 ) -> None:
-    """Remember a client that is told to join anew by its Heartbeat, and let the others wait for their turn."""
-    message: HeartbeatRequest = request.message
+    """Remember a client that is told to join anew, mostly by its Heartbeat, and let the others wait for their turn."""
+    message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [move for move in group.moves.values() if move.told_at < context.now - _FORGET_S]:
         del group.moves[forgotten.member_id]
     group.moves[message.member_id] = Move(

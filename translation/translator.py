@@ -221,7 +221,7 @@ class Translator:
             return
         given_here = context.is_issued(message.member_id)
         if rule.mode is Mode.OBSERVE:
-            context.now_classic(message.member_id)
+            context.joins_classic(message.member_id, connection.id)
         reason = f"observed: {why_not or 'translatable'}"
         context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
         group = context.groups.get(message.group_id)
@@ -280,6 +280,12 @@ class Translator:
         message: JoinGroupRequest = request.message
         group = context.group(message.group_id)
         member_id = message.member_id
+        if self._needs_another_id(connection, request):
+            reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
+            tell(context, group, connection, request, context.rule(group.id), reason)
+            answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.issue_member_id())
+            context.answer(request, answer)
+            return
         if not member_id:
             member_id = context.issue_member_id()
             if request.version >= _MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
@@ -296,6 +302,17 @@ class Translator:
         move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
         steps = join.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
+
+    def _needs_another_id(self, connection: Connection, request: Request) -> bool:
+        """Whether a client that lost patience with its classic JoinGroup must not keep the id that was sent with it."""
+        message: JoinGroupRequest = request.message
+        return (
+            self._context.may_become_classic(message.member_id, connection.id)
+            and request.version >= _MEMBER_ID_REQUIRED_FROM
+            and message.group_instance_id is None
+            and self._context.find(message.group_id, message.member_id) is None
+            and not claims_something(message)
+        )
 
     def _heartbeat(self, connection: Connection, request: Request) -> None:
         context = self._context
@@ -340,6 +357,7 @@ class Translator:
     def _sync_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: SyncGroupRequest = request.message
+        context.has_joined_classic(message.member_id)
 
         def refuse(code: ErrorCode) -> None:
             context.answer(request, SyncGroupResponse(error_code=code))

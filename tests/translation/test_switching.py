@@ -60,6 +60,41 @@ def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_
     assert bench.calls == []
 
 
+def test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id() -> None:
+    """With the old id that call would make the new member a classic one."""
+    bench = Bench(policy=OBSERVE_ALL)
+    older, newer = bench.connect(), bench.connect()
+    bench._new_group = False
+    assert bench.join(older, A) in bench.forwarded
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    answer = bench.answers[bench.join(newer, A)]
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "uuid-1")
+    bench.join(newer, "uuid-1")
+    bench.reply(mixed_group(A))
+    leaves(bench, A)
+
+
+@pytest.mark.parametrize(
+    "why", ["it has heard the answer", "it claims partitions", "an old version", "static"]
+)
+def test_to_translate_a_client_keeps_the_id_of_an_older_join_group(why: str) -> None:
+    bench = Bench(policy=OBSERVE_ALL)
+    older, newer = bench.connect(), bench.connect()
+    bench._new_group = False
+    bench.join(older, A)
+    if why == "it has heard the answer":
+        bench.sync(older, A, 1)
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    bench.join(
+        newer,
+        A,
+        claims=(0,) if why == "it claims partitions" else (),
+        version=3 if why == "an old version" else 9,
+        instance_id="one" if why == "static" else None,
+    )
+    assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
+
+
 def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> None:
     bench = Bench()
     connection = bench.connect()
