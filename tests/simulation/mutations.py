@@ -307,6 +307,11 @@ def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any
     return patch.object(leave, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
+def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
+    """A client that lost patience with a relayed JoinGroup joins the new protocol under the same member id."""
+    return patch.object(translator.Translator, "_needs_another_id", lambda *_: False)
+
+
 def _nobody_has_to_wait(*_: Any) -> Any:
     yield from ()
     return False
@@ -417,6 +422,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     take_a_group_that_was_left_for_a_consumer_group,
     leave_last_while_others_have_to_give_up,
     leave_by_itself_while_others_have_to_give_up,
+    keep_an_id_that_an_older_join_group_has,
     take_the_end_of_an_older_connection_for_that_of_its_client,
     believe_any_newer_generation,
     believe_that_a_group_is_neither_kind,
