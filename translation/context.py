@@ -299,6 +299,11 @@ class Context:
         if holder is None or holder is member or (holder.joined and not self.settings.sole_process):
             static[member.instance_id] = member.id
 
+    def release_instance(self, member: Member) -> None:
+        """The member's client is a classic one from now on, and so is whoever comes with its instance id."""
+        if member.group.static.get(member.instance_id or "") == member.id:
+            del member.group.static[member.instance_id or ""]
+
     def no_member(self, member: Member, message: Any) -> ErrorCode:
         """What a client is answered whose membership has ended, maybe while its call waited."""
         if self.fenced(member.group.id, member.id, message.group_instance_id):

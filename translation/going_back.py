@@ -75,4 +75,5 @@ def _leave(
             if one is member and one.joined:
                 yield from beat(context, one)
         yield from leave_translated(context, one, "back to the classic protocol")
+        context.release_instance(one)
         context.drop_if_idle(one)

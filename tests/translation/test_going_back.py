@@ -166,6 +166,22 @@ def test_a_join_group_of_the_older_process_does_not_answer_for_the_newer_one_tha
     assert bench.error(goes_back) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_the_classic_member_that_has_the_instance_id_then_is_not_fenced() -> None:
+    """The policy says translate again while calls of the older process still wait for the older member's turn."""
+    bench = Bench()
+    older, newer = bench.connect(), bench.connect()
+    bench.stable_member(older, (0,), member_id="member-a", epoch=5, instance_id="one")
+    bench.settle(5)
+    bench._new_group = False
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
+    bench.join(newer, "", instance_id="one")
+    bench.reply(SETTLED)
+    bench.beat(-1)
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    bench.heartbeat(newer, A, 6, instance_id="one")
+    assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_DESCRIBE]
+
+
 def test_every_membership_with_the_instance_id_of_the_client_ends() -> None:
     """The client lost patience, so that it has two; the broker would put its classic self in the older one's place."""
     bench = Bench()
