@@ -202,7 +202,9 @@ class Arena:
                 why = consumer.events[-1].fields
                 self._note("failed", seat.name, process=consumer.name, why=str(why))
                 self._say(f"          {consumer.name} failed by itself: {why}")
-                if not any(victim == seat.name for _, victim, _ in self._healing):  # else its fault will do it
+                if not any(
+                    victim == seat.name for _, victim, _ in self._healing
+                ):  # else its fault will do it
                     self._heal_later(RESTART_S, seat.name, functools.partial(self._seat, seat))
 
     def _restart_ended_proxies(self) -> None:

@@ -113,6 +113,18 @@ def test_a_client_that_heard_something_within_its_session_timeout_has_not(run, e
     assert len(run.verdict().violations) == 1
 
 
+@pytest.mark.parametrize(("acknowledged", "violations"), [(False, 0), (True, 1)])
+def test_records_that_a_client_reads_after_its_session_do_not_bring_it_back_and_a_commit_does(
+    run, acknowledged, violations
+):
+    run.read("B", 6 + SESSION_S, 2)
+    if acknowledged:
+        run.committed("B", 6.1 + SESSION_S, 3)
+    run.assigned("C", 6.2 + SESSION_S)
+    _end_late(run, "failed commit")
+    assert len([found for found in run.verdict().violations if "two owners" in found]) == violations
+
+
 def test_a_client_that_gives_up_late_in_an_orderly_way_has_no_excuse(run):
     run.assigned("C", 7 + 2 * SESSION_S)
     run.revoked("B", 8 + 2 * SESSION_S)
