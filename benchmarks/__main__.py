@@ -42,7 +42,7 @@ def latencies(rounds: int) -> Any:
             gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n")
         )
         relay = None
-        if plain_relay.program():
+        if haproxy.program():
             (port,) = free_ports(1)
             stack.enter_context(plain_relay.relay(port, cluster.bootstrap))
             relay = f"{LOOPBACK}:{port}"
