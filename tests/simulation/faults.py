@@ -185,6 +185,18 @@ def _race(world: "World") -> None:
         client.wants_rejoin = True
 
 
+def _join_late(world: "World") -> None:
+    """What a client says is on its way for longer than its session lasts, a JoinGroup among it."""
+    client = _pick(world, [c for c in _classic(world) if c.phase is Phase.STABLE])
+    if client is not None:
+        for_ms = client.pace.session_timeout_ms + world.kernel.between(500, 3_000)
+        world.watch.fault(f"{client} joins again while all its connections stall for {for_ms} ms")
+        for link in client.lines.values():
+            _broken(world, link, for_ms)
+            link.to_far.slow_until_ms = world.kernel.now_ms + for_ms
+        client.wants_rejoin = True
+
+
 def _broken(world: "World", link: Link, for_ms: int = 0) -> None:
     """The way of this link's client to the broker is broken, now and for a while."""
     for process in world.processes:
@@ -318,6 +330,7 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "a client's connection stalls": _stall_client,
     "an upstream connection breaks": _cut_upstream,
     "JoinGroups of a client race": _race,
+    "a JoinGroup comes too late": _join_late,
     "an upstream connection stalls": _stall_upstream,
     "an answer to a client is lost": _lose_for_client,
     "an answer of the broker is lost": _lose_for_proxy,

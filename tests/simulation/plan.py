@@ -81,6 +81,7 @@ FAULTS = {
     "a client moves to another replica": 4,
     "the coordinator fails over": 2,
     "JoinGroups of a client race": 3,
+    "a JoinGroup comes too late": 2,
     "an instance id is used twice": 2,
     "a topic is created again": 1,
 }
