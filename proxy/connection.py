@@ -349,8 +349,9 @@ class ClientConnection:
         while (count := self._conversation.unread_for_client) >= MOVE_ABOVE:
             self._moving_to_client = done = Move()
             try:
+                behind = min(self._conversation.behind_for_client, BEHIND_A_BODY)
                 moved = await self._move(
-                    source, self._to_client, count, done, self._metrics.upstream_reads_paused
+                    source, self._to_client, count, done, self._metrics.upstream_reads_paused, behind
                 )
             finally:
                 self._moving_to_client = None
@@ -361,13 +362,19 @@ class ClientConnection:
                 return
 
     async def _move(
-        self, source: trio.abc.Stream, sink: Outbox, count: int, done: Move, paused: Summary
+        self,
+        source: trio.abc.Stream,
+        sink: Outbox,
+        count: int,
+        done: Move,
+        paused: Summary,
+        behind: int = 0,
     ) -> int:
         """Move bytes from one side to the other; how many left the source. 0: they have to be copied."""
         if sink.broken or (pipe := self._pipes.borrow()) is None:
             return 0
         try:
-            await sink.move_from(cast("TcpStream", source), count, pipe, done)
+            await sink.move_from(cast("TcpStream", source), count, pipe, done, behind)
         finally:
             self._pipes.give_back(pipe)
             self._reads += 1
@@ -450,7 +457,8 @@ class ClientConnection:
     def _write(self) -> None:
         conversation = self._conversation
         if conversation.to_client:
-            self._to_client.write(conversation.to_client)
+            moves_next = self._movable and conversation.unread_for_client >= MOVE_ABOVE
+            self._to_client.write(conversation.to_client, more=moves_next)
             conversation.to_client.clear()
         if conversation.to_upstream and self._to_upstream is not None:
             self._to_upstream.write(conversation.to_upstream)

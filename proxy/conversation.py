@@ -533,6 +533,11 @@ class Conversation:
             return unread
         return max(0, min(unread - 1, exchange.endpoints.indifferent))
 
+    @property
+    def behind_for_client(self) -> int:
+        """Bytes of the same response that follow those, and come here."""
+        return self._responses.unread - self.unread_for_client
+
     def moved_to_client(self, n: int) -> None:
         """So many of them went to the client past this conversation."""
         exchange = self._current

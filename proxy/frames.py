@@ -23,8 +23,9 @@ REQUEST_HEAD = 72 * 1024
 _USUAL_HEAD = 1024
 """As many of them are looked at whether they are enough already: ids are short, but for those of somebody who plays."""
 
-RESPONSE_HEAD = 1024
-"""First bytes of a large response: its correlation id is what counts."""
+RESPONSE_HEAD = 8
+"""First bytes of a large response: its size and its correlation id. Kafka sends what stands before the records of a
+Fetch response by itself, and from then on it is known that the rest can be moved."""
 
 _SIZE = struct.Struct(">i")
 _PREFIX = _SIZE.size

@@ -6,7 +6,7 @@ and so a peer that does not read stops its counterpart instead of filling memory
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import trio
 
@@ -15,14 +15,6 @@ from proxy.streams import TcpStream
 
 HIGH_WATER = 256 * 1024
 """Bytes that may wait for a peer before reading from the other one pauses."""
-
-
-class SendsNow(Protocol):
-    """A stream that can write without waiting, as :class:`proxy.streams.TcpStream`."""
-
-    def send_nowait(self, data: bytes) -> int:
-        """Write what is taken at once; the number of bytes."""
-        ...
 
 
 class Outbox:
@@ -46,14 +38,17 @@ class Outbox:
         self.written = 0
         """Pieces that were written since they waited."""
 
-    def write(self, pieces: Sequence[bytes]) -> None:
-        """Write these bytes after all that were written before. Small pieces go in one system call."""
+    def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
+        """Write these bytes after all that were written before. Small pieces go in one system call.
+
+        ``more`` says that :meth:`move_from` follows at once: the kernel may send these with what is moved.
+        """
         if self.broken:
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._send_nowait is not None and not self._waiting and not self._flushing:
             try:
-                sent = self._send_nowait(data)
+                sent = self._send_nowait(data, more=True) if more else self._send_nowait(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._break()
                 return
@@ -66,10 +61,10 @@ class Outbox:
             self._flushing = True
             self._nursery.start_soon(self._flush)
 
-    async def move_from(self, source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
+    async def move_from(self, source: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0) -> None:
         """Move bytes that come from another connection to this one, behind all that were written before.
 
-        What is written meanwhile follows them. ``done`` says how far it is.
+        What is written meanwhile follows them. ``done`` and ``behind`` are those of :func:`proxy.splice.move`.
 
         :raises trio.BrokenResourceError: the source broke.
         :raises trio.ClosedResourceError: the source was closed here.
@@ -78,7 +73,7 @@ class Outbox:
         whole = False
         self._flushing = True
         try:
-            await move(source, cast("TcpStream", self._stream), count, pipe, done)
+            await move(source, cast("TcpStream", self._stream), count, pipe, done, behind)
             whole = not done.sink_broken
         finally:
             self._flushing = False

@@ -25,7 +25,7 @@ MOVE_ABOVE = 64 * 1024
 """Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
 
 BEHIND_A_BODY = 4 * 1024
-"""Bytes to read at once behind records that were moved, if they are there: a Fetch response ends with a few more, which
+"""Bytes to wait for with the records before them and to read at once: a Fetch response ends with a few more, which
 would take another turn of the scheduler."""
 
 WAKE_AT = 256 * 1024
@@ -107,8 +107,12 @@ class Move(msgspec.Struct):
     waited_s: float = 0.0
 
 
-async def move(source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
+async def move(
+    source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+) -> None:
     """Move ``count`` bytes, or fewer if a side breaks. ``done`` is right at any time, also if this is cancelled.
+
+    ``behind`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
 
     :raises trio.BrokenResourceError: the source broke.
     :raises trio.ClosedResourceError: the source was closed here.
@@ -126,7 +130,7 @@ async def move(source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done:
             elif done.ended:
                 return
             elif done.taken < count:
-                wanted = min(count - done.taken, WAKE_AT)
+                wanted = min(count - done.taken + behind, WAKE_AT)
                 if wanted != low_water:
                     source.set_low_water(wanted)
                     low_water = wanted

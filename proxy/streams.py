@@ -43,13 +43,15 @@ class TcpStream(trio.abc.HalfCloseableStream):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
 
-    def send_nowait(self, data: bytes) -> int:
+    def send_nowait(self, data: bytes, *, more: bool = False) -> int:
         """Write what the kernel takes now; the number of bytes it took.
+
+        ``more`` says that more follows at once: the kernel need not send these alone.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
         try:
-            return self.socket.send(data)
+            return self.socket.send(data, socket.MSG_MORE if more else 0)
         except BlockingIOError:
             return 0
         except OSError as error:

@@ -18,7 +18,7 @@ from proxy import splice
 from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
 from proxy.splice import MOVE_ABOVE, Move, Pipe, PipePool, move
-from proxy.streams import TcpStream, open_tcp
+from proxy.streams import RECEIVE_SIZE, TcpStream, open_tcp
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
@@ -91,6 +91,19 @@ def test_the_rest_of_a_large_response_may_be_moved():
     assert talk.idle
 
 
+def test_records_may_be_moved_once_what_stands_before_them_has_come():
+    talk = negotiated(conversation())
+    client_sends(talk, wire.request(ApiKey.FETCH, 16, 1, b""))
+    before, records, behind = messages.fetch_response(1, MEGABYTE)
+    assert len(before) < 100  # Kafka writes it by itself
+    assert broker_sends(talk, before) == before
+    assert (talk.unread_for_client, talk.behind_for_client) == (MEGABYTE, len(behind))
+    talk.moved_to_client(len(records))
+    assert talk.unread_for_client == 0
+    assert broker_sends(talk, behind) == behind
+    assert talk.idle
+
+
 def test_nothing_is_moved_to_a_client_that_is_gone():
     talk, _ = large_response_has_begun()
     talk.client_closed()
@@ -112,6 +125,24 @@ async def test_a_move_brings_every_byte_in_order_and_leaves_the_next_ones(tcp_pa
     assert (done.taken, done.ended, done.sink_broken, pipe.held) == (len(data), False, False, 0)
     assert low_water(source) == 1
     assert await source.receive_some() == b"next"
+    pipe.close()
+
+
+async def test_a_move_is_woken_for_the_last_bytes_with_those_behind_them_and_leaves_these(tcp_pair):
+    source, far_source = tcp_pair()
+    sink, far_sink = tcp_pair()
+    done, pipe = Move(), Pipe()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(move, source, sink, 1000, pipe, done, 3)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert low_water(source) == 1003
+        await far_source.send_all(bytes(1000))
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert done.taken == 0
+        await far_source.send_all(b"end")
+        assert await read(far_sink, 1000) == bytes(1000)
+    assert source.receive_nowait(10) == b"end"
+    assert low_water(source) == 1
     pipe.close()
 
 
@@ -185,9 +216,9 @@ def moves(monkeypatch) -> list[int]:
     """How many bytes each move was asked for."""
     asked = []
 
-    async def watched(source, sink, count, pipe, done) -> None:
+    async def watched(source, sink, count, pipe, done, behind) -> None:
         asked.append(count)
-        await move(source, sink, count, pipe, done)
+        await move(source, sink, count, pipe, done, behind)
 
     monkeypatch.setattr("proxy.outbox.move", watched)
     return asked
@@ -213,6 +244,21 @@ async def test_large_bodies_are_moved_both_ways(tcp_pair, moves):
         assert await bench.at_broker.frame() == messages.plain(9)
         bench.connection._pipes.close()
         assert descriptors() == before
+
+
+async def test_all_records_of_a_fetch_response_are_moved(tcp_pair, moves):
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        for n in (1, 2):
+            await bench.client.send_all(wire.request(ApiKey.FETCH, 16, n, b""))
+            await bench.at_broker.frame()
+            before, records, behind = messages.fetch_response(n, MEGABYTE)
+            async with trio.open_nursery() as nursery:
+                await bench.broker.send_all(before)
+                nursery.start_soon(bench.broker.send_all, records + behind)
+                assert await bench.from_proxy.frame() == before + records + behind
+        assert len(moves) == 2
+        assert min(moves) >= MEGABYTE - RECEIVE_SIZE  # what stands before them may come with some of them
 
 
 async def test_what_follows_a_body_at_once_is_read_behind_it(tcp_pair, moves):

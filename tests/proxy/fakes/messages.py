@@ -1,11 +1,14 @@
 """Requests and responses that tests use often."""
 
+import struct
+
 from fakes import wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.metadata import MetadataRequest
+from proxy.varints import as_varint
 
 BROKER_VERSIONS = {
     ApiKey.PRODUCE: (0, 13),
@@ -99,3 +102,24 @@ def produce(
         start = b""
     body = start + acks.to_bytes(2, "big", signed=True) + (1000).to_bytes(4, "big") + bytes(size)
     return wire.request(ApiKey.PRODUCE, version, correlation_id, body, client_id)
+
+
+def fetch_response(correlation_id: int, records: int) -> tuple[bytes, bytes, bytes]:
+    """A Fetch response, version 16, with one partition: what stands before its records, they, and what follows."""
+    partition = struct.pack(
+        ">ihqqq", 0, 0, records, records, 0
+    )  # index, error, high watermark, stable, start
+    body = (
+        struct.pack(">ihi", 0, 0, 0)
+        + b"\x02"
+        + bytes(16)
+        + b"\x02"
+        + partition
+        + b"\x01"
+        + struct.pack(">i", -1)
+    )
+    frame = wire.response(
+        ApiKey.FETCH, 16, correlation_id, body + as_varint(records + 1) + bytes(records + 3)
+    )
+    before = len(frame) - records - 3
+    return frame[:before], frame[before:-3], frame[-3:]
