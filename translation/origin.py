@@ -16,7 +16,14 @@ from translation.context import Context
 from translation.exchange import Ask, Park
 from translation.last_member import has_to_wait_for_others
 from translation.member import Group, Member, Move
-from translation.outcomes import Failed, PassesThrough, StaysClassic, park
+from translation.outcomes import (
+    MEMBER_ID_REQUIRED_FROM,
+    Failed,
+    NeedsAnotherId,
+    PassesThrough,
+    StaysClassic,
+    park,
+)
 from translation.switching import (
     Obstacle,
     has_classic_members,
@@ -74,7 +81,7 @@ def find_out(
             # An epoch 0 heartbeat owns nothing: the broker would free at once what the client still holds.
             raise StaysClassic
         if verdict in _IN_A_CONSUMER_GROUP:
-            left = yield from _leave_classic_memberships(member, verdict, left_behind)
+            left = yield from _leave_classic_memberships(context, member, request, verdict, left_behind)
             left_behind = None
             if left and _may_have_become_classic(group):
                 verdict, found = yield from look()
@@ -120,15 +127,33 @@ def _was_told_to_move(left_behind: Move | None, *, claims: bool) -> bool:
 
 
 def _leave_classic_memberships(
-    member: Member, verdict: Verdict, left_behind: Move | None
+    context: Context, member: Member, request: Request, verdict: Verdict, left_behind: Move | None
 ) -> Generator[Ask | Park, Any, bool]:
-    """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any."""
+    """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any.
+
+    Raises the outcome if it should not join the new protocol under the id that it had as a classic member.
+    """
     group = member.group
     if verdict is Verdict.CLASSIC_MEMBER:
         yield from leave_classic_membership(group.id, member.id, member.instance_id)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+    if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_once_more(context, request):
+        raise NeedsAnotherId("another process may be ending its classic membership too")
     return verdict is Verdict.CLASSIC_MEMBER or left_behind is not None
+
+
+def _may_be_left_once_more(context: Context, request: Request) -> bool:
+    """Whether a LeaveGroup for this client's classic membership may be under way from another process.
+
+    The client was there before, hung up, and came here. A LeaveGroup that still stands on its way to the broker would
+    end the membership that begins here under the same id, with the partitions that the client works on by then.
+    """
+    return (
+        not context.settings.sole_process
+        and request.version >= MEMBER_ID_REQUIRED_FROM
+        and request.message.group_instance_id is None
+    )
 
 
 def _may_have_become_classic(group: Group) -> bool:

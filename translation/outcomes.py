@@ -11,6 +11,9 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Woken
 from translation.member import Member
 
+MEMBER_ID_REQUIRED_FROM = 4
+"""The version of JoinGroup since which clients understand MEMBER_ID_REQUIRED (KIP-394)."""
+
 
 def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
     """The answer to a JoinGroup that failed."""
@@ -95,6 +98,18 @@ class Failed(Outcome):
         context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.overtaken, request):
             context.answer(waiting, refused(waiting, self.error_code, member.id))
+        member.overtaken.clear()
+
+
+class NeedsAnotherId(Outcome):
+    """The client is to join as another member, under an id that nobody had before (KIP-394)."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Tell it the id, whichever of its JoinGroups it waits for."""
+        member_id = context.issue_member_id()
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id))
         member.overtaken.clear()
 
 

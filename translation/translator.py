@@ -26,7 +26,7 @@ from translation.heartbeat import heartbeat
 from translation.member import Member
 from translation.member_state import MemberState
 from translation.offset_fetch import names_a_member, offset_fetch
-from translation.outcomes import refused
+from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.switching import (
@@ -40,10 +40,6 @@ from translation.switching import (
 from translation.sync import sync
 from translation.upstream import choose_assignors, heartbeat_version
 from translation.uuids import kafka_uuid
-
-_MEMBER_ID_REQUIRED_FROM = (
-    4  # the JoinGroup version since which clients understand MEMBER_ID_REQUIRED (KIP-394)
-)
 
 _TRANSLATE = Mode.TRANSLATE
 """Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
@@ -288,7 +284,7 @@ class Translator:
             return
         if not member_id:
             member_id = context.issue_member_id()
-            if request.version >= _MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
+            if request.version >= MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
@@ -308,7 +304,7 @@ class Translator:
         message: JoinGroupRequest = request.message
         return (
             self._context.may_become_classic(message.member_id, connection.id)
-            and request.version >= _MEMBER_ID_REQUIRED_FROM
+            and request.version >= MEMBER_ID_REQUIRED_FROM
             and message.group_instance_id is None
             and self._context.find(message.group_id, message.member_id) is None
             and not claims_something(message)

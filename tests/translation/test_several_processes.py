@@ -1,13 +1,17 @@
 """Races between the processes that serve one client. Simulation found each of them."""
 
+from typing import Any
+
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from translation.actions import EventKind
 from translation.settings import TranslatorSettings
 
 from .answers import A, commit_answer, commit_error, cooperative_member, described, joined_anew, member
 from .bench import TOPIC, Bench, owned
+from .live_groups import leaves
 
 ONE_OF_MANY = TranslatorSettings(sole_process=False)
 
@@ -322,3 +326,32 @@ def test_a_client_that_was_away_tries_again_while_the_broker_can_not_say_whether
     heartbeat = bench.heartbeat(bench.connect(), "member-a", 1)
     bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     assert bench.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("settings", "call", "another_id"),
+    [
+        (ONE_OF_MANY, {"version": 9}, True),
+        (ONE_OF_MANY, {"version": 3}, False),  # does not understand MEMBER_ID_REQUIRED
+        (ONE_OF_MANY, {"version": 9, "instance_id": "i-1"}, False),  # nor does a static one expect it
+        (TranslatorSettings(), {"version": 9}, False),
+    ],
+)
+def test_a_classic_member_that_another_process_may_be_ending_joins_under_another_id(
+    settings: TranslatorSettings, call: dict[str, Any], *, another_id: bool
+) -> None:
+    """A LeaveGroup that stands on its way from there would end what begins here under the same id."""
+    bench = Bench(settings=settings)
+    bench._new_group = False
+    joined = bench.join(bench.connect(), A, **call)
+    bench.reply(described(member(A, classic=True, instance_id=call.get("instance_id"))))
+    leave = leaves(bench, A)
+    bench.reply(LeaveGroupResponse(members=(MemberResponse(member_id=A),)), leave)
+    if not another_id:
+        bench.reply(described(member("another")))  # the group is still one of the new protocol
+        assert bench.heartbeat_call().message.member_id == A
+        return
+    answer = bench.answers[joined]
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert answer.member_id not in ("", A)
+    assert bench.calls == []
