@@ -46,7 +46,7 @@ from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
 from tests.simulation.oversights import Oversights
-from tests.simulation.standing import Pid
+from tests.simulation.standing import Pid, flat
 from tests.simulation.watch import Watch
 from tests.simulation.wire import GROUP, Ask, Reply
 
@@ -303,11 +303,6 @@ class Broker:
         if self.group is None:
             return self._classic_assignment(member_id)
         return flat(self.group.target_assignment.get(member_id, {}))
-
-
-def flat(partitions: Any) -> frozenset[Pid]:
-    """Partitions by topic id as a set of pairs."""
-    return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
 
 
 def metadata(image: MetadataImage, message: Any) -> MetadataResponse:

@@ -1,19 +1,23 @@
 """Partitions that Kafka itself leaves to nobody until their group changes again, with a proxy or without one.
 
-Two moments make it do so; both are shown on a real Kafka (docs/facts.md):
+Four moments make it do so; all are shown on a real Kafka (docs/facts.md):
 
 - A topic grew, or a member left, after a classic group's last rebalance, and a static member is converted in its own
   place. The group epoch stays what the generation was, so the assignment of the classic group counts as made for the
   topics and members of now.
 - A consumer group becomes a classic one, and the coordinator fails over before the rebalance that follows has ended.
   The log has a stable group, in which nobody has what the last members of the new protocol had.
+- A consumer group becomes a classic one because a static member's new process takes its place with the classic
+  protocol. No rebalance follows, so a classic member that waits for a part of its share never hears of it.
+- A static member of a classic group has given up partitions and starts again before it has joined without them. Its new
+  process is answered without a rebalance, so nobody gets them.
 """
 
 from collections.abc import Callable
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.group import ConsumerGroup
-from tests.simulation.standing import Pid
+from tests.simulation.standing import Pid, flat
 
 Group = ClassicGroup | ConsumerGroup | None
 
@@ -28,6 +32,10 @@ class Oversights:
         """Partitions that are newer than this generation of the classic group."""
         self._assigned: frozenset[Pid] = frozenset()
         """What its members were assigned in it, those included that have left since."""
+        self._withheld: frozenset[Pid] = frozenset()
+        """What they were assigned in the generation before it, and nobody in it."""
+        self._instances: dict[str, str] = {}
+        """Its static members: instance and member ids."""
         self._converted_at = -1
         self._missed: frozenset[Pid] = frozenset()
         """What of all these nobody was assigned at the epoch at which it became a consumer group."""
@@ -35,6 +43,12 @@ class Oversights:
         """The generation at which it became a classic group."""
         self._cut_short_at = -1
         """The same, if a failover ended the rebalance that followed."""
+        self._untold_at = -1
+        """The same, if no rebalance followed."""
+        self._untold: frozenset[Pid] = frozenset()
+        """What its classic members had not been told by then that it is theirs."""
+        self._restarted_at = -1
+        """The generation in which a static member started again."""
 
     def added(self, partitions: set[Pid]) -> None:
         """A topic was created, or grew."""
@@ -53,13 +67,25 @@ class Oversights:
             case ConsumerGroup(), ClassicGroup():
                 self._downgraded_at = self._generation = after.generation
                 self._added.clear()
+                if _is_stable(after):
+                    self._untold_at, self._untold = after.generation, _untold(before)
             case _, ClassicGroup() if after.generation != self._generation:
                 self._generation = after.generation
                 self._added.clear()
         was_stable, self._is_stable = self._is_stable, _is_stable(after)
         if self._is_stable and not was_stable:
-            self._assigned = assigned()
+            before_it, self._assigned = self._assigned, assigned()
+            self._withheld = before_it - self._assigned
+        if isinstance(after, ClassicGroup):
+            self._look_for_restarts(after)
         return frozenset()
+
+    def _look_for_restarts(self, group: ClassicGroup) -> None:
+        known, self._instances = self._instances, dict(group.static_members)
+        if self._is_stable and any(
+            known.get(one, member) != member for one, member in self._instances.items()
+        ):
+            self._restarted_at = group.generation
 
     def failed_over(self, group: Group) -> None:
         """The coordinator goes, and its successor has the log alone."""
@@ -70,8 +96,22 @@ class Oversights:
         """Whether this is why nobody has the partition: nothing has changed since."""
         if isinstance(group, ConsumerGroup):
             return group.group_epoch == self._converted_at and pid in self._missed
+        if group.generation == self._untold_at and pid in self._untold:
+            return True
+        if group.generation == self._restarted_at and pid in self._withheld:
+            return True
         return group.generation == self._cut_short_at
 
 
 def _is_stable(group: Group) -> bool:
     return isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE
+
+
+def _untold(group: ConsumerGroup) -> frozenset[Pid]:
+    """What this group's members are to have and do not own yet."""
+    return frozenset[Pid]().union(
+        *(
+            flat(group.target_assignment.get(member_id, {})) - flat(member.assigned)
+            for member_id, member in group.members.items()
+        )
+    )

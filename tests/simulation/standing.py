@@ -25,6 +25,11 @@ Pid = tuple[Any, int]
 """A partition of one incarnation of a topic: topic id and index."""
 
 
+def flat(partitions: Any) -> frozenset[Pid]:
+    """Partitions by topic id as a set of pairs."""
+    return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
+
+
 class Standing:
     """What is known of one client process and its membership, all from the outside."""
 

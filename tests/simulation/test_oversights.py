@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.consumer_groups.group import ConsumerGroup
+from coordinator.consumer_groups.member import ConsumerGroupMember
 from coordinator.uuids import SeededUuids
 from tests.simulation.oversights import Oversights
 from tests.simulation.standing import Pid
@@ -98,3 +99,50 @@ def test_a_failover_after_the_rebalance_excuses_nothing(seen: Oversights) -> Non
     seen.failed_over(classic_group(7))
 
     assert not seen.excuse(classic_group(7), (TOPIC, 1))
+
+
+def test_a_share_that_a_member_had_not_been_told_of_is_excused_if_no_rebalance_follows_a_downgrade(
+    seen: Oversights,
+) -> None:
+    before = consumer_group(7)
+    before.members["told"] = ConsumerGroupMember(member_id="told", assigned={TOPIC: {0: 7}})
+    before.members["waits"] = ConsumerGroupMember(member_id="waits")
+    before.target_assignment = {"told": {TOPIC: frozenset({0})}, "waits": {TOPIC: frozenset({1})}}
+
+    seen.served(before, classic_group(7), assigns(0, 1))
+
+    assert seen.excuse(classic_group(7), (TOPIC, 1))
+    assert not seen.excuse(classic_group(7), (TOPIC, 0)), "it was told"
+    assert not seen.excuse(classic_group(8), (TOPIC, 1)), "it has rebalanced"
+
+
+def test_a_share_is_not_excused_if_a_rebalance_follows_a_downgrade(seen: Oversights) -> None:
+    before = consumer_group(7)
+    before.members["waits"] = ConsumerGroupMember(member_id="waits")
+    before.target_assignment = {"waits": {TOPIC: frozenset({1})}}
+
+    seen.served(before, classic_group(7, ClassicGroupState.PREPARING_REBALANCE), assigns(0, 1))
+
+    assert not seen.excuse(classic_group(7), (TOPIC, 1))
+
+
+def test_what_a_static_member_gave_up_before_it_started_again_is_excused_until_the_next_generation(
+    seen: Oversights,
+) -> None:
+    group = with_static_member("older")
+    seen.served(classic_group(1), classic_group(1, ClassicGroupState.PREPARING_REBALANCE), assigns(0, 1))
+    seen.served(group, group, assigns(0))  # 1 is withheld from all in this generation
+    assert not seen.excuse(group, (TOPIC, 1)), "its client is to join again"
+
+    seen.served(group, with_static_member("newer"), assigns(0))
+
+    assert seen.excuse(group, (TOPIC, 1))
+    assert not seen.excuse(group, (TOPIC, 0)), "it was assigned"
+    assert not seen.excuse(classic_group(3), (TOPIC, 1)), "it has rebalanced"
+
+
+def with_static_member(member_id: str) -> ClassicGroup:
+    """A second generation, which follows a rebalance."""
+    group = classic_group(2)
+    group.static_members["instance"] = member_id
+    return group

@@ -168,6 +168,24 @@ def classic_static_members(s: Script) -> None:
 
 
 @scenario
+def classic_static_member_restarts_after_giving_up(s: Script) -> None:
+    """It was to join again, so that another gets what it gave up; its new process is answered without a rebalance."""
+    s.topic("foo", 4)
+    a, b = stable_pair(s, static="one")
+    waiting = a.send_join()  # a leader that joins again begins a rebalance
+    b.beat()
+    all_join(b)
+    a.joined(waiting)
+    all_sync({"A": {"foo": [0]}, "B": {"foo": [2, 3]}}, a, b)  # 1 is withheld until A has joined without it
+    again = s.classic("A2", instance_id="one")
+    again.joined(again.send_join())
+    again.sync()
+    b.beat()
+    again.beat()
+    s.describe_classic()
+
+
+@scenario
 def classic_old_versions(s: Script) -> None:
     """JoinGroup v0 to v3 joins without asking for a member id; v0 has no rebalance timeout."""
     s.topic("foo", 2)

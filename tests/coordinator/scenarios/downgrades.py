@@ -104,6 +104,27 @@ def downgrade_by_static_replacement(s: Script) -> None:
 
 
 @scenario
+def downgrade_in_place_before_another_has_its_share(s: Script) -> None:
+    """As before, but a classic member has not been told of its share yet: no rebalance comes in which it would be."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    n = s.member("N", instance_id="one")
+    n.join()
+    n.ack()
+    c = s.classic("C")
+    c.join()
+    c.sync()
+    n.leave(-2)
+    back = s.classic("N2", instance_id="one")
+    waiting = back.send_join()
+    back.joined(waiting)
+    back.sync()
+    s.describe_classic()
+    c.beat()
+    back.beat()
+
+
+@scenario
 def empty_groups_change_type(s: Script) -> None:
     """An empty consumer group is taken by a classic member, an empty classic group by a new one; offsets stay."""
     s.topic("foo", 2)
