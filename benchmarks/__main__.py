@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import growth, latency, members, plain_relay, throughput
+from benchmarks import growth, latency, members, plain_relay, throughput, trio_relay
 from benchmarks.stand import BUILD, gateway, kafka, kafka_version
 from tools import haproxy
 from tools.kafka.cluster import ExtraListener
@@ -29,7 +29,7 @@ _LATENCIES = {
     "heartbeat": "translated Heartbeat",
     "heartbeat_of_several": "the same, one of several processes",
 }
-_HOW = {latency.PROXIED: "", latency.BY_HAPROXY: "; HAProxy "}
+_HOW = {latency.PROXIED: "", latency.BY_HAPROXY: "; HAProxy ", latency.BY_TRIO: "; a bare relay on trio "}
 LESS_ON_TLS = 2
 """By so much fewer records on TLS: the client and the broker are slower there as well."""
 
@@ -41,12 +41,14 @@ def latencies(rounds: int) -> Any:
         several = stack.enter_context(
             gateway(cluster.bootstrap, "latency-several", more="sole_process: false\n")
         )
-        relay = None
-        if haproxy.program():
-            (port,) = free_ports(1)
-            stack.enter_context(plain_relay.relay(port, cluster.bootstrap))
-            relay = f"{LOOPBACK}:{port}"
-        return latency.measure(cluster.bootstrap, sole, several, relay, rounds=rounds)
+        relays = {latency.BY_TRIO: trio_relay.relay, latency.BY_HAPROXY: plain_relay.relay}
+        if not haproxy.program():
+            del relays[latency.BY_HAPROXY]
+        addresses = {}
+        for (name, relay), port in zip(relays.items(), free_ports(len(relays)), strict=True):
+            stack.enter_context(relay(port, cluster.bootstrap))
+            addresses[name] = f"{LOOPBACK}:{port}"
+        return latency.measure(cluster.bootstrap, sole, several, addresses, rounds=rounds)
 
 
 def throughputs(runs: int, records: int) -> Any:

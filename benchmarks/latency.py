@@ -2,12 +2,13 @@
 
 Each round sends one request each way, in turn, so that whatever else the machine does hits all alike. The client is one
 thread with blocking sockets; the times are those of the whole exchange as the client sees it. HAProxy as a plain relay
-(``benchmarks.plain_relay``) shows what of it any process in between takes.
+(``benchmarks.plain_relay``) shows what of it any process in between takes, and a bare relay on trio
+(``benchmarks.trio_relay``) what any takes on this event loop.
 """
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -26,15 +27,15 @@ ROUNDS = 6000
 WARM_UP = 800
 SMALL_REQUEST = 100
 TARGET_US = 150.0
-DIRECT, PROXIED, BY_HAPROXY = "direct", "proxied", "haproxy"
+DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 
 
 def measure(
-    bootstrap: str, sole: Gateway, several: Gateway, relay: str | None, rounds: int = ROUNDS
+    bootstrap: str, sole: Gateway, several: Gateway, relays: Mapping[str, str], rounds: int = ROUNDS
 ) -> dict[str, Any]:
     """Through the only process, and through one that may be one of several and sees to more at each Heartbeat.
 
-    ``relay`` is the address of a plain relay before the same broker, if there is one.
+    ``relays`` are the addresses of relays before the same broker that know nothing of Kafka, by their names.
     """
     topic = f"latency-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -48,8 +49,8 @@ def measure(
         ("heartbeat", DIRECT): native,
         ("heartbeat", PROXIED): translated,
     }
-    if relay is not None:
-        exchanges["request", BY_HAPROXY] = small_request(Line(relay), topic)
+    for name, address in relays.items():
+        exchanges["request", name] = small_request(Line(address), topic)
     cpu_before = sole.cpu_s()
     times = _in_turn(exchanges, rounds)
     cpu_us = (sole.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6

@@ -44,18 +44,21 @@ def relay(port: int, broker: str) -> Iterator[int]:
             [haproxy.program() or "haproxy", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
         )
     try:
-        _wait_open(port, process)
+        wait_open(port, process)
         yield process.pid
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a relay that was started takes connections."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)):
             return
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError("HAProxy does not listen; see build/bench/haproxy/haproxy.log")
+            raise RuntimeError(
+                f"the relay does not listen on port {port}; HAProxy's log is in build/bench/haproxy"
+            )
         time.sleep(0.05)

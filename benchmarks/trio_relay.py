@@ -1,0 +1,63 @@
+"""A relay on trio that knows nothing of Kafka: what the event loop alone costs a process between a client and a broker.
+
+``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, as
+Epochgate has, and nothing else: what Epochgate takes longer than this is what it does with the bytes.
+"""
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+import trio
+
+from benchmarks.plain_relay import wait_open
+from proxy.streams import TcpStream, open_tcp
+from tools.kafka.ports import LOOPBACK
+
+
+@contextlib.contextmanager
+def relay(port: int, broker: str) -> Iterator[int]:
+    """The relay on a port before a broker's host:port, as a process of its own; its process id."""
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.trio_relay", str(port), broker])
+    try:
+        wait_open(port, process)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def _pass_on(source: TcpStream, sink: TcpStream) -> None:
+    while data := await source.receive_some():
+        sent = sink.send_nowait(data)
+        if sent < len(data):
+            await sink.send_all(data[sent:])
+    await sink.send_eof()
+
+
+async def _serve(host: str, port: int, accepted: trio.SocketStream) -> None:
+    with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        async with (
+            TcpStream(_taken_out(accepted)) as client,
+            await open_tcp(host, port) as broker,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(_pass_on, client, broker)
+            nursery.start_soon(_pass_on, broker, client)
+
+
+def _taken_out(stream: trio.SocketStream) -> socket.socket:
+    """The socket of a stream, which has it no more."""
+    return socket.socket(fileno=stream.socket.detach())
+
+
+async def _main(port: int, broker: str) -> None:
+    host, _, broker_port = broker.rpartition(":")
+    await trio.serve_tcp(partial(_serve, host, int(broker_port)), port, host=LOOPBACK)
+
+
+if __name__ == "__main__":
+    trio.run(_main, int(sys.argv[1]), sys.argv[2])
