@@ -175,7 +175,7 @@ def _adopt(
     request: Request,
     found: ConsumerGroupDescribeResponseMember,
 ) -> None:
-    context.reach(member, connection)
+    context.clients.reach(member, connection)
     member.client_id = request.client_id
     member.instance_id = found.instance_id
     context.hold_instance(member)

@@ -40,7 +40,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     message = request.message
     generation = message.generation_id_or_member_epoch
     if not transactional:  # a transactional one comes from the producer's connection
-        context.heard(member, connection, generation)
+        context.clients.heard(member, connection, generation)
     if member.generation >= 0:
         member.touch(context.now)
     member.learn_generation(generation)
@@ -52,7 +52,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
         return
-    if member.adopted and not context.is_waiting(request):
+    if member.adopted and not context.clients.is_waiting(request):
         return  # its client has gone, and may have given up with another process what it commits here
     if transactional:
         version = request.version  # v5 and v6 change the meaning: never raised
@@ -64,7 +64,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
         heartbeat = yield from plain_heartbeat(context, member)
         known = heartbeat.error_code == ErrorCode.NONE
-        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.is_waiting(request):
+        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.clients.is_waiting(request):
             # Only a client that is still here may commit at an epoch that another process has moved.
             known = (yield from adopt_again(context, member, connection, request)) == ErrorCode.NONE
         if known:

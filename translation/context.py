@@ -19,34 +19,20 @@ from translation.actions import (
     MemberProtocol,
     Release,
     Request,
-    RequestId,
 )
+from translation.clients import Clients
 from translation.exchange import Runner, Woken
 from translation.member import Group, Member
+from translation.member_ids import MemberIds
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, told
-from translation.policy import Policy, Rule
+from translation.policy import Policy
+from translation.rule_book import RuleBook
 from translation.settings import TranslatorSettings
 from translation.timers import Timers
 
 _WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
-
-_RULES_REMEMBERED = 10_000
-_LONGEST_REMEMBERED = 255
-"""A client makes up as many group ids as it likes, of up to 32 KiB; each is looked up in the policy at every call."""
-
-
-class _Client:
-    """A connection as long as anything here still needs it."""
-
-    __slots__ = ("alive", "connection", "members", "requests")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.alive = True
-        self.members: set[Member] = set()
-        self.requests: set[RequestId] = set()
 
 
 class Context:
@@ -62,10 +48,8 @@ class Context:
         allowed_assignors: frozenset[str],
     ) -> None:
         self.allowed_assignors = allowed_assignors
-        self._policy = policy
-        self._rules: dict[str, Rule] = {}
+        self.rules = RuleBook(policy)
         self.settings = settings
-        self.new_uuid = new_uuid
         self.on_member_time = on_member_time
         self.on_group_time = on_group_time
         self.now = -math.inf
@@ -74,187 +58,23 @@ class Context:
         self.runner = Runner(self)
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
-        self._issued: dict[str, None] = {}
-        self._joins_classic: dict[str, ConnectionId] = {}
-        self._clients: dict[ConnectionId, _Client] = {}
-        self._connection_of: dict[RequestId, ConnectionId] = {}
+        self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
+        self.clients = Clients(self._release, self.runner.calls_on)
 
-    # -- connections and requests ----------------------------------------------------------------------------
-
-    def request_came(self, connection: Connection, request: Request) -> None:
-        """Remember where a request's answer goes."""
-        client = self._clients.get(connection.id)
-        if client is None:
-            client = self._clients[connection.id] = _Client(connection)
-        client.requests.add(request.id)
-        self._connection_of[request.id] = connection.id
-
-    def _settle(self, request: Request) -> bool:
-        """Forget a request; False if its client is gone, so that nobody waits for an answer."""
-        connection_id = self._connection_of.pop(request.id, None)
-        if connection_id is None:
-            return False
-        self._clients[connection_id].requests.discard(request.id)
-        return True
-
-    def is_waiting(self, request: Request) -> bool:
-        """Whether the client of this request is still there, as far as was read, and has no answer yet."""
-        return request.id in self._connection_of
-
-    def is_here(self, request: Request) -> bool:
-        """The same as the kernel knows it, for calls that count only while somebody waits for their answer.
-
-        A process that stood still, or a connection that did, brings a call together with the news that its client has
-        hung up. The client may have joined elsewhere meanwhile; what such a call says of it is not true any more.
-        Commits and LeaveGroup are not such calls: clients send them and close behind them.
-        """
-        connection_id = self._connection_of.get(request.id)
-        return connection_id is not None and not self._clients[connection_id].connection.has_hung_up()
+    # -- answers -----------------------------------------------------------------------------------------------
 
     def answer(self, request: Request, message: Any) -> None:
         """Answer a client's request, unless it is gone."""
-        if self._settle(request):
+        if self.clients.settle(request):
             self.actions.append(Answer(request.id, message))
 
     def forward(self, request: Request) -> None:
         """Relay a client's request as it came, unless it is gone."""
-        if self._settle(request):
+        if self.clients.settle(request):
             self.actions.append(Forward(request.id))
 
-    def connection(self, connection_id: ConnectionId) -> Connection | None:
-        """The connection, as long as its upstream side can be used."""
-        client = self._clients.get(connection_id)
-        return None if client is None else client.connection
-
-    def members_on(self, connection_id: ConnectionId) -> list[Member]:
-        """The members that are reached through a connection, in a stable order."""
-        client = self._clients.get(connection_id)
-        return (
-            [] if client is None else sorted(client.members, key=lambda member: (member.group.id, member.id))
-        )
-
-    def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client's side is closed; its upstream side stays while members are reached through it."""
-        client = self._clients.get(connection_id)
-        if client is None:
-            self.actions.append(Release(connection_id))
-            return
-        client.alive = False
-        for member in client.members:
-            member.away = True
-        for request_id in client.requests:
-            del self._connection_of[request_id]
-        client.requests.clear()
-        self.maybe_release(connection_id)
-
-    def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """Both sides are gone: nothing can be sent for its members until their clients come back."""
-        client = self._clients.pop(connection_id, None)
-        if client is None:
-            return
-        for request_id in client.requests:
-            del self._connection_of[request_id]
-        for member in client.members:
-            member.away = True
-            member.connection_id = None
-            member.keep_alive_at = math.inf
-
-    def client_is_connected(self, connection_id: ConnectionId | None) -> bool:
-        """Whether the client's side of this connection is open, as far as is known."""
-        client = None if connection_id is None else self._clients.get(connection_id)
-        return client is not None and client.alive
-
-    def was_elsewhere(self, member: Member, generation: int) -> bool:
-        """Whether another process may have served this client since it joined here.
-
-        Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
-        less again, at the same epoch, so that not even the epoch tells.
-        """
-        if self.settings.sole_process or generation < member.generation:
-            return False  # an older generation is an older one, wherever the newer one came from
-        return generation > member.generation or member.away
-
-    def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
-        """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
-
-        The client has joined again on a connection that it opened later, and that is still open, or was followed by
-        one that is. What the older one claims is not true any more. A static member has another member id then, if it
-        sends none.
-        """
-        holder = member.group.members.get(
-            member.group.static.get(request.message.group_instance_id or "", "")
-        )
-        if holder is not None and (holder.client_id, holder.client_host) == (
-            request.client_id,
-            connection.client_host,
-        ):
-            member = holder
-        joined_on, newest = member.joined_on, member.connection_id
-        if joined_on is None or connection.id >= joined_on:
-            return False
-        followed = newest is not None and joined_on < newest
-        return self.client_is_connected(joined_on) or (followed and self.client_is_connected(newest))
-
-    def maybe_release(self, connection_id: ConnectionId) -> None:
-        """Let the upstream side go when its client is gone and nothing needs it any more."""
-        client = self._clients.get(connection_id)
-        if (
-            client is not None
-            and not client.alive
-            and not client.members
-            and not self.runner.calls_on(connection_id)
-        ):
-            del self._clients[connection_id]
-            self.actions.append(Release(connection_id))
-
-    def reach(self, member: Member, connection: Connection) -> None:
-        """The member's client was heard on this connection: from now on the member is reached through it."""
-        if member.connection_id == connection.id:
-            return
-        self._detach(member)
-        member.connection_id = connection.id
-        member.client_host = connection.client_host
-        member.software = connection.software
-        self._clients[connection.id].members.add(member)
-
-    def heard(self, member: Member, connection: Connection, generation: int) -> None:
-        """A call of the member's client came. One with an older generation is late: it may be elsewhere now."""
-        if generation >= member.generation or member.connection_id is None:
-            self.reach(member, connection)
-        if self._has_stayed(member, connection):
-            member.away = False
-
-    def _has_stayed(self, member: Member, connection: Connection) -> bool:
-        """Whether a call on this connection shows that the client has not been elsewhere since its last JoinGroup here.
-
-        It is the connection on which that was answered, and still open. What was closed since, if anything, is an older
-        one, on which calls were late.
-        """
-        return connection.id == member.answered_on and self.client_is_connected(connection.id)
-
-    def _detach(self, member: Member) -> None:
-        before, member.connection_id = member.connection_id, None
-        if before is not None and before in self._clients:
-            self._clients[before].members.discard(member)
-            self.maybe_release(before)
-
-    # -- policy ------------------------------------------------------------------------------------------------
-
-    def rule(self, group_id: str) -> Rule:
-        """What the policy says now of a group."""
-        rule = self._rules.get(group_id)
-        if rule is None:
-            rule = self._policy.rule_for(group_id)
-            if len(group_id) <= _LONGEST_REMEMBERED:
-                if len(self._rules) == _RULES_REMEMBERED:
-                    self._rules.clear()
-                self._rules[group_id] = rule
-        return rule
-
-    def use_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
-        self._policy = policy
-        self._rules.clear()
+    def _release(self, connection_id: ConnectionId) -> None:
+        self.actions.append(Release(connection_id))
 
     # -- registry ----------------------------------------------------------------------------------------------
 
@@ -285,6 +105,16 @@ class Context:
         group = self.groups.get(group_id)
         holder_id = None if group is None else group.static.get(instance_id)
         return holder_id is not None and holder_id != member_id
+
+    def was_elsewhere(self, member: Member, generation: int) -> bool:
+        """Whether another process may have served this client since it joined here.
+
+        Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
+        less again, at the same epoch, so that not even the epoch tells.
+        """
+        if self.settings.sole_process or generation < member.generation:
+            return False  # an older generation is an older one, wherever the newer one came from
+        return generation > member.generation or member.away
 
     def hold_instance(self, member: Member) -> None:
         """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
@@ -321,7 +151,7 @@ class Context:
         ):
             del group.members[member.id]
             member.turns.let_go()
-            self._detach(member)
+            self.clients.detach(member)
             if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
                 del group.static[member.instance_id]
             self.drop_group_if_empty(group)
@@ -340,37 +170,6 @@ class Context:
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
         group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
-
-    def issue_member_id(self) -> str:
-        """A fresh member id. It is remembered that nobody had it before."""
-        member_id = self.new_uuid()
-        self._issued[member_id] = None
-        while len(self._issued) > self.settings.issued_ids_limit:
-            del self._issued[next(iter(self._issued))]
-        return member_id
-
-    def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
-        """A JoinGroup with this id is relayed on this connection: a classic coordinator gets to know the id."""
-        self._issued.pop(member_id, None)
-        if member_id:
-            self._joins_classic[member_id] = connection_id
-            while len(self._joins_classic) > self.settings.issued_ids_limit:
-                del self._joins_classic[next(iter(self._joins_classic))]
-
-    def has_joined_classic(self, member_id: str) -> None:
-        """Its SyncGroup shows that it has heard the answer."""
-        self._joins_classic.pop(member_id, None)
-
-    def may_become_classic(self, member_id: str, connection_id: ConnectionId) -> bool:
-        """Whether a JoinGroup of this client, which waits no more for its answer, may still reach the coordinator.
-
-        It was relayed on another connection, and would make a member of the new protocol with this id a classic one.
-        """
-        return self._joins_classic.get(member_id, connection_id) != connection_id
-
-    def is_issued(self, member_id: str) -> bool:
-        """Whether this process gave out the id, so that no classic coordinator can know it."""
-        return member_id in self._issued
 
     # -- what happens to members -------------------------------------------------------------------------------
 
@@ -461,15 +260,14 @@ class Context:
 
     def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
         """Tell the outside what happened to a call that belongs to no member known here."""
-        connection_id = self._connection_of.get(request.id)
-        client = None if connection_id is None else self._clients.get(connection_id)
+        connection = self.clients.who_asked(request)
         event = Event(
             kind=kind,
             group_id=group_id,
             member_id=getattr(request.message, "member_id", ""),
             client_id=request.client_id,
-            client_host="" if client is None else client.connection.client_host,
-            software="" if client is None else client.connection.software,
+            client_host="" if connection is None else connection.client_host,
+            software="" if connection is None else connection.software,
             reason=reason,
         )
         self.actions.append(Emit(event))

@@ -42,7 +42,7 @@ def heartbeat(context: Context, member: Member) -> None:
     Where other processes may serve its client, that is done only while the client is connected here: it may be
     with another process already, whose epoch would be moved behind its back.
     """
-    served_here = context.settings.sole_process or context.client_is_connected(member.connection_id)
+    served_here = context.settings.sole_process or context.clients.is_connected(member.connection_id)
     if member.joined and served_here and member.turns.idle and member.parked_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:

@@ -179,7 +179,7 @@ class Runner:
     def _give_turns(self, turns: Turns) -> None:
         while turns.running is None and turns.waiting:
             exchange = turns.waiting.popleft()
-            if not exchange.started and self._context.connection(exchange.connection_id) is None:
+            if not exchange.started and self._context.clients.connection(exchange.connection_id) is None:
                 exchange.steps.close()  # its connection went away while it waited
                 continue
             exchange.started = True
@@ -209,7 +209,7 @@ class Runner:
             self._call(exchange, step)
 
     def _call(self, exchange: Exchange, ask: Ask) -> None:
-        if self._context.connection(exchange.connection_id) is None:
+        if self._context.clients.connection(exchange.connection_id) is None:
             self._advance(exchange, UpstreamLost())
             return
         self._last_call_id += 1

@@ -70,7 +70,7 @@ def _leave(
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
             if (yield from wait(member, context.now + context.settings.join_poll_s)) is Woken.SUPERSEDED:
                 raise Superseded("a newer JoinGroup came")
-            if not context.is_here(request):
+            if not context.clients.is_here(request):
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
             if one is member and one.joined:
                 yield from beat(context, one)

@@ -30,7 +30,7 @@ _PREPARE_REBALANCE = MemberState.PREPARE_REBALANCE
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
-    context.heard(member, connection, message.generation_id)
+    context.clients.heard(member, connection, message.generation_id)
     if member.generation >= 0:
         member.touch(context.now)
     member.learn_generation(message.generation_id)
@@ -75,7 +75,7 @@ def _is_still_here(context: Context, member: Member, request: Request) -> bool:
     """
     if context.settings.sole_process or member.adopted:  # of an adopted member a heartbeat releases nothing
         return True
-    return context.is_here(request)
+    return context.clients.is_here(request)
 
 
 def _told_to_rejoin(context: Context, member: Member) -> None:

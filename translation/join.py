@@ -75,7 +75,7 @@ def join(
             request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
         )  # replaced while this call waited
         return
-    if context.is_late(member, connection, request):
+    if context.clients.is_late(member, connection, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
         return
     try:
@@ -151,7 +151,7 @@ def _describe_client(
 ) -> None:
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
-    context.reach(member, connection)
+    context.clients.reach(member, connection)
     member.joined_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
@@ -169,7 +169,7 @@ def _describe_client(
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
     member.own_assignor = server_assignor(protocols)
-    member.server_assignor = context.rule(member.group.id).assignor or member.own_assignor
+    member.server_assignor = context.rules.of(member.group.id).assignor or member.own_assignor
     member.subscription = member.told_topics = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
@@ -398,7 +398,7 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     member.claimed = None
     member.adopted = False
     # A client that has hung up meanwhile may have been elsewhere when it comes back.
-    member.away = not any(context.is_waiting(waiting) for waiting in (request, *member.overtaken))
+    member.away = not any(context.clients.is_waiting(waiting) for waiting in (request, *member.overtaken))
     member.answered_on = member.joined_on
     member.touch(context.now)
     # The client is within its contract until this has passed without a SyncGroup.

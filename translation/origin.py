@@ -66,13 +66,13 @@ def find_out(
     left_behind, member.left_behind = member.left_behind or left_behind, None
     instance_id = request.message.group_instance_id if request.message.member_id else None
     left_behind = yield from _end_translated(context, member, connection, request, left_behind, deadline)
-    if not group.is_consumer_group or claims or instance_id or not context.is_issued(member.id):
+    if not group.is_consumer_group or claims or instance_id or not context.ids.is_issued(member.id):
         look = partial(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
         verdict, found = yield from look()
         told = _was_told_to_move(left_behind, claims=claims)
-        if verdict is Verdict.CLASSIC_GROUP and not told and not context.is_issued(member.id):
+        if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.id):
             if (yield from has_classic_members(group.id)):
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
@@ -182,7 +182,7 @@ def _look(
         verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     if verdict is Verdict.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-    if claims and verdict is Verdict.HIDDEN and not context.is_issued(member.id):
+    if claims and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.id):
         # The broker knows who it is, and takes the classic JoinGroup of a member of either protocol at its word.
         raise StaysClassic
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
@@ -194,7 +194,7 @@ def _look(
 
 def see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
-    if not any(context.is_here(waiting) for waiting in (request, *member.overtaken)):
+    if not any(context.clients.is_here(waiting) for waiting in (request, *member.overtaken)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 

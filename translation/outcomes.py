@@ -106,7 +106,7 @@ class NeedsAnotherId(Outcome):
 
     def settle(self, context: Context, member: Member, request: Request) -> None:
         """Tell it the id, whichever of its JoinGroups it waits for."""
-        member_id = context.issue_member_id()
+        member_id = context.ids.issue()
         context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.overtaken, request):
             context.answer(waiting, refused(waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id))

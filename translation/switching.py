@@ -211,7 +211,7 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
         return
     response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
-        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.is_waiting(request):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.clients.is_waiting(request):
             break
         yield Park(context.now + _JOIN_RETRY_S)
         response = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
@@ -223,7 +223,7 @@ def _has_waited_in_vain(context: Context, request: Request) -> bool:
 
     It waits for the end of what it leaves behind, or for the broker's word.
     """
-    return not context.is_here(request)
+    return not context.clients.is_here(request)
 
 
 class Obstacle(Enum):

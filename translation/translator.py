@@ -85,7 +85,7 @@ class Translator:
         """A call of a client, in one of the APIs that concern groups."""
         context = self._context
         context.now = now
-        context.request_came(connection, request)
+        context.clients.asked(connection, request)
         deal = self._dealt_by.get(request.api_key)
         if deal is None:
             context.forward(request)
@@ -103,8 +103,8 @@ class Translator:
         """The client closed its side. Its members live on until their sessions end."""
         context = self._context
         context.now = now
-        members = context.members_on(connection_id)
-        context.client_gone(connection_id)
+        members = context.clients.members_on(connection_id)
+        context.clients.gone(connection_id)
         self._abandon_joins(members, connection_id)
         return self._actions()
 
@@ -112,8 +112,8 @@ class Translator:
         """The broker's side is gone, and with it the client's: calls on it have no answer any more."""
         context = self._context
         context.now = now
-        members = context.members_on(connection_id)
-        context.upstream_lost(connection_id)
+        members = context.clients.members_on(connection_id)
+        context.clients.lost(connection_id)
         self._abandon_joins(members, connection_id)
         context.runner.lost(connection_id)
         return self._actions()
@@ -122,7 +122,7 @@ class Translator:
         """Whether every member that is reached through a connection is Stable, with no conversation under way."""
         return all(
             member.state is MemberState.STABLE and member.turns.idle
-            for member in self._context.members_on(connection_id)
+            for member in self._context.clients.members_on(connection_id)
         )
 
     def next_deadline(self) -> float:
@@ -144,7 +144,7 @@ class Translator:
         """
         context = self._context
         context.now = now
-        context.use_policy(policy)
+        context.rules.use(policy)
         for group in list(context.groups.values()):
             group.passes_through = None
             group.passes_through_until = -math.inf
@@ -174,7 +174,7 @@ class Translator:
         member = None if group is None else group.members.get(member_id)
         if member is not None and member.joined:
             return False  # whatever the policy says now: it is moved when its turn comes
-        if self._context.rule(group_id).mode is not Mode.TRANSLATE:
+        if self._context.rules.of(group_id).mode is not Mode.TRANSLATE:
             return True
         if group is None:
             return False
@@ -185,7 +185,7 @@ class Translator:
     def _join_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
-        rule = self._context.rule(message.group_id)
+        rule = self._context.rules.of(message.group_id)
         protocols = [protocol.name for protocol in message.protocols]
         why_not = why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
         if rule.mode is Mode.REJECT:
@@ -215,9 +215,9 @@ class Translator:
         if self._joins_the_new_protocol(message):
             self._translate_join(connection, request)  # in its turn; it is called back when it has joined
             return
-        given_here = context.is_issued(message.member_id)
+        given_here = context.ids.is_issued(message.member_id)
         if rule.mode is Mode.OBSERVE:
-            context.joins_classic(message.member_id, connection.id)
+            context.ids.joins_classic(message.member_id, connection.id)
         reason = f"observed: {why_not or 'translatable'}"
         context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
         group = context.groups.get(message.group_id)
@@ -256,7 +256,7 @@ class Translator:
             member is not None
             and not member.joined
             and not (member.turns.idle and member.parked_join is None)
-            and self._context.is_issued(member.id)
+            and self._context.ids.is_issued(member.id)
         )
 
     def _pass_through(
@@ -278,12 +278,12 @@ class Translator:
         member_id = message.member_id
         if self._needs_another_id(connection, request):
             reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-            tell(context, group, connection, request, context.rule(group.id), reason)
-            answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.issue_member_id())
+            tell(context, group, connection, request, context.rules.of(group.id), reason)
+            answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.ids.issue())
             context.answer(request, answer)
             return
         if not member_id:
-            member_id = context.issue_member_id()
+            member_id = context.ids.issue()
             if request.version >= MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
@@ -294,7 +294,7 @@ class Translator:
         group.passes_through = None
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
-        given_here = context.is_issued(member_id)
+        given_here = context.ids.is_issued(member_id)
         move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
         steps = join.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
@@ -303,7 +303,7 @@ class Translator:
         """Whether a client that lost patience with its classic JoinGroup must not keep the id that was sent with it."""
         message: JoinGroupRequest = request.message
         return (
-            self._context.may_become_classic(message.member_id, connection.id)
+            self._context.ids.may_become_classic(message.member_id, connection.id)
             and request.version >= MEMBER_ID_REQUIRED_FROM
             and message.group_instance_id is None
             and self._context.find(message.group_id, message.member_id) is None
@@ -339,7 +339,7 @@ class Translator:
         member = group.members.get(message.member_id)
         if member is not None and member.session_deadline < math.inf:
             member.touch(context.now)  # what it holds stays its own until it joins anew
-        rule = self._context.rule(message.group_id)
+        rule = self._context.rules.of(message.group_id)
         translated = rule.mode is _TRANSLATE
         if translated and group.moves and member is not None and member.joined:
             group.moves.pop(message.member_id, None)  # it was to go back, and is not any more
@@ -353,7 +353,7 @@ class Translator:
     def _sync_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: SyncGroupRequest = request.message
-        context.has_joined_classic(message.member_id)
+        context.ids.has_joined_classic(message.member_id)
 
         def refuse(code: ErrorCode) -> None:
             context.answer(request, SyncGroupResponse(error_code=code))
@@ -432,7 +432,7 @@ class Translator:
                 member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
             self._context.runner.start(proceed(), member.turns, connection.id, request.client_id)
         else:
-            rule = self._context.rule(member.group.id)
+            rule = self._context.rules.of(member.group.id)
             steps = adopting(self._context, member, connection, request, rule, proceed, refuse)
             self._start(member, connection, request, steps)
 

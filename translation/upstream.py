@@ -166,7 +166,7 @@ def choose_assignors(context: Context, group: Group) -> None:
     any heartbeat, and it takes effect when they next compute the group's assignment. A member that joins again does
     not hasten that.
     """
-    rule = context.rule(group.id)
+    rule = context.rules.of(group.id)
     if rule.mode is not Mode.TRANSLATE:
         return
     changed = False

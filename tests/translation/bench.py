@@ -253,7 +253,7 @@ class Bench:
             protocols=(JoinGroupRequestProtocol(name=protocol, metadata=metadata),),
         )
         if self._new_group and member_id:  # as if this process had given it out
-            self.translator._context._issued[member_id] = None
+            self.translator._context.ids.issued(member_id)
         request_id = self.send(connection, ApiKey.JOIN_GROUP, version, request)
         if self._new_group:
             self.answer_lookups()

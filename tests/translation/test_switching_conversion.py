@@ -272,7 +272,8 @@ def test_that_the_group_is_a_consumer_group_counts_while_the_broker_was_heard_of
 ) -> None:
     """A process that stood still does not know whether the members that it has are members still."""
     bench = Bench(new_group=False)
-    bench.translator._context._issued.update(dict.fromkeys(["m-1", "m-2"]))
+    for member_id in ("m-1", "m-2"):
+        bench.translator._context.ids.issued(member_id)
     bench.join(bench.connect(), "m-1")
     bench.answer_lookups()
     bench.beat(1, orders=(0,))
