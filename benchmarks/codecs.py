@@ -208,7 +208,11 @@ def kio_contestants(row: Row, data: bytes) -> dict[str, Contestant]:
     schema = row.message.__schema__
     load = load_request_schema if schema.name.endswith("Request") else load_response_schema
     entity_type = load(schema.api_key or 0, row.version)
-    names = {"read": entity_reader(entity_type), "write": entity_writer(entity_type), "data": data}
+    names: dict[str, Any] = {
+        "read": entity_reader(entity_type),
+        "write": entity_writer(entity_type),
+        "data": data,
+    }
     names |= {"entity": names["read"](data, 0)[0], "BytesIO": io.BytesIO}
     writing = "buffer = BytesIO(); write(buffer, entity); written = buffer.getvalue()"
     check_same_bytes(writing, names)

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +307,7 @@ def main() -> None:
     chosen = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    work: list[tuple[str, Callable[[int], tuple[Path, int]], int]]
     work = [("readiness", offsets, size) for size in chosen.records]
     work += [("audit", journal, size) for size in chosen.events]
     work += [("progress", journal, size) for size in chosen.progress]

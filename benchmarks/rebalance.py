@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,23 +102,26 @@ class Host:
                 text=True,
                 cwd=ROOT,
             )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the process was started without pipes")
+        self._commands, self._lines = self._process.stdin, self._process.stdout
         self._heard = heard
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def tell(self, **command: object) -> None:
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
+        self._commands.write(json.dumps(command) + "\n")
+        self._commands.flush()
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        self._commands.close()
+        self._lines.close()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._lines:
             with contextlib.suppress(json.JSONDecodeError):  # cut off by its end
                 self._heard(json.loads(line))
 
@@ -184,6 +188,9 @@ class Group:
         owned = [number for name in self.members for number in shares.get(name, ())]
         everything = sorted(owned) == list(range(self.partitions))
         return everything and max(sizes) - min(sizes) <= 1
+
+    def has_left(self, name: str) -> bool:
+        return name in self.closed
 
     def owns(self, name: str) -> bool:
         return bool(self._shares().get(name))
@@ -268,10 +275,10 @@ class Bench:
         began = time.monotonic_ns()
         for name in names:
             group.close(name)
-            group.wait(lambda gone=name: gone in group.closed, f"{name} has left")
+            group.wait(partial(group.has_left, name), f"{name} has left")
             successor = f"{name}-b"
             group.start([successor])
-            group.wait(lambda new=successor: group.owns(new), f"{successor} owns partitions")
+            group.wait(partial(group.owns, successor), f"{successor} owns partitions")
         # Nobody is there from the beginning to the end, so nobody is a bystander.
         return group.cost(began, group.wait_quiet(), [])
 

@@ -56,7 +56,8 @@ class Application:
     def _work(self) -> None:
         messages = self._consumer.consume(BATCH, POLL_S)
         good = [message for message in messages if message.error() is None]
-        fatal = [message.error() for message in messages if message.error() and message.error().fatal()]
+        errors = (message.error() for message in messages)
+        fatal = [error for error in errors if error is not None and error.fatal()]
         if fatal:
             raise KafkaException(fatal[0])
         if not good:

@@ -54,12 +54,14 @@ class Gateway:
     def log(self) -> Path:
         return self.folder / "epochgate.log"
 
+    def command(self, config: Path) -> list[str]:
+        """What `start` starts."""
+        return [sys.executable, "-m", "proxy", "run", "--config", str(config)]
+
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "proxy", "run", "--config", str(self.folder / "epochgate.yaml")],
-                stdout=log,
-                stderr=log,
+                self.command(self.folder / "epochgate.yaml"), stdout=log, stderr=log
             )
         deadline = time.monotonic() + PATIENCE_S
         while True:

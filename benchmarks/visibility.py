@@ -26,7 +26,6 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 from starlette.applications import Starlette
 
-from benchmarks import stand
 from benchmarks.stand import BUILD, Gateway, gateway, kafka
 from benchmarks.wire import ClassicMember, Line, coordinator
 from proxy import conversation, logs, translation_hub
@@ -68,11 +67,8 @@ def bare(config: Path) -> None:
 class Blind(Gateway):
     """The proxy without eyes, as a process."""
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.visibility", "bare", str(self.folder / "epochgate.yaml")]
-        popen = stand.subprocess.Popen
-        with mock.patch.object(stand.subprocess, "Popen", lambda _command, **more: popen(command, **more)):
-            super().start()
+    def command(self, config: Path) -> list[str]:
+        return [sys.executable, "-m", "benchmarks.visibility", "bare", str(config)]
 
 
 def heartbeats(rounds: int = ROUNDS, beats: int = BEATS) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _kind(info: Any) -> str:
         return f"list of {_kind(_unwrapped(info.item_type)[0])}"
     if isinstance(info, inspect.DictType):
         return f"mapping of {_kind(info.key_type)} to {_kind(_unwrapped(info.value_type)[0])}"
-    names = {
+    names: dict[type[msgspec.inspect.Type], str] = {
         inspect.StrType: "text",
         inspect.IntType: "integer",
         inspect.FloatType: "number",

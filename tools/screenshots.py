@@ -157,7 +157,7 @@ def take(browser: Browser, admin: str) -> None:
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": width, "height": height},
-                color_scheme=scheme,  # type: ignore[arg-type]  # one of the two that it allows
+                color_scheme=scheme,
                 device_scale_factor=1.5 if size == "phone" else 1,
             )
             page = context.new_page()

@@ -9,6 +9,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
@@ -398,7 +399,7 @@ class Group:
         member: Member,
         kind: str,
         *,
-        changed: set[int] = frozenset(),
+        changed: AbstractSet[int] = frozenset(),
         owned: bool = True,
         state: str | None = None,
         previous: str = "",
@@ -420,7 +421,7 @@ class Group:
         owned: str,
         state: str,
         previous: str,
-        changed: set[int] = frozenset(),
+        changed: AbstractSet[int] = frozenset(),
     ) -> str:
         """The JSON fields."""
         return (
@@ -429,7 +430,7 @@ class Group:
             f'"partitions":{self.partitions(changed)},"owned":{owned}'
         )
 
-    def partitions(self, numbers: set[int]) -> str:
+    def partitions(self, numbers: AbstractSet[int]) -> str:
         """Partitions of the group's topic as the schema writes them."""
         if not numbers:
             return "[]"

@@ -21,7 +21,7 @@ def cluster(folder: Path, *, memory: str, java_options: str = "") -> Iterator[st
 
         def start(name: str, *arguments: str) -> Path:
             log = folder / f"{name}.log"
-            command = [Path(pyspark.__file__).parent / "bin" / "spark-class", *arguments]
+            command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), *arguments]
             own = {
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_WORKER_DIR": str(folder / name),

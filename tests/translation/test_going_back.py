@@ -149,36 +149,37 @@ def test_a_newer_join_group_of_the_client_waits_in_the_place_of_the_older_one() 
     assert bench.error(bench.rejoined) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+class Replaced(Bench):
+    """The group goes back to the classic protocol, and a newer process with member-a's instance id joins it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.older, self.newer = self.connect(), self.connect()
+        self.stable_member(self.older, (0,), member_id="member-a", epoch=5, instance_id="one")
+        self.settle(5)
+        self._new_group = False
+        self._do(self.translator.set_policy(self.now, OBSERVE_AT_ONCE))
+        self.goes_back = self.join(self.newer, "", instance_id="one")
+
+
 def test_a_join_group_of_the_older_process_does_not_answer_for_the_newer_one_that_goes_back() -> None:
     """The policy says translate again; both have the same instance id."""
-    bench = Bench()
-    older, newer = bench.connect(), bench.connect()
-    bench.stable_member(older, (0,), member_id="member-a", epoch=5, instance_id="one")
-    bench.settle(5)
-    bench._new_group = False
-    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
-    goes_back = bench.join(newer, "", instance_id="one")
+    bench = Replaced()
     bench.reply(BEHIND)
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
-    stays = bench.join(older, "member-a", instance_id="one")
+    stays = bench.join(bench.older, "member-a", instance_id="one")
     bench.beat(5, orders=(0,))
     assert bench.answers[stays].generation_id == 5
-    assert bench.error(goes_back) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.error(bench.goes_back) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_the_classic_member_that_has_the_instance_id_then_is_not_fenced() -> None:
     """The policy says translate again while calls of the older process still wait for the older member's turn."""
-    bench = Bench()
-    older, newer = bench.connect(), bench.connect()
-    bench.stable_member(older, (0,), member_id="member-a", epoch=5, instance_id="one")
-    bench.settle(5)
-    bench._new_group = False
-    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
-    bench.join(newer, "", instance_id="one")
+    bench = Replaced()
     bench.reply(SETTLED)
     bench.beat(-1)
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
-    bench.heartbeat(newer, A, 6, instance_id="one")
+    bench.heartbeat(bench.newer, A, 6, instance_id="one")
     assert [call.api_key for call in bench.calls] == [ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_DESCRIBE]
 
 

@@ -1,7 +1,7 @@
 """Heartbeats and rebalances of members that have joined."""
 
 from protocol_codecs import ErrorCode
-from translation.actions import EventKind
+from translation.actions import Connection, EventKind
 from translation.settings import TranslatorSettings
 
 from .answers import A
@@ -55,14 +55,19 @@ def test_an_eager_member_gives_up_a_partition_by_joining_without_it() -> None:
     assert bench.error(stable) == ErrorCode.NONE
 
 
-def test_a_cooperative_member_joins_twice_and_the_revocation_is_acknowledged_by_the_second() -> None:
-    bench = Bench()
+def joins_still_holding_all(bench: Bench) -> Connection:
+    """A cooperative member has four partitions, is to keep two, and claims all four in its first JoinGroup."""
     connection = bench.connect()
     bench.stable_member(connection, (0, 1, 2, 3), protocol="cooperative-sticky")
     bench.heartbeat(connection, A, 1)
     bench.beat(1, orders=(0, 1))
-    # It still holds everything, so nothing is acknowledged yet.
     bench.join(connection, A, claims=(0, 1, 2, 3), protocol="cooperative-sticky")
+    return connection
+
+
+def test_a_cooperative_member_joins_twice_and_the_revocation_is_acknowledged_by_the_second() -> None:
+    bench = Bench()
+    connection = joins_still_holding_all(bench)  # so nothing is acknowledged yet
     assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1, 2, 3)}
     bench.beat(1, orders=(0, 1))
     assert bench.handed(bench.sync(connection, A, 1)) == {TOPIC: (0, 1)}
@@ -83,11 +88,7 @@ def test_a_cooperative_member_joins_twice_and_the_revocation_is_acknowledged_by_
 def test_a_client_that_never_saw_its_assignment_still_holds_what_it_claimed() -> None:
     """The SyncGroup answer got lost: the second claim is the old one, and acknowledges nothing."""
     bench = Bench()
-    connection = bench.connect()
-    bench.stable_member(connection, (0, 1, 2, 3), protocol="cooperative-sticky")
-    bench.heartbeat(connection, A, 1)
-    bench.beat(1, orders=(0, 1))
-    bench.join(connection, A, claims=(0, 1, 2, 3), protocol="cooperative-sticky")
+    connection = joins_still_holding_all(bench)
     bench.beat(1, orders=(0, 1))
     bench.sync(connection, A, 1)
     bench.join(connection, A, claims=(0, 1, 2, 3), protocol="cooperative-sticky")

@@ -6,7 +6,7 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
-from translation.actions import EventKind
+from translation.actions import EventKind, RequestId
 from translation.settings import TranslatorSettings
 
 from .answers import A, commit_answer, commit_error, cooperative_member, described, joined_anew, member
@@ -266,14 +266,19 @@ def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the
     assert bench.error(gone) == ErrorCode.FENCED_INSTANCE_ID
 
 
+def heartbeat_after_an_absence(bench: Bench) -> RequestId:
+    """Of a member whose client hung up after it had become stable, and then came back."""
+    connection = bench.connect()
+    bench.stable_member(connection, (0,))
+    bench.client_gone(connection)
+    return bench.heartbeat(bench.connect(), A, 1)
+
+
 def test_a_client_that_was_away_may_have_been_handed_something_else_at_the_same_epoch() -> None:
     """The broker may assign more to a member without moving its epoch; another process may have handed that out."""
     bench = Bench(settings=ONE_OF_MANY)
-    connection = bench.connect()
-    bench.stable_member(connection, (0,), member_id="member-a")
-    bench.client_gone(connection)
-    heartbeat = bench.heartbeat(bench.connect(), "member-a", 1)
-    bench.reply(described(member("member-a", epoch=1)))
+    heartbeat = heartbeat_after_an_absence(bench)
+    bench.reply(described(member(A, epoch=1)))
     assert all(call.message.topic_partitions is None for call in bench.calls)  # nothing is acknowledged
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -320,10 +325,7 @@ def test_a_generation_that_the_broker_has_not_come_to_is_refused_and_changes_not
 
 def test_a_client_that_was_away_tries_again_while_the_broker_can_not_say_whether_it_is_a_member() -> None:
     bench = Bench(settings=ONE_OF_MANY)
-    connection = bench.connect()
-    bench.stable_member(connection, (0,), member_id="member-a")
-    bench.client_gone(connection)
-    heartbeat = bench.heartbeat(bench.connect(), "member-a", 1)
+    heartbeat = heartbeat_after_an_absence(bench)
     bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     assert bench.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

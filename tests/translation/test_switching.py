@@ -8,6 +8,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from translation.actions import Connection
 from translation.member import Move
 from translation.policy import Mode, Policy, Rule
 
@@ -32,8 +33,8 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
     assert bench.answers[join].generation_id == 6
 
 
-def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_membership_first() -> None:
-    bench = Bench()
+def joins_anew_under_its_old_id(bench: Bench) -> Connection:
+    """The client keeps its member id; the end of its classic membership is under way."""
     connection = bench.connect()
     told_to_move(bench, connection)
     bench._new_group = False
@@ -41,6 +42,12 @@ def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_members
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
     leaves(bench, A)
+    return connection
+
+
+def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_membership_first() -> None:
+    bench = Bench()
+    joins_anew_under_its_old_id(bench)
     bench.reply(LeaveGroupResponse())
     assert bench.heartbeat_call().message.member_epoch == 0
 
@@ -48,13 +55,7 @@ def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_members
 def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_does_not_join() -> None:
     """It may have joined at another process under the same id: a first heartbeat would release what it works on."""
     bench = Bench()
-    connection = bench.connect()
-    told_to_move(bench, connection)
-    bench._new_group = False
-    bench.join(connection, A)
-    bench.reply(NO_CONSUMER_GROUP)
-    bench.reply(classic_group())
-    leaves(bench, A)
+    connection = joins_anew_under_its_old_id(bench)
     bench.client_gone(connection)
     bench.reply(LeaveGroupResponse())
     assert bench.calls == []

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from tools.kafka import jars
 from tools.kafka.broker import LOG_SETTINGS
+from tools.maven import Say
 
 SOURCE = Path(__file__).with_name("ConsumerDriver.java")
 BUILD = jars.ROOT / "build" / "java_client"
 
 
-def ensure_compiled(version: str = jars.DEFAULT_VERSION, *, say: jars.Say = print) -> Path:
+def ensure_compiled(version: str = jars.DEFAULT_VERSION, *, say: Say = print) -> Path:
     """The folder with the classes. Raises jars.KafkaUnavailableError without a JDK or jars."""
     jars.check_java()
     compiler = jars.java_home_program("javac")

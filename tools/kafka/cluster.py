@@ -14,6 +14,7 @@ from typing import Self
 from tools.kafka import jars, probe, settings
 from tools.kafka.broker import POLL_S, Broker
 from tools.kafka.ports import LOOPBACK, free_ports
+from tools.maven import Say
 
 RUN = jars.BUILD / "run"
 START_TIMEOUT_S = 120.0
@@ -59,7 +60,7 @@ class Cluster:
         overrides: Mapping[str, str] | None = None,
         listeners: Sequence[ExtraListener] = (),
         format_options: Sequence[str] = (),
-        say: jars.Say = print,
+        say: Say = print,
     ) -> None:
         self.folder = folder.resolve()
         self.version = version
@@ -173,7 +174,7 @@ class Cluster:
         (self.folder / STATE).write_text(json.dumps(state) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, *, say: jars.Say = print) -> Self | None:
+    def load(cls, folder: Path, *, say: Say = print) -> Self | None:
         """The cluster that was saved under `folder`, or None."""
         try:
             state = json.loads((folder / STATE).read_text())
@@ -183,7 +184,7 @@ class Cluster:
         return cls(folder, version=state["version"], brokers=len(ports), ports=ports, say=say)
 
     @classmethod
-    def stop_orphans(cls, run: Path, *, say: jars.Say = print) -> None:
+    def stop_orphans(cls, run: Path, *, say: Say = print) -> None:
         """Stop and remove the clusters under `run` whose owner died without stopping them."""
         for state in run.glob(f"*/{STATE}"):
             owner = json.loads(state.read_text())["owner_pid"]

@@ -61,15 +61,8 @@ def cooperative_upgrade(s: Script) -> None:
     a.beat()
 
 
-@scenario
-def upgrade_in_place_after_a_topic_grew(s: Script) -> None:
-    """A static member converts its group after its topic grew: nobody gets the new partition until the next change."""
-    s.topic("foo", 2)
-    s.configure(interval=0)
-    classic = s.classic("A", instance_id="one")
-    classic.join()
-    classic.sync({classic.member_id: {"foo": [0, 1]}})
-    s.add_partitions("foo", 3)
+def convert_in_place_and_grow(s: Script) -> None:
+    """A static member takes the place of its classic self, and another member joins when it has settled."""
     new = s.member("N", instance_id="one")
     new.join()
     new.settle(2)
@@ -79,6 +72,18 @@ def upgrade_in_place_after_a_topic_grew(s: Script) -> None:
     new.settle()
     other.settle()
     s.describe()
+
+
+@scenario
+def upgrade_in_place_after_a_topic_grew(s: Script) -> None:
+    """A static member converts its group after its topic grew: nobody gets the new partition until the next change."""
+    s.topic("foo", 2)
+    s.configure(interval=0)
+    classic = s.classic("A", instance_id="one")
+    classic.join()
+    classic.sync({classic.member_id: {"foo": [0, 1]}})
+    s.add_partitions("foo", 3)
+    convert_in_place_and_grow(s)
 
 
 @scenario
@@ -89,15 +94,7 @@ def upgrade_in_place_after_a_member_left(s: Script) -> None:
     a, b = stable_pair(s, static="one")
     b.leave()
     a.beat()
-    new = s.member("N", instance_id="one")
-    new.join()
-    new.settle(2)
-    s.describe()
-    other = s.member("M")
-    other.join()
-    new.settle()
-    other.settle()
-    s.describe()
+    convert_in_place_and_grow(s)
 
 
 @scenario

@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, P
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.types import GroupId
 
 from support import raw
 from support.waiting import eventually
@@ -88,8 +89,11 @@ class Kafka:
             if error is not None:
                 failed.append(error)
             else:
-                value = message.value().decode()
-                written.append(Record(topic, message.partition(), message.offset(), value))
+                value, partition, offset = message.value(), message.partition(), message.offset()
+                assert value is not None
+                assert partition is not None
+                assert offset is not None
+                written.append(Record(topic, partition, offset, value.decode()))
 
         for number in itertools.islice(self._numbers, count):
             self._producer.produce(
@@ -105,7 +109,7 @@ class Kafka:
         """The group as a group of type consumer; None if the broker has no such group of that type."""
         with raw.to_coordinator(self.bootstrap, group) as connection:
             answer = connection.call(
-                ConsumerGroupDescribeRequest(group_ids=(group,), include_authorized_operations=False)
+                ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
             ).groups[0]
         if answer.error_code:
             return None
@@ -120,7 +124,7 @@ class Kafka:
     def describe_classic(self, group: str) -> Any:
         """The group as DescribeGroups (v5) shows it to old tools."""
         with raw.to_coordinator(self.bootstrap, group) as connection:
-            request = DescribeGroupsRequest(groups=(group,), include_authorized_operations=False)
+            request = DescribeGroupsRequest(groups=(GroupId(group),), include_authorized_operations=False)
             return connection.call(request).groups[0]
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:

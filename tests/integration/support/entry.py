@@ -117,14 +117,14 @@ class Proxy:
         """What /readyz says."""
         try:
             with urllib.request.urlopen(f"{self.admin}/readyz", timeout=2) as answer:  # noqa: S310 - our own URL
-                return answer.status == 200
+                return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
     def metrics(self) -> str:
         """What /metrics says."""
         with urllib.request.urlopen(f"{self.admin}/metrics", timeout=5) as answer:  # noqa: S310 - our own URL
-            return answer.read().decode()
+            return str(answer.read().decode())
 
     @property
     def alive(self) -> bool:
@@ -143,6 +143,7 @@ class Proxy:
 
     def kill(self) -> None:
         """kill -9."""
+        assert self._process is not None, "it was not started"
         self._process.kill()
         self._process.wait()
 

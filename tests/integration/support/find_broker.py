@@ -65,7 +65,8 @@ def from_docker() -> Iterator[Kafka]:
 
     version, (port,) = wanted_version(), free_ports(1)
     container = DockerContainer(f"apache/kafka:{version}").with_envs(**_as_environment(port))
-    container.ports[f"{port}/tcp"] = (LOOPBACK, port)  # with_bind_ports would listen on every address
+    # with_bind_ports would listen on every address; docker takes an address here, its wrapper's type does not
+    container.ports[f"{port}/tcp"] = (LOOPBACK, port)  # type: ignore[assignment]
     with container:
         bootstrap = f"{LOOPBACK}:{port}"
         _wait_until_it_answers(bootstrap, timeout_s=START_TIMEOUT_S)
@@ -113,7 +114,7 @@ def _as_environment(port: int) -> dict[str, str]:
 
 
 def _why_no_docker() -> str | None:
-    import docker  # noqa: PLC0415 - only when it is asked for
+    import docker  # type: ignore[import-untyped]  # noqa: PLC0415 - only when it is asked for
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # its sockets stay open when it finds no engine

@@ -15,6 +15,7 @@ from kio.schema.sasl_authenticate.v1.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v0.request import SaslHandshakeRequest as BareSaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
 from kio.static.protocol import RequestPayload
 
 
@@ -86,7 +87,7 @@ class RawConnection:
         header = request.__header_schema__(
             request_api_key=request.__api_key__,
             request_api_version=request.__version__,
-            correlation_id=self._correlation_id,
+            correlation_id=i32(self._correlation_id),
             client_id=self._client_id,
         )
         buffer = io.BytesIO()
