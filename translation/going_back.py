@@ -18,6 +18,7 @@ from translation.outcomes import (
     overtake,
     patience,
     refuse_overtaken,
+    refused,
     resume_session,
     wait,
 )
@@ -28,6 +29,10 @@ def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
 ) -> Steps:
     """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
+    if member is not None and member.joined and context.clients.is_late(member, connection, request):
+        # That it claims nothing is not true any more: its client has joined again since, and works.
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        return
     if member is not None and any(one.joined for one in _memberships(member, request)):
         try:
             yield from _leave(context, member, connection, request)

@@ -25,6 +25,7 @@ from translation import (
     translator,
     upstream,
 )
+from translation.clients import Clients
 from translation.context import Context, replaced
 from translation.exchange import Turns
 from translation.heartbeat import reconsider
@@ -184,7 +185,7 @@ def do_not_replace_static_members() -> AbstractContextManager[Any]:
 
 def let_a_late_join_group_in() -> AbstractContextManager[Any]:
     """A JoinGroup that a newer one overtook on its way is taken for the newest."""
-    return patch.object(Context, "is_late", lambda *_: False)
+    return patch.object(Clients, "is_late", lambda *_: False)
 
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
@@ -254,7 +255,7 @@ def remember_one_answered_generation() -> AbstractContextManager[Any]:
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
     """A call with an older generation tells where its client is, and no later call tells better."""
     return patch.object(
-        Context, "heard", lambda self, member, connection, generation: self.reach(member, connection)
+        Clients, "heard", lambda self, member, connection, generation: self.reach(member, connection)
     )
 
 
@@ -312,6 +313,11 @@ def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
     return patch.object(translator.Translator, "_needs_another_id", lambda *_: False)
 
 
+def keep_an_id_that_another_process_may_be_ending() -> AbstractContextManager[Any]:
+    """A classic member that was elsewhere before keeps its id, and a late LeaveGroup from there ends what it begins."""
+    return patch.object(origin, "_may_be_left_once_more", lambda *_: False)
+
+
 def _nobody_has_to_wait(*_: Any) -> Any:
     yield from ()
     return False
@@ -319,7 +325,7 @@ def _nobody_has_to_wait(*_: Any) -> Any:
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
     """A client counts as away when an older connection of it ends, also if it is heard where it joined last."""
-    return patch.object(Context, "_has_stayed", lambda *_: False)
+    return patch.object(Clients, "_has_stayed", lambda *_: False)
 
 
 def believe_any_newer_generation() -> AbstractContextManager[Any]:
@@ -423,6 +429,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     leave_last_while_others_have_to_give_up,
     leave_by_itself_while_others_have_to_give_up,
     keep_an_id_that_an_older_join_group_has,
+    keep_an_id_that_another_process_may_be_ending,
     take_the_end_of_an_older_connection_for_that_of_its_client,
     believe_any_newer_generation,
     believe_that_a_group_is_neither_kind,

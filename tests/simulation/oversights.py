@@ -66,6 +66,7 @@ class Oversights:
                 return self._missed
             case ConsumerGroup(), ClassicGroup():
                 self._downgraded_at = self._generation = after.generation
+                self._assigned = assigned()
                 self._added.clear()
                 if _is_stable(after):
                     self._untold_at, self._untold = after.generation, _untold(before)

@@ -146,3 +146,16 @@ def with_static_member(member_id: str) -> ClassicGroup:
     group = classic_group(2)
     group.static_members["instance"] = member_id
     return group
+
+
+def test_what_a_static_member_had_before_a_downgrade_and_gave_up_after_it_is_excused_if_it_starts_again(
+    seen: Oversights,
+) -> None:
+    rebalancing = classic_group(1, ClassicGroupState.PREPARING_REBALANCE)
+    seen.served(consumer_group(1), rebalancing, assigns(0, 1, 2))
+    group = with_static_member("older")
+    seen.served(rebalancing, group, assigns(0, 1))
+
+    seen.served(group, with_static_member("newer"), assigns(0, 1))
+
+    assert seen.excuse(group, (TOPIC, 2))

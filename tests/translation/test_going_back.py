@@ -252,3 +252,21 @@ def test_a_client_that_leaves_by_itself_does_not_wait_for_long() -> None:
     else:
         raise AssertionError("it waits for ever")
     assert bench.now < 1000 + 7
+
+
+def test_a_late_join_group_of_a_client_that_has_joined_again_since_ends_nothing() -> None:
+    """It claims nothing, as its client did when it sent it; it works on partitions since, and was told to go back."""
+    bench = Bench()
+    stalled, line = bench.connect(), bench.connect()
+    bench.stable_member(line, (0, 1))
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
+    told = bench.heartbeat(line, "member-a", 1)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    late = bench.join(stalled, "member-a")
+
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+    bench.join(line, "member-a")
+    bench.answer_lookups()
+    assert bench.heartbeat_call().message.member_epoch == -1
