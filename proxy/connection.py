@@ -12,7 +12,6 @@ has something to write (``proxy.outbox``). All endings come together in :meth:`C
 
 import math
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 from typing import Protocol, cast
 
 import msgspec
@@ -21,6 +20,7 @@ import trio
 from prometheus_client import Summary
 
 from protocol_codecs import Message
+from proxy.causes import BROKER_AT_FAULT, CLIENT_AT_FAULT, Cause
 from proxy.conversation import Conversation
 from proxy.outbox import HIGH_WATER, Outbox
 from proxy.splice import BEHIND_A_BODY, MOVE_ABOVE, Move, PipePool, movable
@@ -42,34 +42,6 @@ _CHECK_S = 0.5
 
 _FLUSH_S = 5.0
 """Seconds that a peer has to take what is still to be written when its connection ends."""
-
-
-class Cause(StrEnum):
-    """What ended a client's connection; the label of ``client_to_proxy_disconnects_total``."""
-
-    CLIENT_CLOSED = "client_closed"
-    CLIENT_ERROR = "client_error"
-    FIRST_REQUEST_TIMEOUT = "idle_timeout"
-    SLOW_REQUEST = "slow_request"
-    CLIENT_STALLED = "client_stalled"
-    IDLE = "idle"
-    AGE = "age"
-    SERVER_UNREACHABLE = "server_unreachable"
-    SERVER_CLOSED = "server_closed"
-    SERVER_ERROR = "server_error"
-    MISROUTED = "misrouted"
-    SESSION_EXPIRED = "session_expired"
-    TRANSLATION = "translation"
-    DRAIN = "drain"
-    INTERNAL_ERROR = "internal_error"
-
-
-_CLIENT_AT_FAULT = frozenset(
-    {Cause.CLIENT_ERROR, Cause.FIRST_REQUEST_TIMEOUT, Cause.SLOW_REQUEST, Cause.CLIENT_STALLED}
-)
-_BROKER_AT_FAULT = frozenset(
-    {Cause.SERVER_UNREACHABLE, Cause.SERVER_ERROR, Cause.INTERNAL_ERROR, Cause.TRANSLATION}
-)
 
 
 class Dials(Protocol):
@@ -346,17 +318,17 @@ class ClientConnection:
 
     async def _move_to_client(self, source: trio.abc.Stream) -> None:
         """Move the rest of a large response, or of records in it, to the client."""
-        while (count := self._conversation.unread_for_client) >= MOVE_ABOVE:
+        while (count := self._conversation.responses.unread) >= MOVE_ABOVE:
             self._moving_to_client = done = Move()
             try:
-                behind = min(self._conversation.behind_for_client, BEHIND_A_BODY)
+                behind = min(self._conversation.responses.behind, BEHIND_A_BODY)
                 moved = await self._move(
                     source, self._to_client, count, done, self._metrics.upstream_reads_paused, behind
                 )
             finally:
                 self._moving_to_client = None
             if moved:
-                self._conversation.moved_to_client(moved)
+                self._conversation.responses.moved(moved)
                 self._advance()
             if moved < count:
                 return
@@ -404,7 +376,7 @@ class ClientConnection:
             while data := await stream.receive_some():
                 heard.value += 1
                 self._take_from_upstream(bytes(data))
-                if self._movable and self._conversation.unread_for_client >= MOVE_ABOVE:
+                if self._movable and self._conversation.responses.unread >= MOVE_ABOVE:
                     await self._move_to_client(stream)
                     if rest := cast("TcpStream", stream).receive_nowait(BEHIND_A_BODY):
                         self._take_from_upstream(rest)
@@ -427,7 +399,7 @@ class ClientConnection:
 
     def _take_from_upstream(self, data: bytes) -> None:
         self._reads += 1
-        self._conversation.receive_from_upstream(data)
+        self._conversation.responses.receive(data)
         self._advance()
 
     def _advance(self) -> None:
@@ -457,7 +429,7 @@ class ClientConnection:
     def _write(self) -> None:
         conversation = self._conversation
         if conversation.to_client:
-            moves_next = self._movable and conversation.unread_for_client >= MOVE_ABOVE
+            moves_next = self._movable and conversation.responses.unread >= MOVE_ABOVE
             self._to_client.write(conversation.to_client, more=moves_next)
             conversation.to_client.clear()
         if conversation.to_upstream and self._to_upstream is not None:
@@ -480,7 +452,7 @@ class ClientConnection:
         cause = self._cause or Cause.CLIENT_CLOSED
         self._metrics.client_disconnects.labels(cause).inc()
         self._log_end(cause)
-        if cause is Cause.CLIENT_CLOSED or cause in _CLIENT_AT_FAULT:
+        if cause is Cause.CLIENT_CLOSED or cause in CLIENT_AT_FAULT:
             await self._outlive_client()
         else:
             with trio.move_on_after(_FLUSH_S):
@@ -515,7 +487,7 @@ class ClientConnection:
 
     def _log_end(self, cause: Cause) -> None:
         say = _log.bind(connection=self.id, client=self._client_host, port=self._port, cause=str(cause))
-        if cause in _CLIENT_AT_FAULT or cause in _BROKER_AT_FAULT:
+        if cause in CLIENT_AT_FAULT or cause in BROKER_AT_FAULT:
             say.warning("connection closed", reason=self._reason)
         elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
             say.warning("connection closed", reason="the broker closed it with requests outstanding")

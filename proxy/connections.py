@@ -12,8 +12,9 @@ import msgspec
 import structlog
 import trio
 
+from proxy.causes import Cause
 from proxy.config import Limits
-from proxy.connection import Cause, ClientConnection, Progress
+from proxy.connection import ClientConnection, Progress
 from proxy.descriptors import most_connections
 from proxy.metrics import Metrics
 from proxy.seldom import Seldom

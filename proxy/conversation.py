@@ -1,9 +1,9 @@
 """One client connection and its upstream connection, as bytes in and bytes out. No socket, no clock, no task.
 
-The shell (``proxy.connection``) feeds what it reads and writes what gathers in
-:attr:`Conversation.to_upstream` and
-:attr:`Conversation.to_client`. What the translation is to decide gathers in :attr:`Conversation.request` and
-:attr:`Conversation.replies`; what it decided comes back by ``answer``, ``forward`` and ``call``.
+The shell (``proxy.connection``) feeds what it reads, and writes what gathers in :attr:`Conversation.to_upstream` and
+:attr:`Conversation.to_client`. What the broker answers has a room of its own (``proxy.responses``). What the
+translation is to decide gathers in :attr:`Conversation.request` and :attr:`Conversation.replies`; what it decided comes
+back by ``answer``, ``forward`` and ``call``.
 
 Theory of operation. A client's requests are taken one after another. Most are passed on as they are, without
 waiting for the response of the one before: that is pipelining, and :class:`proxy.ledger.Ledger` keeps the
@@ -25,8 +25,8 @@ from proxy import api_versions, join_group_versions, node_endpoints
 from proxy.address_responses import CARRYING_ADDRESSES, rewritten
 from proxy.api_versions import Ranges
 from proxy.envelope import response_body_offset, response_frame
-from proxy.frames import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
-from proxy.ledger import Exchange, Ledger, Source, UnexpectedResponseError
+from proxy.frames import FrameError, FrameSplitter, Piece
+from proxy.ledger import Exchange, Ledger, Source
 from proxy.node_endpoints import EndpointEditor
 from proxy.own_requests import OwnRequests
 from proxy.repeats import LARGEST, ReadRequest, heartbeat_answer
@@ -39,8 +39,9 @@ from proxy.request_header import (
     is_enough,
     read_header,
 )
+from proxy.responses import Responses
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
-from proxy.sasl import Authentication, begins_with_gssapi
+from proxy.sasl import BEFORE_AUTHENTICATION, SASL_APIS, Authentication, begins_with_gssapi
 from proxy.terms import ClientError, Terms, UpstreamError, check_decodable, check_offered, check_token
 from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
 from translation.actions import Call, Connection, ConnectionId, Request, RequestId, never
@@ -55,9 +56,6 @@ _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
 _RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
 
-_SASL = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
-_BEFORE_AUTHENTICATION = _SASL | {int(ApiKey.API_VERSIONS)}
-_LARGEST_RESPONSE = 2**31 - 1
 _request_ids = count(1)
 
 
@@ -76,8 +74,6 @@ class Conversation:
     ) -> None:
         self.to_upstream: list[bytes] = []
         """Bytes to be written to the broker, in order; the shell takes them out."""
-        self.to_client: list[bytes] = []
-        """Bytes to be written to the client, in order; the shell takes them out."""
         self.request: Request | None = None
         """A request for the translation; the shell takes it out."""
         self._own = OwnRequests(terms.clock)
@@ -108,7 +104,6 @@ class Conversation:
         self._requests = FrameSplitter(
             min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes), enough=is_enough
         )
-        self._responses = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._ledger = Ledger()
         self._ranges: Ranges = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
@@ -122,12 +117,12 @@ class Conversation:
         self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
-        self._client_open = True
 
-        self._collecting_response: bytearray | None = None
-        self._current: Exchange | None = None  # whose response is arriving in pieces
         self._sasl = Authentication(terms.clock)
-        self._trusted = False  # the broker has answered an ordinary request
+        self.responses = Responses(self._ledger, self._sasl, terms)
+        """What the broker answers; the shell feeds it what it reads there."""
+        self.to_client = self.responses.to_client
+        """Bytes to be written to the client, in order; the shell takes them out."""
 
     # -- the client's side ---------------------------------------------------------------------------------
 
@@ -217,8 +212,7 @@ class Conversation:
     def client_closed(self) -> None:
         """The client is gone: nothing more is read from or written to it."""
         self._taking = False
-        self._client_open = False
-        self.to_client.clear()
+        self.responses.client_closed()
 
     def process(self) -> None:
         """Look at the requests that were read, as far as they may be looked at now.
@@ -242,7 +236,7 @@ class Conversation:
 
     def _next_piece(self) -> Piece | None:
         if self._passing_on or self._collecting is not None:
-            return self._requests.next_piece() if self._client_open else None
+            return self._requests.next_piece() if self.responses.client_open else None
         if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
             return piece
@@ -269,15 +263,15 @@ class Conversation:
             return
         if header.api_key in TRANSLATED:
             self._sasl.ordinary_request()
-            check_decodable(piece, self._limits, trusted=self._trusted)
+            check_decodable(piece, self._limits, trusted=self.responses.trusted)
             if piece.last:
                 self._translate(header, piece.data)
             else:
                 self._collecting = bytearray(piece.data)
             return
-        if header.api_key not in _BEFORE_AUTHENTICATION:
+        if header.api_key not in BEFORE_AUTHENTICATION:
             self._sasl.ordinary_request()
-        elif header.api_key in _SASL:
+        elif header.api_key in SASL_APIS:
             self._check_authentication(header, piece)
         self._relay(header, piece)
 
@@ -332,7 +326,7 @@ class Conversation:
         exchange.response = api_versions.refusal(header.correlation_id)
         self._ledger.receive(exchange)
         self._terms.meter.request(header.api_key, header.version, len(piece.data), decoded=True)
-        self._flush_ready()
+        self.responses.flush_ready()
 
     def _relay(self, header: RequestHeader, piece: Piece) -> None:
         self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
@@ -449,7 +443,7 @@ class Conversation:
         else:
             exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
         self._terms.meter.answered(exchange, message, self._terms.clock())
-        self._flush_ready()
+        self.responses.flush_ready()
 
     def forward(self, request_id: RequestId) -> None:
         """Pass the request that the translation works on to the broker as it came.
@@ -499,119 +493,6 @@ class Conversation:
         self.upstream_open = True
         self.wants_upstream = False
 
-    def receive_from_upstream(self, data: bytes) -> None:
-        """Take what was read from the broker.
-
-        :raises UpstreamError: it ends the connection.
-        """
-        self._responses.feed(data)
-        try:
-            while self._responses.buffered:
-                if (piece := self._responses.next_piece()) is None:
-                    return
-                if piece.first:
-                    self._response_begins(piece)
-                else:
-                    self._response_goes_on(piece)
-        except FrameError as error:
-            raise UpstreamError(error.kind, f"the broker sent {error}") from error
-        except UnexpectedResponseError as error:
-            raise UpstreamError("correlation", f"the broker sent {error}") from error
-        except CodecError as error:
-            raise UpstreamError("malformed_response", f"the broker sent a {error}") from error
-
-    @property
-    def unread_for_client(self) -> int:
-        """Bytes that the broker will send next and that go to the client whatever they are."""
-        exchange = self._current
-        if exchange is None or self._collecting_response is not None or not self._client_open:
-            return 0
-        if exchange.watched is not None:
-            return 0
-        unread = self._responses.unread
-        if exchange.endpoints is None:
-            return unread
-        return max(0, min(unread - 1, exchange.endpoints.indifferent))
-
-    @property
-    def behind_for_client(self) -> int:
-        """Bytes of the same response that follow those, and come here."""
-        return self._responses.unread - self.unread_for_client
-
-    def moved_to_client(self, n: int) -> None:
-        """So many of them went to the client past this conversation."""
-        exchange = self._current
-        assert exchange is not None  # noqa: S101  there was something to move
-        self._responses.skip(n)
-        if exchange.endpoints is not None:
-            exchange.endpoints.skipped(n)
-        if not self._responses.in_frame:
-            self._current = None
-            self._completed(exchange, self._responses.frame_size)
-
-    def _response_begins(self, piece: Piece) -> None:
-        if self._sasl.bare and self._sasl.tokens_unasked and not self._ledger.upstream:
-            self._token_begins(piece)
-            return
-        exchange = self._ledger.expected(piece.data)
-        if exchange.edit is None and exchange.receive is None:
-            self._to_client(piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece))
-            if exchange.watched is not None:
-                exchange.watched.take(piece.data, last=piece.last)
-            if piece.last:
-                self._completed(exchange, piece.frame_size)
-            else:
-                self._current = exchange
-        elif piece.last:
-            self._whole_response(exchange, piece.data)
-        else:
-            check_decodable(piece, self._limits, trusted=self._trusted)
-            self._current = exchange
-            self._collecting_response = bytearray(piece.data)
-
-    def _response_goes_on(self, piece: Piece) -> None:
-        exchange = self._current
-        if exchange is None:  # a large token of SASL
-            self._to_client(piece.data)
-            return
-        if self._collecting_response is None:
-            self._to_client(piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece))
-            if exchange.watched is not None:
-                exchange.watched.take(piece.data, last=piece.last)
-            if piece.last:
-                self._current = None
-                self._completed(exchange, piece.frame_size)
-            return
-        self._collecting_response += piece.data
-        if piece.last:
-            frame = bytes(self._collecting_response)
-            self._collecting_response = self._current = None
-            self._whole_response(exchange, frame)
-
-    def _token_begins(self, piece: Piece) -> None:
-        """A token of SASL that has no header and that nobody counted; larger ones than allowed are nonsense."""
-        check_token(piece, self._limits)
-        self._to_client(piece.data)
-
-    def _whole_response(self, exchange: Exchange, frame: bytes) -> None:
-        if exchange.receive is not None:
-            self._ledger.answered(exchange)
-            self._terms.meter.call_returned(exchange, self._terms.clock())
-            exchange.receive(frame)
-            return
-        told = frame if exchange.edit is None else exchange.edit(frame)
-        self._to_client(told)
-        if exchange.watched is not None:
-            exchange.watched.take(told, last=True)
-        self._completed(exchange, len(frame))
-
-    def _completed(self, exchange: Exchange, size: int) -> None:
-        self._ledger.answered(exchange)
-        if exchange.api_key not in _BEFORE_AUTHENTICATION:
-            self._trusted = True
-        self._terms.meter.response(exchange, size, self._terms.clock())
-        self._flush_ready()
-
     def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
         """Learn how long the session lives; requests of the proxy may go out again."""
         offset = response_body_offset(ApiKey.SASL_AUTHENTICATE, version, frame)
@@ -630,7 +511,7 @@ class Conversation:
         """
         if not self._own.waiting or self._own.outstanding or not self._sasl.expired:
             return False
-        return self._awaiting is not None or not self._client_open
+        return self._awaiting is not None or not self.responses.client_open
 
     def _offer(self, version: int, frame: bytes) -> bytes:
         return api_versions.answer(self._learn(version, frame), version, frame)
@@ -644,11 +525,3 @@ class Conversation:
                 self._id, self._client_host, offer.broker, self._software, self._has_hung_up
             )
         return offer
-
-    def _to_client(self, data: bytes) -> None:
-        if self._client_open:
-            self.to_client.append(data)
-
-    def _flush_ready(self) -> None:
-        while self._ledger.client and (response := self._ledger.next_ready()) is not None:
-            self._to_client(response)

@@ -31,7 +31,10 @@ _LARGEST_MARGIN_S = 1.0
 _MARGIN = 0.05
 """Part of a session's lifetime, at its end, in which nothing is added unasked: it could come too late."""
 
-_NO_TOKENS = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+SASL_APIS = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+
+BEFORE_AUTHENTICATION = SASL_APIS | {int(ApiKey.API_VERSIONS)}
+"""What brokers answer to a client that has not authenticated yet."""
 
 
 class Authentication:
@@ -114,4 +117,4 @@ def _is_request(frame: bytes) -> bool:
     except HeaderError:
         return False
     newest = NEWEST_REVIEWED.get(header.api_key)
-    return newest is not None and 0 <= header.version <= newest and header.api_key not in _NO_TOKENS
+    return newest is not None and 0 <= header.version <= newest and header.api_key not in SASL_APIS

@@ -14,8 +14,9 @@ import trio
 
 from proxy.admin import Health, OwnPanel, admin_app, serve_admin
 from proxy.api_versions import OfferBook
+from proxy.causes import Cause
 from proxy.config import Address, Config, Listener
-from proxy.connection import Cause, ClientConnection, Services
+from proxy.connection import ClientConnection, Services
 from proxy.connections import Connections
 from proxy.descriptors import most_pipes
 from proxy.listeners import BoundListener, bind, bind_listener, port_of

@@ -162,7 +162,7 @@ def fuzz_connection(data: bytes) -> None:
                 continue
             if chunk[0] & 1 and talk.upstream_open:
                 from_broker += len(chunk) - 1
-                talk.receive_from_upstream(chunk[1:])
+                talk.responses.receive(chunk[1:])
             else:
                 talk.receive_from_client(chunk[1:])
             _turn(talk)

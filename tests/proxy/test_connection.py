@@ -16,8 +16,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from proxy.causes import Cause
 from proxy.config import Limits
-from proxy.connection import Cause
 from proxy.frames import STREAM_ABOVE
 from proxy.outbox import HIGH_WATER
 from translation.actions import Action, Answer, Call, CallId, Close, ConnectionId, Release

@@ -9,8 +9,8 @@ import trio.testing
 from fakes import messages, wire
 from fakes.bench import Bench, a_bench
 
+from proxy.causes import Cause
 from proxy.config import Limits
-from proxy.connection import Cause
 from proxy.connections import Connections
 from proxy.frames import STREAM_ABOVE
 

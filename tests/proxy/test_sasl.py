@@ -109,7 +109,7 @@ def test_calls_wait_while_the_client_authenticates_again_and_go_out_after_it():
     broker_sends(talk, authenticated(6))
     client_sends(talk, authenticate(7))
     assert not talk.to_upstream
-    talk.receive_from_upstream(authenticated(7, 60_000))
+    talk.responses.receive(authenticated(7, 60_000))
     assert wire.api_of(taken(talk.to_upstream)) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
     clock.now += 50
     assert not talk.starved
@@ -168,7 +168,7 @@ def test_a_client_that_authenticates_after_the_lifetime_gets_its_calls_going_aga
     client_sends(talk, handshake(5, "PLAIN"))
     broker_sends(talk, handshake_answer(5))
     client_sends(talk, authenticate(6))
-    talk.receive_from_upstream(authenticated(6, 10_000))
+    talk.responses.receive(authenticated(6, 10_000))
     assert wire.api_of(taken(talk.to_upstream)) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
 
 

@@ -85,9 +85,9 @@ def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]
 
 def test_the_rest_of_a_large_response_may_be_moved():
     talk, response = large_response_has_begun()
-    assert talk.unread_for_client == len(response) - 2000
-    talk.moved_to_client(len(response) - 2000)
-    assert talk.unread_for_client == 0
+    assert talk.responses.unread == len(response) - 2000
+    talk.responses.moved(len(response) - 2000)
+    assert talk.responses.unread == 0
     assert talk.idle
 
 
@@ -97,9 +97,9 @@ def test_records_may_be_moved_once_what_stands_before_them_has_come():
     before, records, behind = messages.fetch_response(1, MEGABYTE)
     assert len(before) < 100  # Kafka writes it by itself
     assert broker_sends(talk, before) == before
-    assert (talk.unread_for_client, talk.behind_for_client) == (MEGABYTE, len(behind))
-    talk.moved_to_client(len(records))
-    assert talk.unread_for_client == 0
+    assert (talk.responses.unread, talk.responses.behind) == (MEGABYTE, len(behind))
+    talk.responses.moved(len(records))
+    assert talk.responses.unread == 0
     assert broker_sends(talk, behind) == behind
     assert talk.idle
 
@@ -107,7 +107,7 @@ def test_records_may_be_moved_once_what_stands_before_them_has_come():
 def test_nothing_is_moved_to_a_client_that_is_gone():
     talk, _ = large_response_has_begun()
     talk.client_closed()
-    assert talk.unread_for_client == 0
+    assert talk.responses.unread == 0
 
 
 # -- moving --------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def client_sends(talk: Conversation, *data: bytes) -> bytes:
 
 def broker_sends(talk: Conversation, *data: bytes) -> bytes:
     """The broker sends; what goes to the client."""
-    talk.receive_from_upstream(b"".join(data))
+    talk.responses.receive(b"".join(data))
     talk.process()
     return taken(talk.to_client)
 
