@@ -31,7 +31,11 @@ from protocol_codecs.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    decode_subscription,
+    lacks_owned_partitions,
+)
 from protocol_codecs.records import ConsumerGroupClassicMemberMetadata, ConsumerGroupClassicProtocol
 from protocol_codecs.uuids import uuid_to_text
 
@@ -208,10 +212,14 @@ def _expect_join(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """What the client subscribes to. Kafka has no better error for what it can't read."""
+    metadata = request.protocols[0].metadata
     try:
-        return decode_subscription(request.protocols[0].metadata)[1]
+        if lacks_owned_partitions(metadata):
+            raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the subscription is cut short")
+        return decode_subscription(metadata)[1]
     except MalformedMessage as error:
-        raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+        raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
 
 def _declared(

@@ -26,7 +26,7 @@ from coordinator.timers import SessionTimeout
 from protocol_codecs.error_code import ErrorCode
 from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.messages import JoinGroupRequestProtocol
-from protocol_codecs.messages.consumer_protocol import decode_subscription
+from protocol_codecs.messages.consumer_protocol import decode_subscription, lacks_owned_partitions
 from protocol_codecs.records import (
     ConsumerGroupClassicMemberMetadata,
     ConsumerGroupClassicProtocol,
@@ -87,7 +87,10 @@ def _take_over(shard: Shard, group: ClassicGroup, member: ClassicMember, into: C
         target, user_data = assigned_partitions(member.assignment, shard.image)
         if user_data:
             raise _not_convertible(group.group_id, "a custom assignor's user data would be lost")
-    _, subscription = decode_subscription(member.metadata(group.protocol_name or ""))
+    metadata = member.metadata(group.protocol_name or "")
+    if lacks_owned_partitions(metadata):
+        raise _not_convertible(group.group_id, f"the subscription of {member.member_id!r} is cut short")
+    _, subscription = decode_subscription(metadata)
     into.update_target(member.member_id, target)
     into.update_member(
         ConsumerGroupMember(

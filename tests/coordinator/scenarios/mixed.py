@@ -311,3 +311,24 @@ def classic_join_timeout_in_consumer_group(s: Script) -> None:
     c.beat()
     n.settle()
     s.describe()
+
+
+@scenario
+def subscriptions_that_are_cut_short(s: Script) -> None:
+    """Kafka can't read what kafka-go subscribes to: not to convert its group, nor to let it into a consumer group."""
+    s.topic("foo", 2)
+    s.configure(interval=0)
+    classic = s.classic("A", embedded_version=1, cut_short=True)
+    classic.join()
+    classic.sync({classic.member_id: {"foo": [0, 1]}})
+    new = s.member("N")
+    new.join()
+    s.describe_classic()
+    classic.beat()
+    classic.leave()
+    new.join()
+    s.describe()
+    late = s.classic("B", embedded_version=1, cut_short=True)
+    late.join()
+    late.join()
+    s.describe()

@@ -16,6 +16,8 @@ from protocol_codecs.messages.consumer_protocol import (
 from tests.coordinator.script.backend import Partitions, Pending, error_name
 from tests.coordinator.script.conversation import Conversation
 
+_NO_PARTITIONS = bytes(4)  # the length of an empty array
+
 
 @dataclass
 class Classic:
@@ -33,6 +35,8 @@ class Classic:
     embedded_version: int = 3
     user_data: bytes | None = None
     rack_id: str | None = None
+    cut_short: bool = False
+    """Whether its subscription, of version 1, ends before what it owns, as kafka-go's does."""
     member_id: str = ""
     generation: int = -1
     assigned: Partitions = field(default_factory=dict)
@@ -51,6 +55,8 @@ class Classic:
             ),
             self.embedded_version,
         )
+        if self.cut_short:
+            metadata = metadata[: -len(_NO_PARTITIONS)]
         fields = {
             "group_id": self.script.group_id,
             "session_timeout_ms": self.session_timeout_ms,
