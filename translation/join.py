@@ -38,7 +38,7 @@ from translation.outcomes import (
     resume_session,
 )
 from translation.partitions import NONE, Partitions
-from translation.switching import end_left_behind, join_classic, leave_classic, moves_together
+from translation.switching import end_left_behind, join_classic, leave_classic, moved_in_vain, moves_together
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -252,6 +252,8 @@ def _take_part(
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member, is_new=not request.message.member_id)
+        elif joining and others_leave:
+            raise PassesThrough(said, for_s=moved_in_vain(context, member.group))
         elif joining and code in errors.NOT_CONVERTIBLE:
             raise PassesThrough(said)
         else:

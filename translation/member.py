@@ -212,6 +212,7 @@ class Group:
         "members",
         "moves",
         "moves_together_until",
+        "moved_in_vain",
         "next_move_at",
         "nudges",
         "passes_through",
@@ -241,6 +242,8 @@ class Group:
         """When the next of them may be told."""
         self.moves_together_until = -math.inf
         """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
+        self.moved_in_vain = 0
+        """How often they were, and somebody stayed in the classic group all the same."""
         self.gives_up_until = math.inf
         """Until when its conversion waits for cooperative members that have partitions to give up."""
         self.nudges: list[float] = []

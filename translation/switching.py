@@ -67,6 +67,17 @@ def moves_together(context: Context, group: Group) -> bool:
     return context.now < group.moves_together_until
 
 
+def moved_in_vain(context: Context, group: Group) -> float:
+    """For how long (seconds) this group is left alone, because not everybody has left it when all were told to.
+
+    A client that died is out of it when its session ends. One that does not come through here never is, so that
+    the others are disturbed less and less often.
+    """
+    group.moves_together_until = -math.inf
+    group.moved_in_vain += 1
+    return context.settings.relayed_s * 2 ** (group.moved_in_vain - 1)
+
+
 def tell(
     context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
 ) -> None:
@@ -346,8 +357,10 @@ def move_classic(
         return False
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
     response: HeartbeatResponse = yield Ask(ApiKey.HEARTBEAT, request.version, request.message)
-    # In a mixed group each move makes those that are still classic rejoin; this one joins anew either way.
-    alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if mixed else (ErrorCode.NONE,)
+    # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
+    # anew either way.
+    rebalances = mixed or moves_together(context, group)
+    alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
     if not is_turn(context, group):  # another was told while the broker was asked: heartbeats come together

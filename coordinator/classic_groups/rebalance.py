@@ -148,7 +148,8 @@ def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
 def on_join_timeout(shard: Shard, group_id: str) -> None:
     """The join phase has lasted long enough."""
     group = shard.groups.get(group_id)
-    if isinstance(group, ClassicGroup):
+    # It may be another group than the one that waited: that was made a consumer group, and this one came after it.
+    if isinstance(group, ClassicGroup) and group.state is _S.PREPARING_REBALANCE:
         complete_join_phase(shard, group)
 
 
