@@ -162,6 +162,8 @@ class Context:
         if (
             nobody
             and group.passes_through is None
+            and group.moves_together_until == -math.inf
+            and not group.moved_in_vain
             and group.gives_up_until == math.inf
             and self.groups.get(group.id) is group  # a conversation may hold an older record, forgotten since
         ):

@@ -38,7 +38,13 @@ from translation.outcomes import (
     resume_session,
 )
 from translation.partitions import NONE, Partitions
-from translation.switching import end_left_behind, join_classic, leave_classic, moved_in_vain, moves_together
+from translation.switching import (
+    end_left_behind,
+    have_moved,
+    join_classic,
+    leave_classic,
+    left_alone_s,
+)
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -214,15 +220,17 @@ def _take_part(
     """Heartbeat until the broker has this membership; gives what the client holds in it."""
     topics = member.subscription
     attempts = 0
+    refused_before = False
     while True:
         joining = member.epoch == 0
         response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
+                have_moved(member.group)
                 context.nudge(member.group)
             return claims
-        if context.now < deadline and _may_be_otherwise_soon(context, member, code, joining=joining):
+        if context.now < deadline and _may_be_otherwise_soon(code, joining=joining):
             yield from _until_another_try(context, member, request, deadline, code)
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
@@ -252,22 +260,32 @@ def _take_part(
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from _release_instance(context, member, is_new=not request.message.member_id)
-        elif joining and others_leave:
-            raise PassesThrough(said, for_s=moved_in_vain(context, member.group))
         elif joining and code in errors.NOT_CONVERTIBLE:
-            raise PassesThrough(said)
+            first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
+            yield from _look_once_more(context, member, request, deadline, said, first=first)
+            refused_before = True
         else:
             raise Failed(errors.for_join(code), said)
 
 
-def _may_be_otherwise_soon(context: Context, member: Member, code: int, *, joining: bool) -> bool:
+def _look_once_more(
+    context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
+) -> Asking:
+    """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
+
+    Raises the outcome if that is not why.
+    """
+    if not first:
+        raise PassesThrough(said, for_s=left_alone_s(context, member.group))
+    yield from see_that_it_is_convertible(context, member, request, deadline)
+
+
+def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
     """Whether the same heartbeat may be answered in another way a little later."""
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return True
     # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
-    unready = code == ErrorCode.UNKNOWN_SERVER_ERROR
-    others_leave = code in errors.NOT_CONVERTIBLE and moves_together(context, member.group)
-    return joining and (unready or others_leave)
+    return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _until_another_try(

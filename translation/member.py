@@ -210,9 +210,9 @@ class Group:
         "id",
         "leaving",
         "members",
+        "moved_in_vain",
         "moves",
         "moves_together_until",
-        "moved_in_vain",
         "next_move_at",
         "nudges",
         "passes_through",
@@ -231,7 +231,10 @@ class Group:
         self.passes_through: str | None = None
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
         self.passes_through_until = -math.inf
-        """Until when that holds without looking again; the broker's own word holds until the policy changes."""
+        """Until when that holds without looking again; the broker's own word holds until the policy changes.
+
+        -inf: the next JoinGroup is looked at, and says what holds for other calls.
+        """
         self.leaving: set[str] = set()
         """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
         self.relayed: dict[str, float] = {}
@@ -249,6 +252,17 @@ class Group:
         self.nudges: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
+
+    def translate(self) -> None:
+        """Nothing is known any more for which its calls should be relayed."""
+        self.passes_through = None
+        self.passes_through_until = -math.inf
+
+    def look_again(self, now: float) -> None:
+        """If the time is over for which its calls were to be relayed, begin as if nothing had been tried."""
+        if -math.inf < self.passes_through_until <= now:
+            self.translate()
+            self.moves_together_until = -math.inf
 
     @property
     def is_consumer_group(self) -> bool:

@@ -20,6 +20,7 @@ from translation.outcomes import (
     MEMBER_ID_REQUIRED_FROM,
     Failed,
     NeedsAnotherId,
+    Outcome,
     PassesThrough,
     StaysClassic,
     park,
@@ -30,6 +31,7 @@ from translation.switching import (
     leave_classic,
     leave_classic_membership,
     leave_translated,
+    left_alone_s,
     move_together,
     moves_together,
     what_stands_in_the_way,
@@ -259,14 +261,27 @@ def _until_convertible(
                 return None
             case Obstacle.MEMBERS:
                 move_together(context, group)
-                return left_behind
+                if context.now >= deadline:
+                    raise _not_all_have_left(context, group, why)
             case Obstacle.LASTING:
                 raise PassesThrough(f"not converted: {why}", for_s=context.settings.relayed_s)
             case Obstacle.PASSING:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
-                if left_behind is not None and left_behind.member_id != member.id:
-                    # The rebalance that is waited for may wait for the membership that this client has left behind.
-                    yield from leave_classic(group, left_behind)
-                    left_behind = None
-                yield from park(member, request, context.now + context.settings.join_poll_s)
+        if left_behind is not None and (left_behind.member_id != member.id or moves_together(context, group)):
+            # What is waited for, a rebalance or an empty group, may wait for what this client has left behind.
+            yield from leave_classic(group, left_behind)
+            left_behind = None
+        yield from park(member, request, context.now + context.settings.join_poll_s)
+
+
+def _not_all_have_left(context: Context, group: Group, why: str) -> Outcome:
+    """How a JoinGroup ends for which the group should have been empty by now.
+
+    It is not tried meanwhile whether the broker converts the group: a refused conversion, too, fails the JoinGroups
+    that wait there.
+    """
+    if moves_together(context, group) and not context.settings.sole_process:
+        # Another process tells its clients when it sees the group at rest, so not all of them at the same moment.
+        return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have still to leave the classic group")
+    return PassesThrough(f"not all of its members have left it: {why}", for_s=left_alone_s(context, group))

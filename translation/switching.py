@@ -48,6 +48,9 @@ _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
 _TOGETHER_S = 30.0
 """Longer than any client's heartbeat interval: within it every member has been told."""
 
+_DOUBLINGS = 10
+"""Of the time between two tries to move a group all at once, at most."""
+
 _FORGET_S = 900.0
 """A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
 
@@ -58,8 +61,15 @@ def is_turn(context: Context, group: Group) -> bool:
 
 
 def move_together(context: Context, group: Group) -> None:
-    """From now on tell every member at its next Heartbeat."""
-    group.moves_together_until = context.now + _TOGETHER_S
+    """From now on tell every member at its next Heartbeat, if that has not begun yet."""
+    if group.moves_together_until == -math.inf:
+        group.moves_together_until = context.now + _TOGETHER_S
+
+
+def have_moved(group: Group) -> None:
+    """One of those that were told all at once is a member of the new protocol: the broker has a consumer group."""
+    group.moves_together_until = -math.inf
+    group.moved_in_vain = 0
 
 
 def moves_together(context: Context, group: Group) -> bool:
@@ -67,15 +77,20 @@ def moves_together(context: Context, group: Group) -> bool:
     return context.now < group.moves_together_until
 
 
-def moved_in_vain(context: Context, group: Group) -> float:
-    """For how long (seconds) this group is left alone, because not everybody has left it when all were told to.
+def left_alone_s(context: Context, group: Group) -> float:
+    """For how long (seconds) a group is relayed that the broker did not convert.
 
-    A client that died is out of it when its session ends. One that does not come through here never is, so that
-    the others are disturbed less and less often.
+    Until the policy changes, if nothing is seen that stands in the way. If its members were told all at once, not all
+    of them have left it in time: one that died is out of it when its session ends, and one that does not come through
+    here never is. So it is tried again, but the others are disturbed less and less often.
     """
-    group.moves_together_until = -math.inf
+    together, group.moves_together_until = group.moves_together_until, -math.inf
+    if context.now < group.passes_through_until:
+        return group.passes_through_until - context.now  # another of its clients has found out before
+    if together == -math.inf:
+        return math.inf
     group.moved_in_vain += 1
-    return context.settings.relayed_s * 2 ** (group.moved_in_vain - 1)
+    return context.settings.relayed_s * 2 ** min(group.moved_in_vain - 1, _DOUBLINGS)
 
 
 def tell(
@@ -352,6 +367,10 @@ def move_classic(
             group.passes_through_until = context.now + context.settings.relayed_s
         case Obstacle.MEMBERS:
             move_together(context, group)
+            if not moves_together(context, group):
+                obstacle = Obstacle.LASTING
+                group.passes_through = f"not all its members have left it: {why}"
+                group.passes_through_until = context.now + left_alone_s(context, group)
     if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
         return False

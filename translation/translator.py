@@ -146,8 +146,9 @@ class Translator:
         context.now = now
         context.rules.use(policy)
         for group in list(context.groups.values()):
-            group.passes_through = None
-            group.passes_through_until = -math.inf
+            group.translate()
+            group.moves_together_until = -math.inf
+            group.moved_in_vain = 0
             group.gives_up_until = math.inf
             choose_assignors(context, group)
             context.drop_group_if_empty(group)
@@ -178,6 +179,7 @@ class Translator:
             return True
         if group is None:
             return False
+        group.look_again(self._context.now)
         if group.relayed.get(member_id, self._context.now) <= self._context.now:
             group.relayed.pop(member_id, None)
         return group.passes_through is not None or member_id in group.relayed
@@ -195,17 +197,34 @@ class Translator:
         elif rule.mode is Mode.OBSERVE or not message.group_id:
             self._observe_join(connection, request, rule, why_not)
         elif why_not is not None:
-            self._pass_through(request, message, why_not, until=context.now)
+            self._pass_through(request, message, why_not, until=-math.inf)
         elif heartbeat_version(context, connection) is None:
             reason = "the broker has no ConsumerGroupHeartbeat v1"
             self._pass_through(request, message, reason, until=math.inf)
         elif context.now < context.group(message.group_id).passes_through_until:
-            context.forward(request)
+            self._join_left_alone(connection, request)
         elif message.session_timeout_ms <= 0:
             context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
         else:
             self._translate_join(connection, request)
+
+    def _join_left_alone(self, connection: Connection, request: Request) -> None:
+        """A JoinGroup of a group that is not converted for now; its client may have been told to move before."""
+        context = self._context
+        message: JoinGroupRequest = request.message
+        group = context.group(message.group_id)
+        given_here = context.ids.is_issued(message.member_id)
+        context.ids.joins_classic(message.member_id, connection.id)
+        move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
+        if move is None:
+            context.forward(request)
+            return
+        group.moves.pop(move.member_id, None)
+        called_off = None if keeps_its_membership(message, move) else move
+        context.runner.start(
+            join_classic(context, request, called_off), Turns(), connection.id, request.client_id
+        )
 
     def _observe_join(
         self, connection: Connection, request: Request, rule: Rule, why_not: str | None
@@ -291,7 +310,8 @@ class Translator:
         elif context.fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
-        group.passes_through = None
+        group.look_again(context.now)
+        group.translate()
         group.relayed.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         given_here = context.ids.is_issued(member_id)

@@ -6,7 +6,7 @@ docstring's first line; the table in docs/testing.md is made of them.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -396,6 +396,16 @@ def leave_the_classic_group_first() -> AbstractContextManager[Any]:
     return patch.object(origin, "_may_be_beside", lambda *_: False)
 
 
+@contextmanager
+def leave_a_group_alone_for_ever() -> Iterator[None]:
+    """A group that somebody has not left in time, when all were told to, is not tried again."""
+    with (
+        patch.object(origin, "left_alone_s", lambda *_: math.inf),
+        patch.object(join, "left_alone_s", lambda *_: math.inf),
+    ):
+        yield
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -439,4 +449,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     convert_a_group_that_has_just_become_classic,
     move_a_classic_member_with_partitions,
     leave_the_classic_group_first,
+    leave_a_group_alone_for_ever,
 )

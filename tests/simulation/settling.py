@@ -21,6 +21,11 @@ def why_not_settled(world: "World") -> str | None:
     ids = {getattr(client, "member_id", "") for client in members}
     if strangers := world.broker.members() - ids:
         return f"the group has members that nobody is: {sorted(strangers)}"
+    if (
+        world.policy.rules[0].mode is Mode.OBSERVE
+    ):  # the others may make it a consumer group of classic members
+        in_consumer_group = world.broker.group is not None
+        members = [one for one in members if not _is_kept_out(one, in_consumer_group)]
     for client in members:
         if isinstance(client, ClassicClient) and (client.phase is not Phase.STABLE or client.wants_rejoin):
             return f"{client} is {client.phase}{' and wants to rejoin' if client.wants_rejoin else ''}"
@@ -39,6 +44,10 @@ def why_not_settled(world: "World") -> str | None:
     if members and group.state.value != ConsumerGroupState.STABLE.value:
         return f"the group is {group.state}"
     return _orphans(world, members, group)
+
+
+def _is_kept_out(client: Any, of_consumer_group: bool) -> bool:
+    return isinstance(client, ClassicClient) and client.is_kept_out(of_consumer_group=of_consumer_group)
 
 
 def _wrong_assignor(world: "World", client: Any) -> str | None:

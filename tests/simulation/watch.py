@@ -548,6 +548,8 @@ class Watch:
             standing.end("the broker's own timeout passed while it was cut off")
         elif standing.session_timeout_ms is None or standing.classic:
             standing.end("the broker's own timeout passed")
+        elif standing.client.is_kept_out(of_consumer_group=True):  # which it was until then
+            standing.end("the broker's own timeout passed, of a membership that it has left behind")
         else:
             raise Violation(1, f"the broker removes {standing.client}, which is within its contract")
 

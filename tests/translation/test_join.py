@@ -325,6 +325,9 @@ def test_a_group_that_the_broker_does_not_convert_passes_through(error: ErrorCod
     connection = bench.connect()
     request = bench.join(connection, "member-a")
     bench.beat(0, error)
+    if error is ErrorCode.GROUP_ID_NOT_FOUND:  # it may have been a member that came meanwhile
+        bench.answer_lookups()
+        bench.beat(0, error)
     again = bench.join(connection, "member-b")
     heartbeat = bench.heartbeat(connection, "member-b", 3)
     assert bench.forwarded == [request, again, heartbeat]

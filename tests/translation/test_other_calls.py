@@ -163,4 +163,6 @@ def test_a_share_group_is_left_to_the_broker_which_refuses_a_classic_join() -> N
     bench = Bench()
     join = bench.join(bench.connect(), "member-a")
     bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
+    bench.answer_lookups()
+    bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
     assert bench.forwarded == [join]

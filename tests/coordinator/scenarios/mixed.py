@@ -332,3 +332,22 @@ def subscriptions_that_are_cut_short(s: Script) -> None:
     late.join()
     late.join()
     s.describe()
+
+
+@scenario
+def a_refused_conversion_fails_join_groups_that_wait(s: Script) -> None:
+    """As one that succeeds does, and every time it is tried."""
+    s.topic("foo", 2)
+    s.configure(interval=0)
+    classic = s.classic("A", embedded_version=1, cut_short=True)
+    classic.join()
+    classic.sync({classic.member_id: {"foo": [0, 1]}})
+    late = s.classic("B")
+    late.ask_member_id()
+    new = s.member("N")
+    for _ in range(2):
+        waiting = late.send_join()
+        classic.beat()
+        new.join()
+        late.joined(waiting)
+    s.describe_classic()

@@ -154,6 +154,10 @@ class ClassicClient(Caller):
 
         self.ask("group", ApiKey.FETCH, 4, None, again, again, timeout_ms=_REQUEST_TIMEOUT_MS)
 
+    def is_kept_out(self, *, of_consumer_group: bool) -> bool:
+        """Whether the broker refuses its JoinGroup: Kafka can't read such a subscription in a consumer group."""
+        return of_consumer_group and self.habits.truncates and self.phase is Phase.JOINING and not self.held
+
     def named(self) -> frozenset[Named]:
         """What it holds, as it knows it."""
         return frozenset(self.names[pid] for pid in self.held)
