@@ -231,7 +231,8 @@ def _take_part(
                 context.nudge(member.group)
             return claims
         if context.now < deadline and _may_be_otherwise_soon(code, joining=joining):
-            yield from _until_another_try(context, member, request, deadline, code)
+            yield from park(member, request, context.now + context.settings.load_retry_s)
+            yield from see_that_it_is_convertible(context, member, request, deadline)
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
         see_that_somebody_waits(context, member, request)
@@ -286,14 +287,6 @@ def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
         return True
     # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
     return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def _until_another_try(
-    context: Context, member: Member, request: Request, deadline: float, code: int
-) -> Asking:
-    yield from park(member, request, context.now + context.settings.load_retry_s)
-    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        yield from see_that_it_is_convertible(context, member, request, deadline)
 
 
 def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:

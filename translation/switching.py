@@ -90,7 +90,7 @@ def left_alone_s(context: Context, group: Group) -> float:
     if together == -math.inf:
         return math.inf
     group.moved_in_vain += 1
-    return context.settings.relayed_s * 2 ** min(group.moved_in_vain - 1, _DOUBLINGS)
+    return context.settings.relayed_s * float(2 ** min(group.moved_in_vain - 1, _DOUBLINGS))
 
 
 def tell(
