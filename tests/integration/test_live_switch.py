@@ -100,6 +100,44 @@ def test_a_live_group_is_moved_and_moved_back(client, assignor, kafka, consumers
     assert account(produced(), consumers.logs).lost == frozenset()
 
 
+@pytest.mark.kafka
+@pytest.mark.scenario("moved all at once, by two proxies that know nothing of each other")
+@pytest.mark.parametrize(
+    ("client", "assignor"), [(CONFLUENT, COOPERATIVE), (KAFKA_GO, "rack-affinity")], ids=str
+)
+def test_a_group_that_is_moved_all_at_once_is_moved_by_two_proxies(
+    client, assignor, kafka, consumers, folder: Path, group
+):
+    """Each tells its own clients; those that have left wait for the others outside the classic group."""
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    everything = {Partition(topic, number) for number in range(PARTITIONS)}
+
+    def shared():
+        owned = [one.owned() for one in members]
+        return all(owned) and set().union(*owned) == everything and sum(map(len, owned)) == PARTITIONS
+
+    with (
+        running_proxy(kafka.bootstrap, folder / "one", sole_process=False) as one,
+        running_proxy(kafka.bootstrap, folder / "two", sole_process=False) as two,
+    ):
+        for proxy in (one, two):
+            (proxy.folder / "policy.yaml").write_text(MODE.format(mode="observe"))
+        members = [
+            consumers.start(client, proxy.bootstrap, group, topic, assignor) for proxy in (one, one, two)
+        ]
+        consumers.wait_until(shared, "the classic group shares the partitions")
+        for proxy in (one, two):
+            (proxy.folder / "policy.yaml").write_text(MODE.format(mode="translate"))
+        eventually(
+            lambda: [one.member_type for one in getattr(kafka.describe(group), "members", ())],
+            lambda types: types == ["consumer"] * 3,
+            what="three members of the new protocol",
+            timeout_s=120,
+        )
+        consumers.wait_until(shared, "the partitions are shared")
+    assert overlaps(consumers.logs) == []
+
+
 def planned(policy: Path, proxy: Proxy) -> str:
     """What `epochgate policy plan` says."""
     command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", proxy.admin, str(policy)]

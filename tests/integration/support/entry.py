@@ -61,8 +61,10 @@ class Proxy:
         advertised_host: str = LOOPBACK,
         bind: str = LOOPBACK,
         policy: str = POLICY,
+        sole_process: bool = True,
     ) -> None:
         self.folder = folder
+        self._sole_process = sole_process
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
@@ -166,6 +168,7 @@ class Proxy:
             "listeners": [listener],
             "admin": {"bind": LOOPBACK, "port": self._admin_port},
             "policy": {"file": "policy.yaml"},
+            "sole_process": self._sole_process,
         }
         return json.dumps(config, indent=2)
 
