@@ -44,6 +44,10 @@ def back_to_classic(
             refuse_overtaken(context, member)  # on other connections, which are still there
             raise
         refuse_overtaken(context, member)
+    elif member is not None:
+        # An older JoinGroup of this client that waits here would begin a membership beside the classic one.
+        overtake(context, member)
+        refuse_overtaken(context, member)
     yield from join_classic(context, request)
 
 

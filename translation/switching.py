@@ -67,7 +67,8 @@ def move_together(context: Context, group: Group) -> None:
 
 
 def have_moved(group: Group) -> None:
-    """One of those that were told all at once is a member of the new protocol: the broker has a consumer group."""
+    """A client is a member of the new protocol now: the broker has a consumer group, whatever was tried in vain."""
+    group.translate()
     group.moves_together_until = -math.inf
     group.moved_in_vain = 0
 

@@ -201,7 +201,9 @@ class Translator:
         elif heartbeat_version(context, connection) is None:
             reason = "the broker has no ConsumerGroupHeartbeat v1"
             self._pass_through(request, message, reason, until=math.inf)
-        elif context.now < context.group(message.group_id).passes_through_until:
+        elif context.now < context.group(message.group_id).passes_through_until and not self._has_joined(
+            message
+        ):
             self._join_left_alone(connection, request)
         elif message.session_timeout_ms <= 0:
             context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
@@ -209,22 +211,17 @@ class Translator:
         else:
             self._translate_join(connection, request)
 
+    def _has_joined(self, message: JoinGroupRequest) -> bool:
+        """Whether this client is a member of the new protocol here, whatever is known of the others."""
+        member = self._context.find(message.group_id, message.member_id)
+        return member is not None and member.joined
+
     def _join_left_alone(self, connection: Connection, request: Request) -> None:
         """A JoinGroup of a group that is not converted for now; its client may have been told to move before."""
-        context = self._context
         message: JoinGroupRequest = request.message
-        group = context.group(message.group_id)
-        given_here = context.ids.is_issued(message.member_id)
-        context.ids.joins_classic(message.member_id, connection.id)
-        move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
-        if move is None:
-            context.forward(request)
-            return
-        group.moves.pop(move.member_id, None)
-        called_off = None if keeps_its_membership(message, move) else move
-        context.runner.start(
-            join_classic(context, request, called_off), Turns(), connection.id, request.client_id
-        )
+        given_here = self._context.ids.is_issued(message.member_id)
+        self._context.ids.joins_classic(message.member_id, connection.id)
+        self._join_classic_group(connection, request, given_here=given_here)
 
     def _observe_join(
         self, connection: Connection, request: Request, rule: Rule, why_not: str | None
@@ -239,6 +236,12 @@ class Translator:
             context.ids.joins_classic(message.member_id, connection.id)
         reason = f"observed: {why_not or 'translatable'}"
         context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
+        self._join_classic_group(connection, request, given_here=given_here)
+
+    def _join_classic_group(self, connection: Connection, request: Request, *, given_here: bool) -> None:
+        """Relay a JoinGroup, after what its client has here is ended; or translate it, if its time has not come."""
+        context = self._context
+        message: JoinGroupRequest = request.message
         group = context.groups.get(message.group_id)
         if group is None or not (group.moves or group.members):
             context.forward(request)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.describe_groups import DescribeGroupsResponse
+from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from translation.actions import Connection, RequestId
 from translation.settings import TranslatorSettings
 
-from .bench import NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
+from .bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
 from .live_groups import A, B, classic_group, leaves, told_to_move
 
 CUT_SHORT = classic_group(cut_short=True)
@@ -38,15 +38,19 @@ class Moving(Bench):
         self.reply(LeaveGroupResponse())
         return join
 
+    def a_moment_later(self) -> None:
+        """The group has members still. That the broker converts it is not tried meanwhile: it would fail the JoinGroups
+        that wait there."""
+        for call in list(self.calls):
+            assert call.api_key in (ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_GROUPS)
+            is_consumer = call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
+            self.reply(NO_CONSUMER_GROUP if is_consumer else CUT_SHORT, call)
+        self.advance(0.25)
+
     def nobody_else_leaves(self) -> None:
-        """The group has members for as long as the JoinGroup waits. That the broker converts it is not tried: it would
-        fail the JoinGroups that wait there."""
+        """The JoinGroup waits in vain."""
         while self.waits not in {*self.answers, *self.forwarded}:
-            for call in list(self.calls):
-                assert call.api_key in (ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_GROUPS)
-                is_consumer = call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
-                self.reply(NO_CONSUMER_GROUP if is_consumer else CUT_SHORT, call)
-            self.advance(0.25)
+            self.a_moment_later()
 
     def is_told(self, connection: Connection, member_id: str) -> bool:
         """Whether a Heartbeat of this classic member has it join anew."""
@@ -165,3 +169,46 @@ def test_a_member_that_came_meanwhile_and_can_not_be_carried_over_has_the_group_
     bench.reply(NO_CONSUMER_GROUP, bench.calls[-1])
     bench.reply(HeartbeatResponse(), bench.calls[-1])
     assert bench.error(other) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_of_the_new_protocol_is_one_although_the_group_is_left_alone() -> None:
+    """One of those that waited has joined when all had left; another looked at the group a moment too early."""
+    bench = Moving()
+    assert bench.is_told(bench.second, B)
+    bench.joins_anew(bench.second, B)
+    bench.advance(0.25)
+    first, second = (call for call in bench.calls if call.api_key == ApiKey.DESCRIBE_GROUPS)
+    bench.reply(DescribeGroupsResponse(groups=(DescribedGroup(group_id=GROUP, group_state="Empty"),)), first)
+    bench.beat(1, orders=(0, 1))
+    member_id = bench.answers[bench.waits].member_id
+    bench.sync(bench.first, member_id, 1)
+    bench.now += 60  # the answer stood still
+    bench.reply(CUT_SHORT, second)
+
+    again = bench.join(bench.first, member_id)
+
+    assert again not in bench.forwarded
+    assert bench.heartbeat_call().message.member_id == member_id
+
+
+def test_a_newer_join_group_of_a_static_client_that_goes_through_ends_the_older_one_that_waits() -> None:
+    """The older one would put a member of the new protocol in the place of the classic one."""
+    bench = Moving()
+    for _ in range(12):
+        bench.a_moment_later()
+    assert bench.is_told(bench.second, B)
+    older = bench.join(bench.second, "", instance_id="i-1")
+    bench.reply(NO_CONSUMER_GROUP, bench.calls[-1])
+    bench.reply(CUT_SHORT, bench.calls[-1])
+    assert bench.calls[-1].api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse(), bench.calls[-1])
+    bench.nobody_else_leaves()
+    assert older not in {*bench.answers, *bench.forwarded}
+
+    bench.join(bench.connect("10.0.0.2"), "", instance_id="i-1")
+    bench.a_moment_later()
+
+    assert bench.error(older) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ApiKey.JOIN_GROUP in [call.api_key for call in bench.calls]
+    bench.advance(5)
+    assert all(call.api_key != ApiKey.CONSUMER_GROUP_HEARTBEAT for call in bench.calls)
