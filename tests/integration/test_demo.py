@@ -17,7 +17,18 @@ TIMEOUT_S = 150
 
 def start(kafka) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "proxy", "demo", "--kafka", kafka.bootstrap, *SHORT]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_hears_ctrl_c,  # noqa: PLW1509  nothing else runs in this process
+    )
+
+
+def _hears_ctrl_c() -> None:
+    """What a shell starts in the background has SIGINT ignored, and so has all that it starts in turn."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def topics_of_demos(kafka) -> set[str]:

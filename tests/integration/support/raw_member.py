@@ -22,8 +22,9 @@ from kio.schema.sync_group.v3.request import SyncGroupRequest, SyncGroupRequestA
 from kio.serial import entity_reader, entity_writer
 
 from support import raw
+from support.waiting import eventually
 
-NONE, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 22, 27, 79
+NONE, LOADING, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 14, 22, 27, 79
 
 _NO_PARTITIONS = bytes(4)  # the length of an empty array
 
@@ -63,10 +64,15 @@ class RawMember:
     def send_join(self, owned: Topics | None = None) -> None:
         """Send JoinGroup; the coordinator may answer only when others have joined too.
 
-        A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does.
+        A new member first gets its id with MEMBER_ID_REQUIRED, as every client since 2.2 does, once the coordinator has
+        loaded.
         """
         if not self.member_id:
-            answer = self._connection.call(self._join_request({}))
+            answer = eventually(
+                lambda: self._connection.call(self._join_request({})),
+                lambda answer: answer.error_code != LOADING,
+                what="the coordinator has loaded its groups",
+            )
             assert answer.error_code == MEMBER_ID_REQUIRED, answer
             self.member_id = answer.member_id
         self._joining = self._join_request(owned or {})
