@@ -282,8 +282,11 @@ class Arena:
         self._restarting.start()
 
     def _inflict_later(self, step: Step) -> None:
-        """Its victim is down already: when it may be up again."""
-        self._heal_later(LATER_S, step.victim, lambda: self._inflict(step))
+        """Its victim is down already: when it may be up again.
+
+        That heals nobody, so it does not stand under its victim's name: who failed by itself is still started again.
+        """
+        self._heal_later(LATER_S, "", lambda: self._inflict(step))
 
     def _heal_later(self, seconds: float, victim: str, act: Callable[[], None]) -> None:
         self._healing.append((time.monotonic() + seconds, victim, act))
