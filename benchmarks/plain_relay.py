@@ -43,16 +43,22 @@ def relay(port: int, broker: str) -> Iterator[int]:
         process = subprocess.Popen(
             [haproxy.program() or "haproxy", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
         )
-    try:
-        wait_open(port, process)
+    with serving(process, port):
         yield process.pid
+
+
+@contextlib.contextmanager
+def serving(process: subprocess.Popen[bytes], port: int) -> Iterator[None]:
+    """A relay that was started, from when it takes connections on its port until it is ended."""
+    try:
+        _wait_open(port, process)
+        yield
     finally:
         process.terminate()
         process.wait()
 
 
-def wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a relay that was started takes connections."""
+def _wait_open(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while True:
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)):

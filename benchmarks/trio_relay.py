@@ -13,7 +13,7 @@ from functools import partial
 
 import trio
 
-from benchmarks.plain_relay import wait_open
+from benchmarks.plain_relay import serving
 from proxy.streams import TcpStream, open_tcp
 from tools.kafka.ports import LOOPBACK
 
@@ -22,12 +22,8 @@ from tools.kafka.ports import LOOPBACK
 def relay(port: int, broker: str) -> Iterator[int]:
     """The relay on a port before a broker's host:port, as a process of its own; its process id."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.trio_relay", str(port), broker])
-    try:
-        wait_open(port, process)
+    with serving(process, port):
         yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 async def _pass_on(source: TcpStream, sink: TcpStream) -> None:
