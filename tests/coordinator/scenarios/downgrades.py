@@ -2,7 +2,7 @@
 
 from tests.coordinator.scenarios.registry import scenario
 from tests.coordinator.scenarios.steps import all_join, all_sync
-from tests.coordinator.script import Script
+from tests.coordinator.script import Classic, Member, Script
 
 
 @scenario
@@ -77,9 +77,8 @@ def downgrade_by_expiry(s: Script) -> None:
     all_sync({"C": {"foo": [0, 1, 2, 3]}}, c)
 
 
-@scenario
-def downgrade_by_static_replacement(s: Script) -> None:
-    """A static member comes back with the classic protocol while all others are classic."""
+def _static_and_classic(s: Script) -> tuple[Member, Classic]:
+    """A static member of the new protocol has all partitions when a classic one comes."""
     s.topic("foo", 4)
     s.configure(interval=0)
     n = s.member("N", instance_id="one")
@@ -88,15 +87,27 @@ def downgrade_by_static_replacement(s: Script) -> None:
     c = s.classic("C")
     c.join()
     c.sync()
+    return n, c
+
+
+def _comes_back_classic(s: Script, n: Member) -> Classic:
+    """Its next process speaks the classic protocol."""
+    n.leave(-2)
+    back = s.classic("N2", instance_id="one")
+    back.joined(back.send_join())
+    return back
+
+
+@scenario
+def downgrade_by_static_replacement(s: Script) -> None:
+    """A static member comes back with the classic protocol while all others are classic."""
+    n, c = _static_and_classic(s)
     n.settle()
     c.beat()
     c.join(owned={})
     c.sync()
     s.describe()
-    n.leave(-2)
-    back = s.classic("N2", instance_id="one")
-    waiting = back.send_join()
-    back.joined(waiting)
+    back = _comes_back_classic(s, n)
     s.describe()
     s.describe_classic()
     c.beat()
@@ -106,18 +117,8 @@ def downgrade_by_static_replacement(s: Script) -> None:
 @scenario
 def downgrade_in_place_before_another_has_its_share(s: Script) -> None:
     """As before, but a classic member has not been told of its share yet: no rebalance comes in which it would be."""
-    s.topic("foo", 4)
-    s.configure(interval=0)
-    n = s.member("N", instance_id="one")
-    n.join()
-    n.ack()
-    c = s.classic("C")
-    c.join()
-    c.sync()
-    n.leave(-2)
-    back = s.classic("N2", instance_id="one")
-    waiting = back.send_join()
-    back.joined(waiting)
+    n, c = _static_and_classic(s)
+    back = _comes_back_classic(s, n)
     back.sync()
     s.describe_classic()
     c.beat()

@@ -2,7 +2,7 @@
 
 from tests.coordinator.scenarios.registry import scenario
 from tests.coordinator.scenarios.steps import stable_pair
-from tests.coordinator.script import Script
+from tests.coordinator.script import Classic, Script
 
 
 @scenario
@@ -313,14 +313,20 @@ def classic_join_timeout_in_consumer_group(s: Script) -> None:
     s.describe()
 
 
-@scenario
-def subscriptions_that_are_cut_short(s: Script) -> None:
-    """Kafka can't read what kafka-go subscribes to: not to convert its group, nor to let it into a consumer group."""
+def _cut_short_and_alone(s: Script) -> Classic:
+    """A client such as kafka-go's is alone in its group."""
     s.topic("foo", 2)
     s.configure(interval=0)
     classic = s.classic("A", embedded_version=1, cut_short=True)
     classic.join()
     classic.sync({classic.member_id: {"foo": [0, 1]}})
+    return classic
+
+
+@scenario
+def subscriptions_that_are_cut_short(s: Script) -> None:
+    """Kafka can't read what kafka-go subscribes to: not to convert its group, nor to let it into a consumer group."""
+    classic = _cut_short_and_alone(s)
     new = s.member("N")
     new.join()
     s.describe_classic()
@@ -337,11 +343,7 @@ def subscriptions_that_are_cut_short(s: Script) -> None:
 @scenario
 def a_refused_conversion_fails_join_groups_that_wait(s: Script) -> None:
     """As one that succeeds does, and every time it is tried."""
-    s.topic("foo", 2)
-    s.configure(interval=0)
-    classic = s.classic("A", embedded_version=1, cut_short=True)
-    classic.join()
-    classic.sync({classic.member_id: {"foo": [0, 1]}})
+    classic = _cut_short_and_alone(s)
     late = s.classic("B")
     late.ask_member_id()
     new = s.member("N")
