@@ -82,3 +82,14 @@ def for_heartbeat(error_code: int) -> int:
 def for_commit(error_code: int) -> int:
     """The code that a client gets for a partition of its commit."""
     return _COMMIT.get(error_code, error_code)
+
+
+def for_offset_fetch(error_code: int) -> int:
+    """The code that a client gets for a partition when the broker refused the whole OffsetFetch.
+
+    For a partition aiokafka takes COORDINATOR_NOT_AVAILABLE for the end; after NOT_COORDINATOR it looks for the
+    coordinator and tries again, as it should after both.
+    """
+    if error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.NOT_COORDINATOR
+    return error_code

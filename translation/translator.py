@@ -14,7 +14,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import commit, deadlines, join, leave
+from translation import commit, deadlines, join, leave, offset_fetch
 from translation.actions import Action, CallId, Connection, ConnectionId, EventKind, Request
 from translation.adopt import adopting
 from translation.assignors import why_not_translatable
@@ -25,7 +25,6 @@ from translation.going_back import back_to_classic
 from translation.heartbeat import heartbeat
 from translation.member import Member
 from translation.member_state import MemberState
-from translation.offset_fetch import names_a_member, offset_fetch
 from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -427,13 +426,20 @@ class Translator:
     def _offset_fetch(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: OffsetFetchRequest = request.message
+        if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
+            if context.rules.of(message.group_id).mode is Mode.TRANSLATE:
+                steps = offset_fetch.with_errors_of_partitions(context, request)
+                context.runner.start(steps, Turns(), connection.id, request.client_id)
+            else:
+                context.forward(request)
+            return
         translated = frozenset(
             group.group_id
             for group in message.groups
             if group.member_id and not self._relays(group.group_id, group.member_id)
         )
-        if names_a_member(message, translated):
-            steps = offset_fetch(context, request, translated)
+        if offset_fetch.names_a_member(message, translated):
+            steps = offset_fetch.without_members(context, request, translated)
             context.runner.start(steps, Turns(), connection.id, request.client_id)
         else:
             context.forward(request)

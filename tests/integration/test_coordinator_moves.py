@@ -1,0 +1,80 @@
+"""What aiokafka makes of a coordinator that has moved, when it asks for committed offsets."""
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.offset_fetch.v3.request import OffsetFetchRequest, OffsetFetchRequestTopic
+from support.broker import Kafka
+from support.entry import Entry, running_proxy
+from support.leaders import leaders_of, move_leaders
+from support.raw import RawConnection
+from support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+OFFSETS = "__consumer_offsets"
+COMMITTED = 5
+
+
+@pytest.fixture(scope="module")
+def kafka(own_kafka_of_module) -> Kafka:
+    cluster = own_kafka_of_module(brokers=3)
+    return Kafka(cluster.bootstrap, source="coordinators", version=cluster.version)
+
+
+def coordinator_of(kafka: Kafka, group: str) -> str:
+    """Its host and port."""
+    with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
+        (found,) = connection.call(FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))).coordinators
+    return f"{found.host}:{found.port}"
+
+
+def move_coordinator(kafka: Kafka, group: str, topic: str) -> None:
+    """To the next node, as all others; returns when the one before answers NOT_COORDINATOR."""
+    before = coordinator_of(kafka, group)
+    now = leaders_of(kafka.admin, OFFSETS)
+    nodes = sorted(kafka.admin.list_topics(timeout=60).brokers)
+    following = dict(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
+    leaders = {partition: following[leader] for partition, leader in now.items()}
+    move_leaders(kafka.bootstrap, kafka.admin, OFFSETS, leaders, nodes)
+    at = OffsetFetchRequestTopic(name=topic, partition_indexes=(0,))
+    with RawConnection(before) as connection:
+        eventually(
+            lambda: connection.call(OffsetFetchRequest(group_id=group, topics=(at,))),
+            lambda answer: (answer.error_code, answer.topics) == (ErrorCode.not_coordinator, ()),
+            what=f"{before} is the coordinator of {group} no more",
+        )
+
+
+async def offset_before_and_after(kafka: Kafka, entry: Entry) -> tuple[int | None, int | None]:
+    """What aiokafka says is committed, before its coordinator moves and afterwards."""
+    topic, group = kafka.new_topic(partitions=1), entry.new_group()
+    at = TopicPartition(topic, 0)
+    consumer = AIOKafkaConsumer(bootstrap_servers=entry.bootstrap, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        consumer.assign([at])
+        await consumer.commit({at: COMMITTED})
+        before = await consumer.committed(at)
+        await asyncio.to_thread(move_coordinator, kafka, group, topic)
+        return before, await consumer.committed(at)
+    finally:
+        await consumer.stop()
+
+
+def test_aiokafka_takes_a_coordinator_that_has_moved_for_one_without_offsets(kafka):
+    """Straight at the brokers: from here on it reads everything again, or what is new only."""
+    entry = Entry("direct", kafka.bootstrap)
+    assert asyncio.run(offset_before_and_after(kafka, entry)) == (COMMITTED, None)
+
+
+@pytest.mark.parametrize(("mode", "found"), [("observe", None), ("translate", COMMITTED)])
+def test_in_a_translated_group_aiokafka_finds_its_offsets_after_the_coordinator_moved(
+    kafka, folder, mode, found
+):
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        entry = Entry(mode, proxy.bootstrap)
+        assert asyncio.run(offset_before_and_after(kafka, entry)) == (COMMITTED, found)
