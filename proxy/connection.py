@@ -12,7 +12,8 @@ has something to write (``proxy.outbox``). All endings come together in :meth:`C
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from functools import partial
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -22,9 +23,9 @@ from prometheus_client import Summary
 from protocol_codecs import Message
 from proxy.causes import BROKER_AT_FAULT, CLIENT_AT_FAULT, Cause
 from proxy.conversation import Conversation
+from proxy.lane import Lane
 from proxy.outbox import HIGH_WATER, Outbox
-from proxy.splice import BEHIND_A_BODY, MOVE_ABOVE, Move, PipePool, movable
-from proxy.streams import TcpStream
+from proxy.splice import PipePool, movable
 from proxy.tallies import Tally
 from proxy.terms import ClientError, Terms, UpstreamError
 from proxy.tls_stream import TlsError, TlsStream
@@ -118,7 +119,6 @@ class ClientConnection:
         self._reachability = services.reachability
         self._hub = services.hub
         self._pipes = services.pipes
-        self._movable = False
         self._metrics = services.terms.meter.metrics
         self._conversation = Conversation(
             connection_id,
@@ -136,8 +136,15 @@ class ClientConnection:
         self._end_when_idle: Cause | None = None
         self._end_at_rest: Cause | None = None
         self._reads = 0
-        self._moving_upstream: Move | None = None
-        self._moving_to_client: Move | None = None
+        self._heard: Tally
+        self._from_client = Lane(
+            client,
+            self._take_from_client,
+            lambda: (self._conversation.unread_for_upstream, 0),
+            self._moved_upstream,
+            self._metrics.client_reads_paused,
+        )
+        self._from_upstream: Lane | None = None
         self._running = False
         self._nursery: trio.Nursery
         self._to_client: Outbox
@@ -175,7 +182,8 @@ class ClientConnection:
     def progress(self) -> Progress:
         """How far it is."""
         conversation = self._conversation
-        up, down = self._moving_upstream, self._moving_to_client
+        up = self._from_client.progress
+        down = None if self._from_upstream is None else self._from_upstream.progress
         moved_down = 0 if down is None else down.taken
         broker_is_slow = (up is not None and up.waiting) or (
             self._to_upstream is not None and self._to_upstream.size > HIGH_WATER
@@ -262,17 +270,10 @@ class ClientConnection:
             try:
                 if isinstance(self._client, TlsStream):
                     await self._client.handshake()
-                while True:
-                    if self._movable and self._conversation.unread_for_upstream >= MOVE_ABOVE:
-                        await self._move_upstream()
-                    if self._must_wait:
+                while not self._from_client.ended and self._cause is None:
+                    if self._from_client.progress is None and self._must_wait:
                         await self._room_for_more()
-                    data = bytes(await self._client.receive_some())
-                    if not data or self._cause is not None:
-                        break
-                    self._reads += 1
-                    self._conversation.receive_from_client(data)
-                    self._advance()
+                    await self._from_client.run()
                     if self._conversation.wants_upstream:
                         first_request.deadline = math.inf
                         await self._open_upstream()
@@ -284,6 +285,20 @@ class ClientConnection:
             self.end(Cause.CLIENT_CLOSED)
         if first_request.cancelled_caught:
             self.end(Cause.FIRST_REQUEST_TIMEOUT, f"no request within {timeout_s:g} s")
+
+    def _take_from_client(self, data: bytes) -> bool:
+        """Work on what was read; whether more can be read without waiting for something else."""
+        if self._cause is not None:
+            return False
+        self._reads += 1
+        self._conversation.receive_from_client(data)
+        self._advance()
+        return not (self._conversation.wants_upstream or self._must_wait)
+
+    def _moved_upstream(self, n: int) -> None:
+        self._reads += 1
+        self._conversation.moved_upstream(n)
+        self._advance()
 
     @property
     def _must_wait(self) -> bool:
@@ -300,60 +315,6 @@ class ClientConnection:
                 self._room = trio.Event()
                 await self._room.wait()
 
-    async def _move_upstream(self) -> None:
-        """Move the rest of a large request to the broker, if one has begun."""
-        if self._to_upstream is None:
-            return
-        count = self._conversation.unread_for_upstream
-        self._moving_upstream = done = Move()
-        try:
-            moved = await self._move(
-                self._client, self._to_upstream, count, done, self._metrics.client_reads_paused
-            )
-        finally:
-            self._moving_upstream = None
-        if moved:
-            self._conversation.moved_upstream(moved)
-            self._advance()
-
-    async def _move_to_client(self, source: trio.abc.Stream) -> None:
-        """Move the rest of a large response, or of records in it, to the client."""
-        while (count := self._conversation.responses.unread) >= MOVE_ABOVE:
-            self._moving_to_client = done = Move()
-            try:
-                behind = min(self._conversation.responses.behind, BEHIND_A_BODY)
-                moved = await self._move(
-                    source, self._to_client, count, done, self._metrics.upstream_reads_paused, behind
-                )
-            finally:
-                self._moving_to_client = None
-            if moved:
-                self._conversation.responses.moved(moved)
-                self._advance()
-            if moved < count:
-                return
-
-    async def _move(
-        self,
-        source: trio.abc.Stream,
-        sink: Outbox,
-        count: int,
-        done: Move,
-        paused: Summary,
-        behind: int = 0,
-    ) -> int:
-        """Move bytes from one side to the other; how many left the source. 0: they have to be copied."""
-        if sink.broken or (pipe := self._pipes.borrow()) is None:
-            return 0
-        try:
-            await sink.move_from(cast("TcpStream", source), count, pipe, done, behind)
-        finally:
-            self._pipes.give_back(pipe)
-            self._reads += 1
-        if done.waited_s:
-            paused.observe(done.waited_s)
-        return done.taken
-
     async def _open_upstream(self) -> None:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
@@ -363,25 +324,28 @@ class ClientConnection:
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
         self._to_upstream = Outbox(self.dialed.stream, self._nursery)
-        self._movable = movable(self._client, self.dialed.stream)
+        self._heard = self._reachability.heard(self.node_id)
+        responses = self._conversation.responses
+        self._from_upstream = lane = Lane(
+            self.dialed.stream,
+            self._take_from_upstream,
+            lambda: (responses.unread, responses.behind),
+            self._moved_to_client,
+            self._metrics.upstream_reads_paused,
+        )
+        if movable(self._client, self.dialed.stream):
+            self._from_client.move_to(self._to_upstream, self._pipes)
+            lane.move_to(self._to_client, self._pipes)
         self._conversation.opened()
-        self._nursery.start_soon(self._guarded, self._read_upstream)
+        self._nursery.start_soon(self._guarded, partial(self._read_upstream, lane))
         self._advance()
 
-    async def _read_upstream(self) -> None:
-        assert self.dialed is not None  # noqa: S101  this task starts once it is
-        stream = self.dialed.stream
-        heard = self._reachability.heard(self.node_id)
+    async def _read_upstream(self, lane: Lane) -> None:
         try:
-            while data := await stream.receive_some():
-                heard.value += 1
-                self._take_from_upstream(bytes(data))
-                if self._movable and self._conversation.responses.unread >= MOVE_ABOVE:
-                    await self._move_to_client(stream)
-                    if rest := cast("TcpStream", stream).receive_nowait(BEHIND_A_BODY):
-                        self._take_from_upstream(rest)
-                if self._to_client.size > HIGH_WATER:
+            while not lane.ended:
+                if lane.progress is None and self._to_client.size > HIGH_WATER:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
+                await lane.run()
         except TlsError as error:
             self._metrics.upstream_errors.labels(error.kind).inc()
             self.end(Cause.SERVER_ERROR, str(error))
@@ -397,9 +361,17 @@ class ClientConnection:
                 await self._reachability.check(self.node_id)
         self.end(Cause.SERVER_CLOSED)
 
-    def _take_from_upstream(self, data: bytes) -> None:
+    def _take_from_upstream(self, data: bytes) -> bool:
+        """The same for the broker's side."""
         self._reads += 1
+        self._heard.value += 1
         self._conversation.responses.receive(data)
+        self._advance()
+        return self._to_client.size <= HIGH_WATER
+
+    def _moved_to_client(self, n: int) -> None:
+        self._reads += 1
+        self._conversation.responses.moved(n)
         self._advance()
 
     def _advance(self) -> None:
@@ -429,7 +401,7 @@ class ClientConnection:
     def _write(self) -> None:
         conversation = self._conversation
         if conversation.to_client:
-            moves_next = self._movable and conversation.responses.unread >= MOVE_ABOVE
+            moves_next = self._from_upstream is not None and self._from_upstream.moves_next
             self._to_client.write(conversation.to_client, more=moves_next)
             conversation.to_client.clear()
         if conversation.to_upstream and self._to_upstream is not None:

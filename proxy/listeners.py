@@ -11,6 +11,7 @@ import trio
 
 from proxy.config import Address, Listener
 from proxy.descriptors import OUT_OF_RESOURCES
+from proxy.poller import notify_closing, wait_readable
 from proxy.seldom import Seldom
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.listeners")
@@ -93,7 +94,7 @@ class Port:
         """Refuse clients until :meth:`listen` is called again."""
         if self._socket.fileno() != -1:
             if trio.lowlevel.in_trio_run():
-                trio.lowlevel.notify_closing(self._socket)
+                notify_closing(self._socket)
             self._socket.close()
             self._changed = trio.Event()
 
@@ -108,8 +109,8 @@ class Port:
         while not self._closed:
             sock = self._socket
             try:
-                await trio.lowlevel.wait_readable(sock)
-            except (trio.ClosedResourceError, ValueError):
+                await wait_readable(sock)
+            except trio.ClosedResourceError:
                 await self._changed.wait()
             else:
                 await self._accept_some(sock, accepted)

@@ -10,7 +10,7 @@ from typing import cast
 
 import trio
 
-from proxy.splice import Move, Pipe, move
+from proxy.splice import Move, Moving, Pipe
 from proxy.streams import TcpStream
 
 HIGH_WATER = 256 * 1024
@@ -41,7 +41,7 @@ class Outbox:
     def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
         """Write these bytes after all that were written before. Small pieces go in one system call.
 
-        ``more`` says that :meth:`move_from` follows at once: the kernel may send these with what is moved.
+        ``more`` says that :meth:`begin_move` follows at once: the kernel may send these with what is moved.
         """
         if self.broken:
             return
@@ -61,28 +61,27 @@ class Outbox:
             self._flushing = True
             self._nursery.start_soon(self._flush)
 
-    async def move_from(self, source: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0) -> None:
-        """Move bytes that come from another connection to this one, behind all that were written before.
+    def begin_move(self, source: TcpStream, count: int, pipe: Pipe, behind: int = 0) -> Moving | None:
+        """Have bytes of another connection follow what was written; None if something is still to be written.
 
-        What is written meanwhile follows them. ``done`` and ``behind`` are those of :func:`proxy.splice.move`.
-
-        :raises trio.BrokenResourceError: the source broke.
-        :raises trio.ClosedResourceError: the source was closed here.
+        What is written meanwhile follows them. The arguments are those of :class:`proxy.splice.Moving`, of which every
+        one is to be given back by :meth:`end_move`.
         """
-        await self.flushed()
-        whole = False
+        if self._flushing or self._waiting or self.broken:
+            return None
         self._flushing = True
-        try:
-            await move(source, cast("TcpStream", self._stream), count, pipe, done, behind)
-            whole = not done.sink_broken
-        finally:
-            self._flushing = False
-            if not whole:
-                self._break()  # it has a part of a frame
-            elif self._waiting:
-                self._flushing = True
-                self._nursery.start_soon(self._flush)
-            self._announce()
+        return Moving(source, cast("TcpStream", self._stream), count, pipe, Move(), behind)
+
+    def end_move(self, moving: Moving) -> None:
+        """Nothing more is moved. If not everything was, the peer has a part of a frame and can be told nothing more."""
+        moving.end()
+        self._flushing = False
+        if not moving.is_over or moving.done.sink_broken:
+            self._break()
+        elif self._waiting:
+            self._flushing = True
+            self._nursery.start_soon(self._flush)
+        self._announce()
 
     async def drained(self) -> None:
         """Wait until there is room again."""

@@ -23,6 +23,7 @@ from proxy.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.nodes import ClientView, NodeTable
+from proxy.poller import Poller
 from proxy.reachability import Reachability
 from proxy.splice import PipePool
 from proxy.startup import reach_brokers
@@ -176,6 +177,7 @@ class Server:
 
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(Poller().serve)
             nursery.start_soon(self.hub.run_timers)
             self.outlook.start(nursery, self.hub)
             nursery.start_soon(self._connections.keep_order)

@@ -107,43 +107,84 @@ class Move(msgspec.Struct):
     waited_s: float = 0.0
 
 
-async def move(
-    source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
-) -> None:
-    """Move ``count`` bytes, or fewer if a side breaks. ``done`` is right at any time, also if this is cancelled.
+class Moving:
+    """``count`` bytes on their way, or fewer if a side breaks; ``done`` is right at any time.
 
     ``behind`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
-
-    :raises trio.BrokenResourceError: the source broke.
-    :raises trio.ClosedResourceError: the source was closed here.
+    :meth:`end` is to be called whatever happens.
     """
-    low_water = 1
-    moves = 0
-    try:
-        while done.taken < count or pipe.held:
+
+    def __init__(
+        self, source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+    ) -> None:
+        self.done = done
+        self.pipe = pipe
+        self._source = source
+        self._sink = sink
+        self._count = count
+        self._behind = behind
+        self._low_water = 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything has arrived, or nothing more can."""
+        done = self.done
+        return done.sink_broken or not (self.pipe.held or (done.taken < self._count and not done.ended))
+
+    def goes_on(self) -> bool:
+        """Move what can be moved now; whether there is nothing to wait for but the source.
+
+        :raises trio.BrokenResourceError: the source broke.
+        :raises trio.ClosedResourceError: the source was closed here.
+        """
+        if not self._moved_all_there_is():
+            return False
+        wanted = min(self._count - self.done.taken + self._behind, WAKE_AT)
+        if wanted != self._low_water:
+            self._source.set_low_water(wanted)
+            self._low_water = wanted
+        return True
+
+    def _moved_all_there_is(self) -> bool:
+        count, pipe, done = self._count, self.pipe, self.done
+        for _ in range(_MOVES_IN_A_ROW):  # two fast peers must not keep the others waiting
             if done.taken < count and pipe.held < PIPE_SIZE and not done.ended:
-                _fill(source, count, pipe, done)
-            if pipe.held:
-                await _empty(sink, pipe, done, more=done.taken < count)
-                if done.sink_broken:
-                    return
-            elif done.ended:
-                return
-            elif done.taken < count:
-                wanted = min(count - done.taken + behind, WAKE_AT)
-                if wanted != low_water:
-                    source.set_low_water(wanted)
-                    low_water = wanted
-                await source.wait_readable()
-                moves = 0
-                continue
-            moves += 1
-            if moves >= _MOVES_IN_A_ROW:  # two fast peers must not keep the others waiting
-                moves = 0
+                _fill(self._source, count, pipe, done)
+            if not pipe.held:
+                return done.taken < count and not done.ended
+            _empty(self._sink, pipe, done, more=done.taken < count)
+            if done.sink_broken or done.waiting:
+                return False
+        return False
+
+    async def finish(self) -> None:
+        """Wait for whom there is to wait; raises what :meth:`goes_on` does."""
+        while not self.is_over:
+            if self.done.waiting:
+                await self._room()
+            elif self.goes_on():
+                await self._source.on_readable(self.goes_on)
+            elif self._could_go_on:
                 await trio.lowlevel.checkpoint()
-    finally:
-        if low_water != 1:
-            source.set_low_water(1)
+
+    @property
+    def _could_go_on(self) -> bool:
+        return not (self.done.waiting or self.is_over)
+
+    async def _room(self) -> None:
+        started = trio.current_time()
+        try:
+            await self._sink.wait_send_all_might_not_block()
+        except trio.ClosedResourceError:
+            self.done.sink_broken = True
+        self.done.waiting = False
+        self.done.waited_s += trio.current_time() - started
+
+    def end(self) -> None:
+        """Leave the source as it was, for whoever reads from it next."""
+        if self._low_water != 1:
+            self._source.set_low_water(1)
+            self._low_water = 1
 
 
 def _fill(source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
@@ -161,19 +202,15 @@ def _fill(source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
     pipe.held += n
 
 
-async def _empty(sink: TcpStream, pipe: Pipe, done: Move, *, more: bool) -> None:
-    """Write what is in the pipe, waiting for the sink if it takes nothing."""
+def _empty(sink: TcpStream, pipe: Pipe, done: Move, *, more: bool) -> None:
+    """Write what is in the pipe, as much as the sink takes."""
+    done.waiting = False
     flags = _NOW | (os.SPLICE_F_MORE if more else 0)
     try:
-        try:
-            pipe.held -= os.splice(pipe.end, sink.socket.fileno(), pipe.held, flags=flags)
-        except BlockingIOError:
-            started = trio.current_time()
-            done.waiting = True
-            await sink.wait_send_all_might_not_block()
-            done.waiting = False
-            done.waited_s += trio.current_time() - started
-    except (OSError, trio.ClosedResourceError):
+        pipe.held -= os.splice(pipe.end, sink.socket.fileno(), pipe.held, flags=flags)
+    except BlockingIOError:
+        done.waiting = True
+    except OSError:
         done.sink_broken = True
 
 

@@ -10,14 +10,21 @@ import contextlib
 import errno
 import select
 import socket
+from collections.abc import Callable
+from functools import partial
 
 import trio
+
+from proxy import poller
 
 RECEIVE_SIZE = 64 * 1024
 """Bytes asked for in one read: several small frames, or the head of a large one, whose rest is moved
 (``proxy.splice``). Python allocates as much before it reads; from 128 KiB on the C library would map and unmap memory
 for each read."""
 
+
+Take = Callable[[bytes], bool]
+"""Takes what was read, and says whether it can take more; empty bytes are the end of the stream."""
 
 _KEEPALIVE_AFTER_S = 60
 _KEEPALIVE_EVERY_S = 10
@@ -42,6 +49,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
             # 0: the system's own. trio's 16 KiB of unsent bytes cost a turn of the scheduler for each two segments.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
+        self._poller = poller.current()
 
     def send_nowait(self, data: bytes, *, more: bool = False) -> int:
         """Write what the kernel takes now; the number of bytes it took.
@@ -71,39 +79,54 @@ class TcpStream(trio.abc.HalfCloseableStream):
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the kernel takes bytes again."""
-        try:
-            await trio.lowlevel.wait_writable(self.socket)
-        except ValueError as error:  # the descriptor is -1: closed before
-            raise trio.ClosedResourceError from error
+        if self._poller is not None and self._poller.is_serving:
+            await self._poller.write(self._number())
+        else:
+            await trio.lowlevel.wait_writable(self._number())
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Wait for bytes and give them; empty at the end of the stream."""
         while True:
             try:
-                await trio.lowlevel.wait_readable(self.socket)
+                await self.wait_readable()
                 return self.socket.recv(max_bytes or RECEIVE_SIZE)
             except BlockingIOError:
                 continue
-            except ValueError as error:
-                raise trio.ClosedResourceError from error
             except OSError as error:
                 raise self.broken(error) from error
 
-    def receive_nowait(self, max_bytes: int) -> bytes:
-        """Bytes that are there already; empty if there are none, or at the end of the stream."""
+    async def feed(self, take: Take) -> None:
+        """Hand over what arrives until ``take`` gives False, or for no reason; see :meth:`on_readable`."""
+        await self.on_readable(partial(self.hand_over, take))
+
+    def hand_over(self, take: Take) -> bool:
+        """Hand over what is there; what ``take`` says, and True if there is nothing."""
         try:
-            return self.socket.recv(max_bytes)
+            data = self.socket.recv(RECEIVE_SIZE)
         except BlockingIOError:
-            return b""
+            return True
         except OSError as error:
             raise self.broken(error) from error
+        return take(data)
 
     async def wait_readable(self) -> None:
         """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
-        try:
-            await trio.lowlevel.wait_readable(self.socket)
-        except ValueError as error:
-            raise trio.ClosedResourceError from error
+        if self._poller is not None and self._poller.is_serving:
+            await self._poller.read(self._number())
+        else:
+            await trio.lowlevel.wait_readable(self._number())
+
+    async def on_readable(self, goes_on: Callable[[], bool]) -> None:
+        """Call ``goes_on`` each time when :meth:`wait_readable` would return, until it gives False, or for no reason.
+
+        It may be called in another task, or in this one. What it raises is raised here.
+        """
+        if self._poller is not None and self._poller.is_serving:
+            await self._poller.read(self._number(), goes_on)
+        else:
+            await self.wait_readable()
+            while goes_on():
+                await self.wait_readable()
 
     def set_low_water(self, n: int) -> None:
         """Be told of bytes once there are as many; 1 is usual."""
@@ -132,15 +155,29 @@ class TcpStream(trio.abc.HalfCloseableStream):
     async def aclose(self) -> None:
         """Close the socket."""
         if self.socket.fileno() != -1:
-            trio.lowlevel.notify_closing(self.socket)
+            poller.notify_closing(self.socket)
             self.socket.close()
         await trio.lowlevel.checkpoint()
+
+    def _number(self) -> int:
+        if (number := self.socket.fileno()) == -1:
+            raise trio.ClosedResourceError
+        return number
 
     def broken(self, error: OSError) -> Exception:
         """What a failed system call means to users of the stream."""
         if self.socket.fileno() == -1 or error.errno == errno.EBADF:
             return trio.ClosedResourceError()
         return trio.BrokenResourceError(error.strerror)
+
+
+async def feed(stream: trio.abc.ReceiveStream, take: Take) -> None:
+    """:meth:`TcpStream.feed` for streams of any kind."""
+    if isinstance(stream, TcpStream):
+        await stream.feed(take)
+    else:
+        while take(bytes(await stream.receive_some())):
+            pass
 
 
 async def open_tcp(host: str, port: int) -> TcpStream:

@@ -14,10 +14,12 @@ from fakes.talk import broker_sends, client_sends, conversation, negotiated, tak
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from proxy import splice
+from proxy import poller, splice
 from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
-from proxy.splice import MOVE_ABOVE, Move, Pipe, PipePool, move
+from proxy.outbox import HIGH_WATER, Outbox
+from proxy.poller import Poller
+from proxy.splice import MOVE_ABOVE, Move, Moving, Pipe, PipePool
 from proxy.streams import RECEIVE_SIZE, TcpStream, open_tcp
 from translation.actions import Call, CallId, ConnectionId
 
@@ -30,6 +32,30 @@ def descriptors() -> int:
 
 def low_water(stream: TcpStream) -> int:
     return stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+
+
+async def move(
+    source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+) -> None:
+    moving = Moving(source, sink, count, pipe, done, behind)
+    try:
+        await moving.finish()
+    finally:
+        moving.end()
+
+
+@pytest.fixture(params=["each waits for itself", "a poller"])
+async def waiting(request, nursery) -> None:
+    """Streams that are made from now on wait in one way or the other."""
+    if request.param == "a poller":
+        nursery.start_soon(Poller().serve)
+        while poller.current() is None:
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+async def tcp_pair(waiting, tcp_pair):
+    return tcp_pair
 
 
 async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
@@ -141,7 +167,7 @@ async def test_a_move_is_woken_for_the_last_bytes_with_those_behind_them_and_lea
         assert done.taken == 0
         await far_source.send_all(b"end")
         assert await read(far_sink, 1000) == bytes(1000)
-    assert source.receive_nowait(10) == b"end"
+    assert await source.receive_some() == b"end"
     assert low_water(source) == 1
     pipe.close()
 
@@ -216,11 +242,13 @@ def moves(monkeypatch) -> list[int]:
     """How many bytes each move was asked for."""
     asked = []
 
-    async def watched(source, sink, count, pipe, done, behind) -> None:
-        asked.append(count)
-        await move(source, sink, count, pipe, done, behind)
+    begin_move = Outbox.begin_move
 
-    monkeypatch.setattr("proxy.outbox.move", watched)
+    def watched(outbox, source, count, pipe, behind):
+        asked.append(count)
+        return begin_move(outbox, source, count, pipe, behind)
+
+    monkeypatch.setattr(Outbox, "begin_move", watched)
     return asked
 
 
@@ -311,6 +339,25 @@ async def test_a_broker_that_goes_in_the_middle_of_a_body_ends_the_connection(tc
         assert bench.count("client_to_proxy_disconnects_total", cause="server_closed") == 1
 
 
+async def test_what_is_to_be_said_during_a_body_follows_it_however_much(tcp_pair, moves):
+    size, said = 16 * MEGABYTE, bytes(4 * HIGH_WATER)
+    async with a_bench(tcp_pair) as bench:
+        await bench.negotiate()
+        await bench.client.send_all(messages.plain(1))
+        assert await bench.at_broker.frame() == messages.plain(1)
+        response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))
+        await bench.broker.send_all(response[:MEGABYTE])
+        assert await read(bench.client, MEGABYTE) == response[:MEGABYTE]
+        bench.connection._to_client.write([said])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.broker.send_all, response[MEGABYTE:])
+            await trio.testing.wait_all_tasks_blocked(0.05)  # the client takes no more
+            with trio.fail_after(20):
+                for _ in range((len(response) + len(said)) // MEGABYTE - 1):
+                    await read(bench.client, MEGABYTE)
+        assert len(moves) == 1
+
+
 async def test_without_a_pipe_bodies_are_copied(monkeypatch, tcp_pair, moves):
     monkeypatch.setattr(PipePool, "borrow", lambda _pool: None)
     async with a_bench(tcp_pair) as bench:
@@ -322,15 +369,17 @@ async def test_without_a_pipe_bodies_are_copied(monkeypatch, tcp_pair, moves):
         assert not moves
 
 
-async def test_bytes_are_taken_that_are_there_and_none_is_waited_for(tcp_pair):
+async def test_bytes_are_handed_over_that_are_there_and_none_is_waited_for(tcp_pair):
     near, far = tcp_pair()
-    assert near.receive_nowait(10) == b""
+    taken = []
+    assert near.hand_over(taken.append) is True  # nothing to be taken
     assert far.send_nowait(b"hello") == 5
     await near.wait_readable()
-    assert near.receive_nowait(4) == b"hell"
+    assert near.hand_over(lambda data: data == b"bye") is False
     await near.aclose()
     with pytest.raises(trio.ClosedResourceError):
-        near.receive_nowait(10)
+        near.hand_over(taken.append)
+    assert taken == []
 
 
 async def test_the_kernel_takes_as_much_for_a_broker_as_for_any_connection() -> None:

@@ -1,0 +1,196 @@
+"""Which sockets can be read or written: one task and one epoll for all connections of a process.
+
+With trio alone each read is a turn of its scheduler: a task is woken, asks the kernel to wake it again, and sleeps.
+That is dearer than what the proxy does with a small frame. Here a reader may leave a function behind, which is called
+as soon as there is something to read, by the one task that waits for all; the reader's own task is woken only when
+there is something to wait for.
+
+After such a call more bytes are usually near: the broker's answer to what was just relayed, a client's next request.
+They are waited for without trio. A task that becomes ready meanwhile ends that at once (an instrument tells); what trio
+itself waits for (a connection to be opened, the admin port, a deadline) is at most :data:`AWAY_S` late.
+"""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+
+import trio
+
+AWAY_S = 0.01
+"""Seconds after which trio has its turn, whatever there is to read."""
+
+_EVENTS_AT_ONCE = 64
+_READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
+_WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
+
+_current: trio.lowlevel.RunVar["Poller | None"] = trio.lowlevel.RunVar("poller", None)
+
+
+def current() -> "Poller | None":
+    """The poller that serves this run of trio, if there is one."""
+    return _current.get() if trio.lowlevel.in_trio_run() else None
+
+
+async def wait_readable(sock: socket.socket) -> None:
+    """Wait until there is something to read, or somebody to accept.
+
+    :raises trio.ClosedResourceError: it was closed here.
+    """
+    number = sock.fileno()
+    if number == -1:
+        raise trio.ClosedResourceError
+    poller = current()
+    if poller is None:
+        await trio.lowlevel.wait_readable(number)
+    else:
+        await poller.read(number)
+
+
+def notify_closing(sock: socket.socket) -> None:
+    """The socket is about to be closed; who waits for it is told."""
+    trio.lowlevel.notify_closing(sock)
+    poller = current()
+    if poller is not None:
+        poller.closing(sock.fileno())
+
+
+def _enough() -> bool:
+    return False
+
+
+class _Wait:
+    """A task that waits, and what is to be called instead of waking it."""
+
+    __slots__ = ("error", "goes_on", "task")
+
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self.task = trio.lowlevel.current_task()
+        self.goes_on = goes_on
+        self.error: Exception | None = None
+
+    def is_over(self) -> bool:
+        """Whether its task is to be woken."""
+        try:
+            return not self.goes_on()
+        except Exception as error:  # noqa: BLE001  it belongs to the task that waits, and is raised there
+            self.error = error
+            return True
+
+
+class _Others(trio.abc.Instrument):
+    """Notices when another task than this one becomes ready."""
+
+    def __init__(self) -> None:
+        self._me = trio.lowlevel.current_task()
+        self.scheduled = False
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        """A task of whatever kind."""
+        if task is not self._me:
+            self.scheduled = True
+
+
+class Poller:
+    """See the module. Sockets are known by the numbers of their descriptors."""
+
+    def __init__(self) -> None:
+        self._readers: dict[int, _Wait] = {}
+        self._writers: dict[int, _Wait] = {}
+        self._others: _Others
+        self._epoll: select.epoll
+
+    async def serve(self) -> None:
+        """Wait for everybody, for ever."""
+        with select.epoll() as self._epoll:
+            _current.set(self)
+            self._others = _Others()
+            trio.lowlevel.add_instrument(self._others)
+            try:
+                while True:
+                    await trio.lowlevel.wait_readable(self._epoll)
+                    self._look()
+            finally:
+                trio.lowlevel.remove_instrument(self._others)
+                _current.set(None)
+                for number in {*self._readers, *self._writers}:
+                    self._wake(self._readers, number)  # they look again, each for itself
+                    self._wake(self._writers, number)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether :meth:`serve` runs."""
+        return _current.get() is self
+
+    async def read(self, number: int, goes_on: Callable[[], bool] = _enough) -> None:
+        """Call ``goes_on`` whenever there is something to read (or the end, or an error), until it gives False.
+
+        It may give False for no reason. What it raises is raised here.
+
+        :raises trio.ClosedResourceError: :meth:`closing` was called.
+        """
+        await self._wait(self._readers, number, goes_on)
+
+    async def write(self, number: int) -> None:
+        """Wait until the kernel takes bytes again, or it is known why it never will.
+
+        :raises trio.ClosedResourceError: :meth:`closing` was called.
+        """
+        await self._wait(self._writers, number, _enough)
+
+    def closing(self, number: int) -> None:
+        """The descriptor is about to be closed."""
+        for waits in (self._readers, self._writers):
+            if number in waits:
+                waits[number].error = trio.ClosedResourceError()
+                self._wake(waits, number)
+
+    async def _wait(self, waits: dict[int, _Wait], number: int, goes_on: Callable[[], bool]) -> None:
+        if number in waits:
+            raise trio.BusyResourceError("another task waits for this socket")
+
+        def give_up(_: object) -> trio.lowlevel.Abort:
+            del waits[number]
+            self._watch(number)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        waits[number] = wait = _Wait(goes_on)
+        self._watch(number, new=number not in (self._writers if waits is self._readers else self._readers))
+        await trio.lowlevel.wait_task_rescheduled(give_up)
+        if wait.error is not None:
+            raise wait.error
+
+    def _watch(self, number: int, *, new: bool = False) -> None:
+        """Have the kernel tell what somebody waits for."""
+        wanted = (select.EPOLLIN if number in self._readers else 0) | (
+            select.EPOLLOUT if number in self._writers else 0
+        )
+        if new:
+            self._epoll.register(number, wanted)
+        elif wanted:
+            self._epoll.modify(number, wanted)
+        elif not self._epoll.closed:
+            self._epoll.unregister(number)  # also an event mask of 0 would tell of errors, again and again
+
+    def _wake(self, waits: dict[int, _Wait], number: int) -> None:
+        wait = waits.pop(number, None)
+        if wait is not None:
+            self._watch(number)
+            trio.lowlevel.reschedule(wait.task)
+
+    def _look(self) -> None:
+        """Serve what is ready and what becomes so, until somebody else has something to do."""
+        others = self._others
+        # Who became ready before this task did may not have had its turn yet: trio shuffles those of one round.
+        none_waits, others.scheduled = not others.scheduled, False
+        until = time.perf_counter() + AWAY_S
+        left_s = 0.0
+        while events := self._epoll.poll(left_s, _EVENTS_AT_ONCE):
+            for number, event in events:
+                if event & _READABLE and (wait := self._readers.get(number)) is not None and wait.is_over():
+                    self._wake(self._readers, number)
+                if event & _WRITABLE and number in self._writers:
+                    self._wake(self._writers, number)
+            left_s = until - time.perf_counter()
+            if others.scheduled or not none_waits or left_s <= 0:
+                return
