@@ -1,7 +1,7 @@
 """A relay on trio that knows nothing of Kafka: what the event loop alone costs a process between a client and a broker.
 
-``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, as
-Epochgate has, and nothing else: what Epochgate takes longer than this is what it does with the bytes.
+``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, which
+wait for themselves (Epochgate's do not: ``proxy.poller``), and nothing else.
 """
 
 import contextlib

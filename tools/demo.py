@@ -22,8 +22,11 @@ INTERRUPTED = 130
 def main() -> int:
     """The exit code is that of `epochgate demo`."""
     signal.signal(signal.SIGTERM, _interrupt)
+    arguments = sys.argv[1:]
+    if {"-h", "--help"} & set(arguments):
+        return _demo(arguments)  # no Kafka is needed to say what there is
     try:
-        return _on_kafka(sys.argv[1:])
+        return _on_kafka(arguments)
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
