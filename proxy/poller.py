@@ -7,13 +7,15 @@ there is something to wait for.
 
 After such a call more bytes are usually near: the broker's answer to what was just relayed, a client's next request.
 They are waited for without trio. A task that becomes ready meanwhile ends that at once (an instrument tells); what trio
-itself waits for (a connection to be opened, the admin port, a deadline) is at most :data:`AWAY_S` late.
+itself waits for (the admin port, a deadline) is at most :data:`AWAY_S` late, and where that is too much, see
+:func:`sharing`.
 """
 
+import contextlib
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -53,6 +55,20 @@ def notify_closing(sock: socket.socket) -> None:
     poller = current()
     if poller is not None:
         poller.closing(sock.fileno())
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """In this block trio waits for something that should not be late: it has its turn after whatever is read."""
+    poller = current()
+    if poller is None:
+        yield
+        return
+    poller.shares += 1
+    try:
+        yield
+    finally:
+        poller.shares -= 1
 
 
 def _enough() -> bool:
@@ -95,6 +111,8 @@ class Poller:
     """See the module. Sockets are known by the numbers of their descriptors."""
 
     def __init__(self) -> None:
+        self.shares = 0
+        """How many want trio to have its turn often (:func:`sharing`)."""
         self._readers: dict[int, _Wait] = {}
         self._writers: dict[int, _Wait] = {}
         self._others: _Others
@@ -182,7 +200,8 @@ class Poller:
         """Serve what is ready and what becomes so, until somebody else has something to do."""
         others = self._others
         # Who became ready before this task did may not have had its turn yet: trio shuffles those of one round.
-        none_waits, others.scheduled = not others.scheduled, False
+        none_waits = not (others.scheduled or self.shares)
+        others.scheduled = False
         until = time.perf_counter() + AWAY_S
         left_s = 0.0
         while events := self._epoll.poll(left_s, _EVENTS_AT_ONCE):
@@ -192,5 +211,5 @@ class Poller:
                 if event & _WRITABLE and number in self._writers:
                     self._wake(self._writers, number)
             left_s = until - time.perf_counter()
-            if others.scheduled or not none_waits or left_s <= 0:
+            if others.scheduled or self.shares or not none_waits or left_s <= 0:
                 return

@@ -185,7 +185,8 @@ async def open_tcp(host: str, port: int) -> TcpStream:
 
     :raises OSError: none of them took the connection.
     """
-    stream = await trio.open_tcp_stream(host, port)
+    with poller.sharing():
+        stream = await trio.open_tcp_stream(host, port)
     sock = socket.socket(fileno=stream.socket.detach())
     keep_alive(sock)
     return TcpStream(sock)

@@ -217,6 +217,29 @@ async def test_trio_has_its_turn_although_there_is_always_something_to_read() ->
             assert reading.cancelled_caught
 
 
+async def test_who_shares_has_a_socket_of_trios_looked_at_after_each_read() -> None:
+    read = 0
+
+    def for_ever(data: bytes) -> bool:
+        nonlocal read
+        read += 1
+        if read == 20:
+            theirs.sendall(b"!")
+        peer.sendall(data)
+        return True
+
+    async with serving():
+        ours, theirs = socket.socketpair()
+        with a_pair() as (stream, peer), ours, theirs:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(feed, stream, for_ever)
+                with poller.sharing():
+                    peer.sendall(b"round and round")
+                    await trio.lowlevel.wait_readable(ours)
+                    assert read <= 25
+                nursery.cancel_scope.cancel()
+
+
 async def test_when_the_poller_ends_who_waits_goes_on_alone() -> None:
     taken: list[bytes] = []
 
