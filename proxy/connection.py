@@ -140,7 +140,8 @@ class ClientConnection:
         self._from_client = Lane(
             client,
             self._take_from_client,
-            lambda: (self._conversation.unread_for_upstream, 0),
+            lambda: self._conversation.unread_for_upstream,
+            lambda: 0,
             self._moved_upstream,
             self._metrics.client_reads_paused,
         )
@@ -329,7 +330,8 @@ class ClientConnection:
         self._from_upstream = lane = Lane(
             self.dialed.stream,
             self._take_from_upstream,
-            lambda: (responses.unread, responses.behind),
+            lambda: responses.unread,
+            lambda: responses.behind,
             self._moved_to_client,
             self._metrics.upstream_reads_paused,
         )

@@ -4,8 +4,10 @@ All of it happens as soon as the bytes are there (``proxy.poller``), as long as 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
+import msgspec
 import trio
 from prometheus_client import Summary
 
@@ -20,15 +22,17 @@ _BODIES_IN_A_ROW = 4
 class Lane:
     """``take`` is given what is read, and gives False once something has to be waited for before more is.
 
-    ``body`` says how many of the bytes that come next go to the other side whatever they are, and how many of the same
-    frame follow those; ``moved`` is told how many of them did. ``paused`` is shown how long the other side took none.
+    ``unread`` says how many of the bytes that come next go to the other side whatever they are, and ``behind`` how many
+    of the same frame follow those; ``moved`` is told how many of them did. ``paused`` is shown how long the other side
+    took none.
     """
 
     def __init__(
         self,
         source: trio.abc.ReceiveStream,
         take: Take,
-        body: Callable[[], tuple[int, int]],
+        unread: Callable[[], int],
+        behind: Callable[[], int],
         moved: Callable[[int], None],
         paused: Summary,
     ) -> None:
@@ -36,21 +40,21 @@ class Lane:
         """Whether nothing more comes."""
         self._source = source
         self._take = take
-        self._body = body
+        self._unread = unread
+        self._behind = behind
         self._moved = moved
         self._paused = paused
-        self._sink: Outbox | None = None
-        self._pipes: PipePool | None = None
+        self._way: _Way | None = None
         self._moving: Moving | None = None
 
     def move_to(self, sink: Outbox, pipes: PipePool) -> None:
         """Move bodies from now on. Both sides are plain TCP (:func:`proxy.splice.movable`)."""
-        self._sink, self._pipes = sink, pipes
+        self._way = _Way(cast("TcpStream", self._source), sink, pipes)
 
     @property
     def moves_next(self) -> bool:
         """Whether what comes next is moved."""
-        return self._sink is not None and self._body()[0] >= MOVE_ABOVE
+        return self._way is not None and self._unread() >= MOVE_ABOVE
 
     @property
     def progress(self) -> Move | None:
@@ -63,44 +67,37 @@ class Lane:
         :raises trio.BrokenResourceError: the source broke.
         :raises trio.ClosedResourceError: it was closed here.
         """
-        if self._moving is None and self.moves_next and self._sink is not None:
-            await self._sink.flushed()
-            self._begin()
+        way = self._way
+        if way is None:
+            await feed(self._source, self._taken)
+            return
+        if self._moving is None and self.moves_next:
+            await way.sink.flushed()
+            self._begin(way)
         try:
             if self._moving is not None:
                 await self._moving.finish()
-                self._end()
-            elif self._sink is None:
-                await feed(self._source, self._taken)
+                self._end(way, self._moving)
             else:
-                await cast("TcpStream", self._source).on_readable(self._goes_on)
+                await way.source.on_readable(partial(self._goes_on, way))
         except BaseException:
-            self.close()
+            if self._moving is not None:
+                self._close(way, self._moving)
             raise
 
-    def close(self) -> None:
-        """Give back what a body that is being moved has, if there is one."""
-        if self._moving is not None and self._sink is not None and self._pipes is not None:
-            moving, self._moving = self._moving, None
-            self._sink.end_move(moving)
-            self._pipes.give_back(moving.pipe)
-            if moving.done.waited_s:
-                self._paused.observe(moving.done.waited_s)
-
-    def _goes_on(self) -> bool:
+    def _goes_on(self, way: "_Way") -> bool:
         """Read or move what is there; whether there is nothing to wait for but more of it."""
-        source = cast("TcpStream", self._source)
         for _ in range(_BODIES_IN_A_ROW):
             if self._moving is not None:
                 if self._moving.goes_on():
                     return True
                 if not self._moving.is_over:
                     return False
-                self._end()
-            wants_more = source.hand_over(self._taken)
+                self._end(way, self._moving)
+            wants_more = way.source.hand_over(self._taken)
             if self.ended or not self.moves_next:
                 return wants_more
-            if not self._begin():
+            if not self._begin(way):
                 return False
         return True
 
@@ -108,20 +105,33 @@ class Lane:
         self.ended = not data
         return not self.ended and self._take(data)
 
-    def _begin(self) -> bool:
+    def _begin(self, way: "_Way") -> bool:
         """Begin to move a body, if the sink and a pipe are free; else it has to be copied, or to wait."""
-        if self._sink is None or self._pipes is None or (pipe := self._pipes.borrow()) is None:
+        if (pipe := way.pipes.borrow()) is None:
             return False
-        count, behind = self._body()
-        self._moving = self._sink.begin_move(
-            cast("TcpStream", self._source), count, pipe, min(behind, BEHIND_A_BODY)
-        )
+        behind = min(self._behind(), BEHIND_A_BODY)
+        self._moving = way.sink.begin_move(way.source, self._unread(), pipe, behind)
         if self._moving is None:
-            self._pipes.give_back(pipe)
+            way.pipes.give_back(pipe)
         return self._moving is not None
 
-    def _end(self) -> None:
-        taken = 0 if self._moving is None else self._moving.done.taken
-        self.close()
-        if taken:
-            self._moved(taken)
+    def _end(self, way: "_Way", moving: Moving) -> None:
+        self._close(way, moving)
+        if moving.done.taken:
+            self._moved(moving.done.taken)
+
+    def _close(self, way: "_Way", moving: Moving) -> None:
+        """Give back what a body has that is being moved."""
+        self._moving = None
+        way.sink.end_move(moving)
+        way.pipes.give_back(moving.pipe)
+        if moving.done.waited_s:
+            self._paused.observe(moving.done.waited_s)
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """How bodies are moved."""
+
+    source: TcpStream
+    sink: Outbox
+    pipes: PipePool
