@@ -10,7 +10,7 @@ import contextlib
 import errno
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
@@ -173,8 +173,9 @@ class TcpStream(trio.abc.HalfCloseableStream):
 
 async def feed(stream: trio.abc.ReceiveStream, take: Take) -> None:
     """:meth:`TcpStream.feed` for streams of any kind."""
-    if isinstance(stream, TcpStream):
-        await stream.feed(take)
+    own: Callable[[Take], Awaitable[None]] | None = getattr(stream, "feed", None)
+    if own is not None:
+        await own(take)
     else:
         while take(bytes(await stream.receive_some())):
             pass

@@ -8,11 +8,12 @@ driven here; ``benchmarks/tls_streams.py`` compares both. Memory is bounded by w
 
 import ssl
 from contextlib import suppress
+from functools import partial
 
 import trio
 
 from proxy.frames import HTTP_STARTS
-from proxy.streams import RECEIVE_SIZE, TcpStream
+from proxy.streams import RECEIVE_SIZE, Take, TcpStream
 
 _RECORD = 16 * 1024
 _WRITE = 64 * 1024
@@ -138,6 +139,32 @@ class TlsStream(trio.abc.HalfCloseableStream):
             pass  # nothing is read any more once we said goodbye, only the peer's own end
         return b""
 
+    async def feed(self, take: Take) -> None:
+        """Hand over what arrives until ``take`` gives False, or for no reason. Errors: :meth:`receive_some`."""
+        if self._to_peer.pending and not self._sending.locked():
+            await self._flush()  # an answer of TLS itself, such as to a key update
+        if self._said_eof or self._hand_over(take):
+            await self.transport.on_readable(partial(self._goes_on, take))
+
+    def _goes_on(self, take: Take) -> bool:
+        """Take what is there; whether there is nothing to wait for but more of it."""
+        if self._said_eof:  # nothing is read any more, only the peer's own end
+            return self.transport.hand_over(lambda data: bool(data) or take(b""))
+        self.transport.hand_over(self._take_in)
+        return self._hand_over(take) and not self._to_peer.pending
+
+    def _hand_over(self, take: Take) -> bool:
+        """Hand over what is decrypted; whether more is wanted."""
+        while True:
+            data, ended = self._decrypted(RECEIVE_SIZE)
+            self._heard_goodbye |= ended
+            if data and not take(data):
+                return False
+            if ended:
+                return take(b"")
+            if not data:
+                return True
+
     def _decrypted(self, most: int) -> tuple[bytes, bool]:
         """What has come already, and whether the stream has ended behind it."""
         records: list[bytes] = []
@@ -162,7 +189,9 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
     async def _fill(self) -> bool:
         """Take what comes from the peer; whether anything did."""
-        data = await self.transport.receive_some(RECEIVE_SIZE)
+        return self._take_in(await self.transport.receive_some(RECEIVE_SIZE))
+
+    def _take_in(self, data: bytes) -> bool:
         if not data:
             self._from_peer.write_eof()
             return False

@@ -11,7 +11,10 @@ import trio
 import trio.testing
 from fakes.certificates import Authority, tls_pair
 
+from proxy import poller
 from proxy.outbox import Outbox
+from proxy.poller import Poller
+from proxy.streams import feed
 from proxy.tls_stream import TlsError, TlsStream
 
 Pair = tuple[TlsStream, TlsStream]
@@ -77,6 +80,80 @@ async def test_what_the_kernel_does_not_take_at_once_follows_in_order(pair: Pair
         while len(got) < sum(map(len, pieces)):
             got += await server.receive_some(chance.choice((1, 1_000, 50_000)))
     assert got == b"".join(pieces)
+
+
+@pytest.fixture(params=["each waits for itself", "a poller"])
+async def fed_pair(
+    request: pytest.FixtureRequest, authority: Authority, nursery: trio.Nursery
+) -> AsyncIterator[Pair]:
+    """What they receive is taken by ``feed``, in one way of waiting or the other."""
+    if request.param == "a poller":
+        nursery.start_soon(Poller().serve)
+        while poller.current() is None:
+            await trio.lowlevel.checkpoint()
+    client, server = tls_pair(authority)
+    async with trio.open_nursery() as hands:
+        hands.start_soon(client.handshake)
+        await server.handshake()
+    yield client, server
+    for stream in (client, server):
+        await trio.aclose_forcefully(stream)
+
+
+async def fed(stream: TlsStream, size: int, at_once: int = 1) -> bytes:
+    """So many bytes, or until the end; ``at_once`` is how often it takes something before it wants a pause."""
+    data = b""
+    ended = False
+    left = at_once
+
+    def take(more: bytes) -> bool:
+        nonlocal data, ended, left
+        data += more
+        ended = not more
+        left -= 1
+        return not ended and len(data) < size and left > 0
+
+    while not ended and len(data) < size:
+        left = at_once
+        await feed(stream, take)
+    return data
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+async def test_what_is_fed_is_whole_in_both_directions(fed_pair: Pair, at_once: int) -> None:
+    client, server = fed_pair
+    there, back = os.urandom(2_000_000), os.urandom(2_000_000)
+    got: dict[str, bytes] = {}
+
+    async def read(name: str, stream: TlsStream, size: int) -> None:
+        got[name] = await fed(stream, size, at_once)
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send_all, there)
+            nursery.start_soon(server.send_all, back)
+            nursery.start_soon(read, "there", server, len(there))
+            nursery.start_soon(read, "back", client, len(back))
+    assert got == {"there": there, "back": back}
+
+
+async def test_the_end_is_fed_with_goodbye_and_without(fed_pair: Pair) -> None:
+    client, server = fed_pair
+    with trio.fail_after(30):
+        await client.send_all(b"bye")
+        await client.send_eof()
+        assert await fed(server, 1000, 1000) == b"bye"
+        assert server.has_hung_up()
+        await server.send_all(b"too late")  # nobody reads it any more
+        await trio.aclose_forcefully(server.transport)
+        assert await fed(client, 1000) == b""
+
+
+async def test_a_broken_record_that_is_fed_is_named(fed_pair: Pair) -> None:
+    client, server = fed_pair
+    await client.transport.send_all(bytes([23, 3, 3, 0, 32]) + bytes(32))
+    with pytest.raises(TlsError, match="TLS"), trio.fail_after(30):
+        await fed(server, 1)
 
 
 async def test_a_small_write_needs_no_task(pair: Pair) -> None:
