@@ -173,7 +173,13 @@ class Poller:
             return trio.lowlevel.Abort.SUCCEEDED
 
         waits[number] = wait = _Wait(goes_on)
-        self._watch(number, new=number not in (self._writers if waits is self._readers else self._readers))
+        try:
+            self._watch(
+                number, new=number not in (self._writers if waits is self._readers else self._readers)
+            )
+        except OSError:  # the kernel has no room for one more (fs.epoll.max_user_watches)
+            del waits[number]
+            raise
         await trio.lowlevel.wait_task_rescheduled(give_up)
         if wait.error is not None:
             raise wait.error
@@ -188,7 +194,10 @@ class Poller:
         elif wanted:
             self._epoll.modify(number, wanted)
         elif not self._epoll.closed:
-            self._epoll.unregister(number)  # also an event mask of 0 would tell of errors, again and again
+            with contextlib.suppress(OSError):  # closed without a word: the kernel has forgotten it by itself
+                self._epoll.unregister(
+                    number
+                )  # also an event mask of 0 would tell of errors, again and again
 
     def _wake(self, waits: dict[int, _Wait], number: int) -> None:
         wait = waits.pop(number, None)

@@ -1,5 +1,6 @@
 """One task and one epoll for all sockets: who is called, who is woken, and what trio gets of it."""
 
+import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -167,6 +168,33 @@ async def test_one_task_reads_and_another_one_writes() -> None:
                 nursery.start_soon(echo)
                 await stream.send_all(sent)
                 await stream.send_eof()
+
+
+async def test_a_socket_that_is_closed_without_a_word_harms_nobody() -> None:
+    async with serving():
+        with a_pair() as (other, its_peer):
+            stream, peer = a_pair_for_long()
+            with trio.move_on_after(0.01) as waiting:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(feed, stream, lambda _data: True)
+                    await trio.testing.wait_all_tasks_blocked()
+                    stream.socket.close()
+                    peer.close()
+            assert waiting.cancelled_caught
+            its_peer.sendall(b"fine")
+            assert await other.receive_some() == b"fine"
+
+
+async def test_a_socket_that_can_not_be_waited_for_is_an_error_of_its_own_and_may_be_later() -> None:
+    async with serving() as served:
+        number = os.open("/dev/null", os.O_RDONLY)  # epoll takes no files
+        with pytest.raises(PermissionError):
+            await served.read(number)
+        os.close(number)
+        with a_pair() as (stream, peer):  # with the same number
+            assert stream.socket.fileno() == number
+            peer.sendall(b"fine")
+            assert await stream.receive_some() == b"fine"
 
 
 async def test_two_tasks_can_not_read_the_same_stream() -> None:
