@@ -380,6 +380,9 @@ def test_a_restart_forgets_the_rebalance_after_a_downgrade_and_what_the_last_new
 
     with RawMember(kafka.bootstrap, "g", topic) as again:
         again.member_id, again.generation = classic.member_id, classic.generation
+        eventually(
+            again.heartbeat, lambda code: code != ErrorCode.not_coordinator, what="it is the coordinator"
+        )
         assert again.heartbeat() == ErrorCode.none
         assert again.sync()[topic] == share
     assert kafka.describe_classic("g").group_state == "Stable"
