@@ -1,7 +1,9 @@
 """Progress from end to end: follow the journal, then derive what people ask for."""
 
 import contextlib
+import signal
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,12 +88,33 @@ def _run(
     with alone(spark, folder):
         Path(folder, WINDOWS.name).mkdir(exist_ok=True)  # the other tables are there from the start
         running = Running(streams.start(lines, folder, options, follow_s=every_s))
-        ends_by_hand = contextlib.nullcontext() if every_s is None else contextlib.suppress(KeyboardInterrupt)
-        with ends_by_hand, step(spark, text):
-            running.wait()
+        by_hand = contextlib.nullcontext(_never) if every_s is None else _told_to_end()
+        with by_hand as is_told_to_end, step(spark, text):
+            running.wait(is_told_to_end)
         running.stop()
         with step(spark, "pauses"):
             return derive(spark, folder, options)._replace(late=running.late)
+
+
+def _never() -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def _told_to_end() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM has come since.
+
+    An exception in the middle of a call would break the connection to Spark's JVM (py4j), and with it what is still to
+    be done.
+    """
+    told: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _frame: told.append(number)) for number in numbers}
+    try:
+        yield lambda: bool(told)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Running:
@@ -109,9 +132,9 @@ class Running:
         """Events that were left out."""
         return sum(self._late.values())
 
-    def wait(self) -> None:
-        """Until all have ended. Raises what ended one of them, and ends the others."""
-        while any(query.isActive for query in self._queries):
+    def wait(self, is_told_to_end: Callable[[], bool]) -> None:
+        """Until all have ended, or they are to. Raises what ended one of them, and ends the others."""
+        while not is_told_to_end() and any(query.isActive for query in self._queries):
             time.sleep(_LOOK_S)
             for query in self._queries:
                 failure = query.exception()

@@ -125,6 +125,17 @@ def test_following_sees_what_comes_ends_by_hand_and_lets_the_next_run_go_on(
     assert_equals_the_batch(spark, events.from_files(spark, journal), out)
 
 
+def test_ctrl_c_and_sigterm_interrupt_no_call_while_following() -> None:
+    """One that came in the middle of a call broke the connection to the JVM: no last batch, and exit code 1."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        with job._told_to_end() as is_told_to_end:
+            assert not is_told_to_end()
+            signal.raise_signal(number)
+            assert is_told_to_end()
+        assert signal.getsignal(number) is before
+
+
 def sources_read(out: Path) -> set[str]:
     """The files that the stream of transitions has taken up."""
     logs = out.glob("_checkpoints/transitions/sources/0/[0-9]*")
