@@ -1,8 +1,9 @@
 """One client connection and its upstream connection: the shell that knows sockets, time and tasks.
 
-What the bytes mean is in :class:`proxy.conversation.Conversation`. Two tasks live here, one that reads from
-the client and one that reads from the broker; writing happens in whichever of them, or of the translation,
-has something to write (``proxy.outbox``). All endings come together in :meth:`ClientConnection.run`:
+What the bytes mean is in :class:`proxy.conversation.Conversation`. Two tasks live here, one that waits for the client
+and one that waits for the broker. What is read is worked on as soon as it is there, and they are woken only when there
+is something to wait for (``proxy.lane``, ``proxy.poller``). Writing happens where there is something to write
+(``proxy.outbox``). All endings come together in :meth:`ClientConnection.run`:
 
 - the client is gone, or sent what ends it: the upstream connection gets what was read before, and stays as
   long as the translation needs it for the client's members;

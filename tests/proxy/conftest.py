@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
+from proxy import poller
+from proxy.poller import Poller
 from proxy.streams import TcpStream
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,3 +30,12 @@ def tcp_pair() -> Iterator[Callable[[], tuple[TcpStream, TcpStream]]]:
     yield pair
     for one in sockets:
         one.close()
+
+
+@pytest.fixture(params=["each waits for itself", "a poller"])
+async def waiting(request: pytest.FixtureRequest, nursery: trio.Nursery) -> None:
+    """Streams that are made from now on wait in one way or the other."""
+    if request.param == "a poller":
+        nursery.start_soon(Poller().serve)
+        while poller.current() is None:
+            await trio.lowlevel.checkpoint()

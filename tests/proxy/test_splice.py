@@ -14,11 +14,10 @@ from fakes.talk import broker_sends, client_sends, conversation, negotiated, tak
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from proxy import poller, splice
+from proxy import splice
 from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
 from proxy.outbox import HIGH_WATER, Outbox
-from proxy.poller import Poller
 from proxy.splice import MOVE_ABOVE, Move, Moving, Pipe, PipePool
 from proxy.streams import RECEIVE_SIZE, TcpStream, open_tcp
 from translation.actions import Call, CallId, ConnectionId
@@ -42,15 +41,6 @@ async def move(
         await moving.finish()
     finally:
         moving.end()
-
-
-@pytest.fixture(params=["each waits for itself", "a poller"])
-async def waiting(request, nursery) -> None:
-    """Streams that are made from now on wait in one way or the other."""
-    if request.param == "a poller":
-        nursery.start_soon(Poller().serve)
-        while poller.current() is None:
-            await trio.lowlevel.checkpoint()
 
 
 @pytest.fixture

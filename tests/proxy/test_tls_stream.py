@@ -4,16 +4,14 @@ import os
 import random
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 import trio.testing
 from fakes.certificates import Authority, tls_pair
 
-from proxy import poller
 from proxy.outbox import Outbox
-from proxy.poller import Poller
 from proxy.streams import feed
 from proxy.tls_stream import TlsError, TlsStream
 
@@ -25,8 +23,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture
-async def pair(authority: Authority) -> AsyncIterator[Pair]:
+@asynccontextmanager
+async def agreed(authority: Authority) -> AsyncIterator[Pair]:
+    """A client and a server that have shaken hands."""
     client, server = tls_pair(authority)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.handshake)
@@ -34,6 +33,19 @@ async def pair(authority: Authority) -> AsyncIterator[Pair]:
     yield client, server
     for stream in (client, server):
         await trio.aclose_forcefully(stream)
+
+
+@pytest.fixture
+async def pair(authority: Authority) -> AsyncIterator[Pair]:
+    async with agreed(authority) as both:
+        yield both
+
+
+@pytest.fixture
+async def fed_pair(waiting: None, authority: Authority) -> AsyncIterator[Pair]:
+    """What they receive is taken by ``feed``, in one way of waiting or the other."""
+    async with agreed(authority) as both:
+        yield both
 
 
 async def received(stream: TlsStream, size: int) -> bytes:
@@ -80,24 +92,6 @@ async def test_what_the_kernel_does_not_take_at_once_follows_in_order(pair: Pair
         while len(got) < sum(map(len, pieces)):
             got += await server.receive_some(chance.choice((1, 1_000, 50_000)))
     assert got == b"".join(pieces)
-
-
-@pytest.fixture(params=["each waits for itself", "a poller"])
-async def fed_pair(
-    request: pytest.FixtureRequest, authority: Authority, nursery: trio.Nursery
-) -> AsyncIterator[Pair]:
-    """What they receive is taken by ``feed``, in one way of waiting or the other."""
-    if request.param == "a poller":
-        nursery.start_soon(Poller().serve)
-        while poller.current() is None:
-            await trio.lowlevel.checkpoint()
-    client, server = tls_pair(authority)
-    async with trio.open_nursery() as hands:
-        hands.start_soon(client.handshake)
-        await server.handshake()
-    yield client, server
-    for stream in (client, server):
-        await trio.aclose_forcefully(stream)
 
 
 async def fed(stream: TlsStream, size: int, at_once: int = 1) -> bytes:
