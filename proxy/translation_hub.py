@@ -6,7 +6,6 @@ another, so the translator never sees a second event before the actions of the f
 """
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -172,6 +171,7 @@ class TranslationHub:
         self._work: deque[tuple[str, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
         self._errors = 0
+        self._clock: Callable[[], float] = trio.current_time
         self._timer: trio.CancelScope | None = None
         self._deadline = math.inf  # the timer's: setting it, even to what it is, costs trio's bookkeeping
         meter.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._questions))
@@ -339,6 +339,7 @@ class TranslationHub:
 
     async def run_timers(self) -> None:
         """Call the translator when its time comes, for ever."""
+        self._clock = trio.lowlevel.current_clock().current_time  # trio's current_time looks for it each time
         while True:
             self._deadline = self._translator.next_deadline()
             with trio.CancelScope(deadline=self._deadline) as self._timer:
@@ -354,33 +355,34 @@ class TranslationHub:
             known.request = None
 
     def _do(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
-        self._work.append((what, about, arguments))
         if self._working:
+            self._work.append((what, about, arguments))
             return
         self._working = True
         try:
+            self._carry_out(what, about, arguments)
             while self._work:
-                what, about, arguments = self._work.popleft()
-                for action in self._ask(what, about, arguments):
-                    try:
-                        self._acts[type(action)](action)
-                    except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
-                        self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
+                self._carry_out(*self._work.popleft())
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
             self._timer.deadline = self._deadline = deadline
 
-    def _ask(self, what: str, about: ConnectionId | None, arguments: tuple[Any, ...]) -> Iterable[Action]:
+    def _carry_out(self, what: str, about: ConnectionId | None, arguments: tuple[Any, ...]) -> None:
         handle, durations = self._ways[what]
-        started = time.perf_counter()
+        now = self._clock()
         try:
-            actions: list[Action] = handle(trio.current_time(), *arguments)
-        except Exception as error:  # noqa: BLE001  likewise
+            actions: list[Action] = handle(now, *arguments)
+        except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
             self._failed(what, about, error)
-            return ()
-        durations.observe(time.perf_counter() - started)
-        return actions
+            return
+        took_s = self._clock() - now
+        for action in actions:
+            try:
+                self._acts[type(action)](action)
+            except Exception as error:  # noqa: BLE001  likewise
+                self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
+        durations.observe(took_s)
 
     def _failed(self, what: str, about: ConnectionId | None, error: Exception) -> None:
         self._errors += 1

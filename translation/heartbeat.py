@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
@@ -17,7 +18,17 @@ from translation.context import Context
 from translation.exchange import Ask, Park, Steps
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream import keep_alive, learn_names, plain_heartbeat, reconsider
+from translation.policy import Mode
+from translation.upstream import (
+    answered,
+    ask,
+    changes_nothing,
+    keep_alive,
+    learn_names,
+    plain_heartbeat,
+    plain_request,
+    reconsider,
+)
 
 # What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -25,6 +36,8 @@ _NONE = ErrorCode.NONE
 _NOTHING_NEW = HeartbeatResponse()
 _FENCED_MEMBER_EPOCH = ErrorCode.FENCED_MEMBER_EPOCH
 _PREPARE_REBALANCE = MemberState.PREPARE_REBALANCE
+_STABLE = MemberState.STABLE
+_TRANSLATE = Mode.TRANSLATE
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
@@ -55,7 +68,38 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
-    code = yield from beat(context, member, client_is_here=True)
+    yield from checked_heartbeat(context, member, connection, request)
+
+
+def is_at_rest(context: Context, member: Member, connection: Connection, message: HeartbeatRequest) -> bool:
+    """Whether nothing is under way with a member, and nothing in its Heartbeat is news.
+
+    Such a Heartbeat passes every check that comes before :func:`checked_heartbeat`, and none of them would change
+    anything but the time at which its client was heard.
+    """
+    return (
+        member.generation == message.generation_id
+        and member.state is _STABLE
+        and member.turns.idle
+        and member.connection_id == connection.id
+        and not member.away
+        and not member.group.moves
+        and context.rules.of(message.group_id).mode is _TRANSLATE
+        and not context.fenced(message.group_id, message.member_id, message.group_instance_id)
+        and (context.settings.sole_process or not connection.has_hung_up())
+    )
+
+
+def checked_heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+    """A Heartbeat of a member that is here, with the generation that it has."""
+    epoch = member.epoch
+    asked = plain_request(context, member, client_is_here=True)
+    response = yield from ask(member, asked)
+    if changes_nothing(context, member, response):
+        context.answer(request, _NOTHING_NEW)
+        return
+    response = yield from answered(context, member, asked, response, client_is_here=True)
+    code = yield from _what_follows(context, member, epoch, response)
     if code == _FENCED_MEMBER_EPOCH:
         code = yield from adopt_again(context, member, connection, request)
     if code == _NONE:
@@ -63,7 +107,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             _told_to_rejoin(context, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-        code = context.no_member(member, message)
+        code = context.no_member(member, request.message)
     context.answer(request, HeartbeatResponse(error_code=code) if code else _NOTHING_NEW)
 
 
@@ -90,15 +134,19 @@ def beat_for(context: Context, member: Member) -> Steps:
         yield from beat(context, member)
 
 
-def beat(
-    context: Context, member: Member, *, client_is_here: bool = False
-) -> Generator[Ask | Park, Any, int]:
+def beat(context: Context, member: Member) -> Generator[Ask | Park, Any, int]:
     """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
 
     FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
     """
     epoch = member.epoch
-    response = yield from plain_heartbeat(context, member, client_is_here=client_is_here)
+    response = yield from plain_heartbeat(context, member)
+    return (yield from _what_follows(context, member, epoch, response))
+
+
+def _what_follows(
+    context: Context, member: Member, epoch: int, response: ConsumerGroupHeartbeatResponse
+) -> Generator[Ask | Park, Any, int]:
     code = errors.for_heartbeat(response.error_code)
     if code in errors.ENDS_MEMBERSHIP:
         if member.joined:

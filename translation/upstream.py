@@ -57,7 +57,8 @@ def heartbeat_version(context: Context, connection: Connection) -> int | None:
     return context.version(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=1, oldest=1)
 
 
-def _ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
+def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
+    """Send a heartbeat, and note what is known whatever the answer says."""
     membership = member.membership
     try:
         response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, 1, request)
@@ -97,7 +98,7 @@ def full_heartbeat(context: Context, member: Member, topics: frozenset[str], own
     """
     # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
     joining = member.epoch == 0
-    response = yield from _ask(member, _full_request(context, member, topics, owned))
+    response = yield from ask(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
         member.told_topics = topics
         _absorb(context, member, response, NONE if joining else owned)
@@ -115,15 +116,51 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
 
     An assignor that the policy has changed goes with it. One that the broker does not have is given up.
     """
-    request = _plain_request(context, member, client_is_here=client_is_here)
-    response = yield from _ask(member, request)
+    request = plain_request(context, member, client_is_here=client_is_here)
+    response = yield from ask(member, request)
+    return (yield from answered(context, member, request, response, client_is_here=client_is_here))
+
+
+def answered(
+    context: Context,
+    member: Member,
+    request: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse,
+    *,
+    client_is_here: bool,
+) -> Asking:
+    """What follows for the membership from the answer to a :func:`plain_request`; gives the answer that counts."""
     if response.error_code in _TRIED_AGAIN:
         yield from _give_up_what_was_refused(context, member, response.error_code)
-        request = _plain_request(context, member, client_is_here=client_is_here)
-        response = yield from _ask(member, request)
+        request = plain_request(context, member, client_is_here=client_is_here)
+        response = yield from ask(member, request)
     if response.error_code == _NONE:
         _absorb(context, member, response, None if request.topic_partitions is None else member.may_hold)
     return response
+
+
+def changes_nothing(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
+    """Whether an answer leaves everything as it is; then it is done with, as most are.
+
+    Else nothing has happened yet, and :func:`answered` and :func:`reconsider` see to it.
+    """
+    if (
+        response.error_code != _NONE
+        or response.member_epoch != member.epoch
+        or member.state is not _STABLE
+        or member.parked_join is not None
+        or member.lost_answer
+        or member.unacknowledged
+        or member.gather_until < math.inf
+        or member.handed != member.assignment
+        or (
+            response.assignment is not None
+            and from_topics(response.assignment.topic_partitions) != member.assignment
+        )
+    ):
+        return False
+    _noted(context, member, response)
+    return True
 
 
 def _give_up_what_was_refused(
@@ -139,9 +176,8 @@ def _give_up_what_was_refused(
         member.told_topics -= forbidden
 
 
-def _plain_request(
-    context: Context, member: Member, *, client_is_here: bool
-) -> ConsumerGroupHeartbeatRequest:
+def plain_request(context: Context, member: Member, *, client_is_here: bool) -> ConsumerGroupHeartbeatRequest:
+    """What :func:`plain_heartbeat` sends."""
     if _needs_full_request(context, member, client_is_here=client_is_here):
         return _full_request(context, member, member.told_topics, member.may_hold)
     return ConsumerGroupHeartbeatRequest(  # all that is left out is null: unchanged
@@ -220,13 +256,18 @@ def _absorb(
     member.unacknowledged = withdrawn - released - member.assignment
     member.epoch = response.member_epoch
     member.lost_answer = False
+    _noted(context, member, response)
+    if released or member.epoch > epoch_before > 0:
+        # Released partitions are free for the others; a moved epoch says that the target is a new one.
+        context.nudge(member.group)
+
+
+def _noted(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
+    """The broker has the member at this moment, and says when it wants to hear of it again."""
     member.heard_at = context.now
     if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
         member.keep_alive_s = response.heartbeat_interval_ms / 1000
     keep_alive(context, member)
-    if released or member.epoch > epoch_before > 0:
-        # Released partitions are free for the others; a moved epoch says that the target is a new one.
-        context.nudge(member.group)
 
 
 def keep_alive(context: Context, member: Member) -> None:

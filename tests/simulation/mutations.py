@@ -37,16 +37,18 @@ from translation.settings import TranslatorSettings
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 
-def acknowledge_early() -> AbstractContextManager[Any]:
+@contextmanager
+def acknowledge_early() -> Iterator[None]:
     """Every heartbeat says that the client owns nothing."""
-    ask = upstream._ask
+    ask = upstream.ask
 
     def broken(member: Member, request: Any) -> Any:
         if request.member_epoch > 0 and request.topic_partitions is None:
             request = replaced(request, topic_partitions=())
         return (yield from ask(member, request))
 
-    return patch.object(upstream, "_ask", broken)
+    with patch.object(upstream, "ask", broken), patch.object(heartbeat, "ask", broken):
+        yield
 
 
 def skip_the_generation_check() -> AbstractContextManager[Any]:
