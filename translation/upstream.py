@@ -151,7 +151,6 @@ def changes_nothing(context: Context, member: Member, response: ConsumerGroupHea
         or member.parked_join is not None
         or member.lost_answer
         or member.unacknowledged
-        or member.gather_until < math.inf
         or member.handed != member.assignment
         or (
             response.assignment is not None

@@ -12,6 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
 from translation import heartbeat, translator
@@ -20,6 +24,13 @@ from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
 A, B = "member-a", "member-b"
+LOADING = ConsumerGroupDescribeResponse(
+    groups=(
+        ConsumerGroupDescribeResponseDescribedGroup(
+            group_id=GROUP, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        ),
+    )
+)
 OBSERVE_ALL = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE),))
 
 Script = Callable[[Bench], None]
@@ -191,6 +202,32 @@ def while_it_waits_in_join_group(bench: Bench) -> None:
     bench.beat(1)
 
 
+def without_a_generation_while_its_first_join_group_waits(bench: Bench) -> None:
+    first, second = bench.connect(), bench.connect()
+    bench.join(first, A)
+    bench.beat(1)  # assigned nothing yet
+    for _ in range(2):
+        assert bench.error(bench.heartbeat(second, A, -1)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def with_the_instance_id_of_another(bench: Bench) -> None:
+    first, second = bench.connect(), bench.connect()
+    bench.stable_member(first, (0,), instance_id="i")
+    bench.stable_member(second, (1,), member_id=B, instance_id="j", epoch=2)
+    bench.heartbeat(second, B, 2, instance_id="i")
+
+
+def it_may_have_been_elsewhere_and_nobody_can_say(bench: Bench) -> None:
+    first, second, third = (bench.connect() for _ in range(3))
+    bench.stable_member(first, (0, 1))
+    bench.heartbeat(second, A, 1)
+    bench.beat(1, orders=(0, 1))
+    bench.client_gone(second)
+    for _ in range(2):
+        bench.heartbeat(third, A, 1)
+        bench.reply(LOADING, bench.calls[0])
+
+
 def a_client_that_has_hung_up(bench: Bench) -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
@@ -213,16 +250,17 @@ SCRIPTS: list[Script] = [
     there_and_back_again,
     another_has_its_instance_id,
     while_it_waits_in_join_group,
+    without_a_generation_while_its_first_join_group_waits,
+    with_the_instance_id_of_another,
+    it_may_have_been_elsewhere_and_nobody_can_say,
     a_client_that_has_hung_up,
 ]
 
 
-ONE_OF_SEVERAL_ASKS_THE_BROKER = {
-    an_answer_is_lost,
-    its_membership_ends_while_it_waits_for_its_turn,
-    on_another_connection,
-}
-"""Who its member is, before it says anything: other histories."""
+ALONE = {an_answer_is_lost, its_membership_ends_while_it_waits_for_its_turn, on_another_connection}
+"""One of several asks the broker who such a member is, before it says anything."""
+
+ONE_OF_SEVERAL = {it_may_have_been_elsewhere_and_nobody_can_say}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +269,7 @@ ONE_OF_SEVERAL_ASKS_THE_BROKER = {
         pytest.param(script, sole, id=f"{script.__name__}-{'alone' if sole else 'several'}")
         for script in SCRIPTS
         for sole in (True, False)
-        if sole or script not in ONE_OF_SEVERAL_ASKS_THE_BROKER
+        if script not in (ONE_OF_SEVERAL if sole else ALONE)
     ],
 )
 def test_both_ways_are_one(script: Script, sole_process: bool) -> None:
