@@ -141,7 +141,7 @@ class ClientConnection:
         self._from_client = Lane(
             client,
             self._take_from_client,
-            lambda: self._conversation.unread_for_upstream,
+            self._conversation.unread_for_upstream,
             lambda: 0,
             self._moved_upstream,
             self._metrics.client_reads_paused,
@@ -331,8 +331,8 @@ class ClientConnection:
         self._from_upstream = lane = Lane(
             self.dialed.stream,
             self._take_from_upstream,
-            lambda: responses.unread,
-            lambda: responses.behind,
+            responses.unread,
+            responses.behind,
             self._moved_to_client,
             self._metrics.upstream_reads_paused,
         )

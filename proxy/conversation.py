@@ -56,6 +56,14 @@ _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
 _RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
 
+_LOOKED_INTO = (
+    {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
+    | node_endpoints.FIRST_VERSION.keys()
+    | CARRYING_ADDRESSES
+    | OBSERVED
+)
+"""The APIs whose responses are edited or looked at, in some versions at least."""
+
 _request_ids = count(1)
 
 
@@ -104,6 +112,8 @@ class Conversation:
         self._requests = FrameSplitter(
             min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes), enough=is_enough
         )
+        self.receive_from_client: Callable[[bytes], None] = self._requests.feed
+        """Takes what was read from the client; :meth:`process` looks at it."""
         self._ledger = Ledger()
         self._ranges: Ranges = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
@@ -189,11 +199,6 @@ class Conversation:
         """
         return self.can_inject and all(one.api_key != ApiKey.JOIN_GROUP for one in self._ledger.upstream)
 
-    def receive_from_client(self, data: bytes) -> None:
-        """Take what was read from the client; :meth:`process` looks at it."""
-        self._requests.feed(data)
-
-    @property
     def unread_for_upstream(self) -> int:
         """Bytes that the client will send next and that go to the broker whatever they are."""
         return self._requests.unread if self._passing_on else 0
@@ -240,7 +245,14 @@ class Conversation:
         if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
             return piece
-        return self._requests.next_piece() if self._free_for_next else None
+        if (  # _free_for_next, without a call
+            self._awaiting is None
+            and self._taking
+            and self._first is None
+            and len(self._ledger.client) < self._limits.in_flight_requests
+        ):
+            return self._requests.next_piece()
+        return None
 
     def _begin(self, piece: Piece) -> None:
         if not self.spoke and begins_with_gssapi(piece.data):
@@ -259,7 +271,7 @@ class Conversation:
             self._refuse_api_versions(header, piece)
             return
         check_offered(header, self._ranges, self._terms.meter)
-        if not self._has_upstream(piece):
+        if not (self.spoke and self.upstream_open) and not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED:
             self._sasl.ordinary_request()
@@ -329,13 +341,14 @@ class Conversation:
         self.responses.flush_ready()
 
     def _relay(self, header: RequestHeader, piece: Piece) -> None:
-        self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=False)
-        if header.api_key != _PRODUCE or expects_response(piece.data, header):
-            exchange = self._exchange(_RELAYED, header)
-            self._arrange_edits(exchange, piece)
-            self._arrange_watch(exchange, header, piece)
+        api_key = header.api_key
+        self._terms.meter.relayed(api_key, header.version, piece.frame_size)
+        if api_key != _PRODUCE or expects_response(piece.data, header):
+            exchange = Exchange(_RELAYED, api_key, header.version, header.correlation_id, self._terms.clock())
+            if api_key in _LOOKED_INTO:
+                self._arrange_edits(exchange, piece)
+                self._arrange_watch(exchange, header, piece)
             self._ledger.relay(exchange)
-        self._terms.meter.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(piece.data)
         self._passing_on = not piece.last
         if self._own.waiting:

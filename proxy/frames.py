@@ -158,6 +158,9 @@ class FrameSplitter:
         if size < 0 or size > self.max_size or not self._seen_first:
             self._check(size)
         whole: int = size + _PREFIX
+        if available == whole and not self._pos and isinstance(self._data, bytes):
+            data, self._data, self.buffered = self._data, b"", 0  # as nearly all come
+            return Piece(data, first=True, last=True, frame_size=whole)
         if available >= whole:
             return Piece(self._take(whole), first=True, last=True, frame_size=whole)
         if whole > STREAM_ABOVE and (available >= self._head or self._enough(self._beginning())):

@@ -94,8 +94,14 @@ class Lane:
                 if not self._moving.is_over:
                     return False
                 self._end(way, self._moving)
-            wants_more = way.source.hand_over(self._taken)
-            if self.ended or not self.moves_next:
+            data = way.source.receive_nowait()
+            if data is None:
+                return True
+            self.ended = not data
+            if self.ended:
+                return False
+            wants_more = self._take(data)
+            if self._unread() < MOVE_ABOVE:
                 return wants_more
             if not self._begin(way):
                 return False

@@ -81,6 +81,9 @@ class Meter:
         self._upstream_requests = _Kept(
             lambda key: m.upstream_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower())
         )
+        self._relayed = _Kept(
+            lambda key: (*self._requests[*key, False], self._upstream_requests[*key, False])
+        )
         self._responses = _Kept(
             lambda key: (
                 m.upstream_responses.labels(*_labels(*key)),
@@ -108,6 +111,14 @@ class Meter:
         count.value += 1
         sizes.count += 1
         sizes.total += size
+
+    def relayed(self, api_key: int, version: int, size: int) -> None:
+        """A client's request went to a broker as it came."""
+        count, sizes, sent = self._relayed[api_key, version]
+        count.value += 1
+        sizes.count += 1
+        sizes.total += size
+        sent.value += 1
 
     def sent(self, api_key: int, version: int, *, injected: bool) -> None:
         """A request went to a broker."""

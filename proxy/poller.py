@@ -76,7 +76,7 @@ def _enough() -> bool:
 
 
 class _Wait:
-    """A task that waits, and what is to be called instead of waking it."""
+    """A task that waits, what is to be called instead of waking it, and what that has raised."""
 
     __slots__ = ("error", "goes_on", "task")
 
@@ -84,14 +84,6 @@ class _Wait:
         self.task = trio.lowlevel.current_task()
         self.goes_on = goes_on
         self.error: Exception | None = None
-
-    def is_over(self) -> bool:
-        """Whether its task is to be woken."""
-        try:
-            return not self.goes_on()
-        except Exception as error:  # noqa: BLE001  it belongs to the task that waits, and is raised there
-            self.error = error
-            return True
 
 
 class _Others(trio.abc.Instrument):
@@ -215,8 +207,13 @@ class Poller:
         left_s = 0.0
         while events := self._epoll.poll(left_s, _EVENTS_AT_ONCE):
             for number, event in events:
-                if event & _READABLE and (wait := self._readers.get(number)) is not None and wait.is_over():
-                    self._wake(self._readers, number)
+                if event & _READABLE and (wait := self._readers.get(number)) is not None:
+                    try:
+                        over = not wait.goes_on()
+                    except Exception as error:  # noqa: BLE001  it belongs to the task that waits, and is raised there
+                        wait.error, over = error, True
+                    if over:
+                        self._wake(self._readers, number)
                 if event & _WRITABLE and number in self._writers:
                     self._wake(self._writers, number)
             left_s = until - time.perf_counter()

@@ -38,7 +38,7 @@ class Responses:
 
     def flush_ready(self) -> None:
         """Give the client what the proxy answers itself and nothing stands before any more."""
-        while self._ledger.client and (response := self._ledger.next_ready()) is not None:
+        while (response := self._ledger.next_ready()) is not None:
             self._give(response)
 
     def receive(self, data: bytes) -> None:
@@ -64,7 +64,6 @@ class Responses:
 
     # -- bytes that need not come here ---------------------------------------------------------------------
 
-    @property
     def unread(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
         exchange = self._current
@@ -77,13 +76,12 @@ class Responses:
             return unread
         return max(0, min(unread - 1, exchange.endpoints.indifferent))
 
-    @property
     def behind(self) -> int:
         """Bytes of the same response that follow those, and come here."""
-        return self._frames.unread - self.unread
+        return self._frames.unread - self.unread()
 
     def moved(self, n: int) -> None:
-        """So many of the :attr:`unread` bytes went to the client past this."""
+        """So many of the :meth:`unread` bytes went to the client past this."""
         exchange = self._current
         assert exchange is not None  # noqa: S101  there was something to move
         self._frames.skip(n)
@@ -128,7 +126,10 @@ class Responses:
                 self._take_whole(exchange, frame)
 
     def _pass_on(self, exchange: Exchange, piece: Piece) -> None:
-        self._give(piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece))
+        if self.client_open:
+            self.to_client.append(
+                piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece)
+            )
         if exchange.watched is not None:
             exchange.watched.take(piece.data, last=piece.last)
         if piece.last:
@@ -151,7 +152,8 @@ class Responses:
         if exchange.api_key not in BEFORE_AUTHENTICATION:
             self.trusted = True
         self._terms.meter.response(exchange, size, self._terms.clock())
-        self.flush_ready()
+        if self._ledger.client:
+            self.flush_ready()
 
     def _give(self, data: bytes) -> None:
         if self.client_open:

@@ -101,13 +101,20 @@ class TcpStream(trio.abc.HalfCloseableStream):
 
     def hand_over(self, take: Take) -> bool:
         """Hand over what is there; what ``take`` says, and True if there is nothing."""
+        data = self.receive_nowait()
+        return True if data is None else take(data)
+
+    def receive_nowait(self) -> bytes | None:
+        """What is there; empty at the end of the stream, None if nothing is there yet.
+
+        :raises trio.BrokenResourceError: the connection broke.
+        """
         try:
-            data = self.socket.recv(RECEIVE_SIZE)
+            return self.socket.recv(RECEIVE_SIZE)
         except BlockingIOError:
-            return True
+            return None
         except OSError as error:
             raise self.broken(error) from error
-        return take(data)
 
     async def wait_readable(self) -> None:
         """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""

@@ -65,11 +65,11 @@ def test_the_rest_of_a_large_produce_request_may_be_moved():
     request = messages.produce(1, acks=1, size=MEGABYTE)
     head = request[: STREAM_ABOVE + 5]
     assert client_sends(talk, head) == head
-    assert talk.unread_for_upstream == len(request) - len(head)
+    assert talk.unread_for_upstream() == len(request) - len(head)
     talk.moved_upstream(1000)
-    assert talk.unread_for_upstream == len(request) - len(head) - 1000
+    assert talk.unread_for_upstream() == len(request) - len(head) - 1000
     talk.moved_upstream(len(request) - len(head) - 1000)
-    assert talk.unread_for_upstream == 0
+    assert talk.unread_for_upstream() == 0
     assert client_sends(talk, messages.plain(2)) == messages.plain(2)
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_moved_of_a_request_that_is_decoded():
     talk = negotiated(conversation())
     body = messages.heartbeat(1)[4:] + bytes(MEGABYTE)
     assert client_sends(talk, (struct.pack(">i", len(body)) + body)[: 2 * STREAM_ABOVE]) == b""
-    assert talk.unread_for_upstream == 0
+    assert talk.unread_for_upstream() == 0
 
 
 def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
@@ -87,7 +87,7 @@ def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
     talk.call(Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message))
     assert taken(talk.to_upstream) == b""
-    talk.moved_upstream(talk.unread_for_upstream)
+    talk.moved_upstream(talk.unread_for_upstream())
     assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
@@ -101,9 +101,9 @@ def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]
 
 def test_the_rest_of_a_large_response_may_be_moved():
     talk, response = large_response_has_begun()
-    assert talk.responses.unread == len(response) - 2000
+    assert talk.responses.unread() == len(response) - 2000
     talk.responses.moved(len(response) - 2000)
-    assert talk.responses.unread == 0
+    assert talk.responses.unread() == 0
     assert talk.idle
 
 
@@ -113,9 +113,9 @@ def test_records_may_be_moved_once_what_stands_before_them_has_come():
     before, records, behind = messages.fetch_response(1, MEGABYTE)
     assert len(before) < 100  # Kafka writes it by itself
     assert broker_sends(talk, before) == before
-    assert (talk.responses.unread, talk.responses.behind) == (MEGABYTE, len(behind))
+    assert (talk.responses.unread(), talk.responses.behind()) == (MEGABYTE, len(behind))
     talk.responses.moved(len(records))
-    assert talk.responses.unread == 0
+    assert talk.responses.unread() == 0
     assert broker_sends(talk, behind) == behind
     assert talk.idle
 
@@ -123,7 +123,7 @@ def test_records_may_be_moved_once_what_stands_before_them_has_come():
 def test_nothing_is_moved_to_a_client_that_is_gone():
     talk, _ = large_response_has_begun()
     talk.client_closed()
-    assert talk.responses.unread == 0
+    assert talk.responses.unread() == 0
 
 
 # -- moving --------------------------------------------------------------------------------------------------
