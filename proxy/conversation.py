@@ -415,7 +415,8 @@ class Conversation:
         """Give a request to the translation."""
         self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
         request_id = RequestId(next(_request_ids))
-        self._ledger.receive(self._exchange(_LOCAL, header))
+        clock = self._terms.clock
+        self._ledger.receive(Exchange(_LOCAL, header.api_key, header.version, header.correlation_id, clock()))
         request = Request(request_id, header.api_key, header.version, client_id, message)
         self._held = header, frame, request
         self._awaiting = request_id

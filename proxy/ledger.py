@@ -73,11 +73,15 @@ class UnexpectedResponseError(Exception):
 class Ledger:
     """The outstanding exchanges of one connection."""
 
-    __slots__ = ("client", "upstream")
+    __slots__ = ("client", "inject", "receive", "upstream")
 
     def __init__(self) -> None:
         self.client: deque[Exchange] = deque()
         self.upstream: deque[Exchange] = deque()
+        self.receive: Callable[[Exchange], None] = self.client.append
+        """A request of the client was read that is not sent to the broker, at least not yet."""
+        self.inject: Callable[[Exchange], None] = self.upstream.append
+        """A request of the proxy, or one of the client that was received before, was sent to the broker."""
 
     @property
     def idle(self) -> bool:
@@ -87,14 +91,6 @@ class Ledger:
     def relay(self, exchange: Exchange) -> None:
         """A request of the client was sent to the broker."""
         self.client.append(exchange)
-        self.upstream.append(exchange)
-
-    def receive(self, exchange: Exchange) -> None:
-        """A request of the client was read that is not sent to the broker, at least not yet."""
-        self.client.append(exchange)
-
-    def inject(self, exchange: Exchange) -> None:
-        """A request of the proxy, or one of the client that was received before, was sent to the broker."""
         self.upstream.append(exchange)
 
     def expected(self, response: bytes) -> Exchange:
@@ -120,10 +116,3 @@ class Ledger:
         self.upstream.popleft()
         if exchange.source is not _INJECTED:
             self.client.popleft()
-
-    def next_ready(self) -> bytes | None:
-        """The response of the first exchange if it is a local one and known, which is done with then."""
-        if not self.client or (response := self.client[0].response) is None:
-            return None
-        self.client.popleft()
-        return response

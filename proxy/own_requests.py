@@ -56,7 +56,13 @@ class OwnRequests:
                 then()
 
         self.outstanding = True
-        return self.made(call.api_key, call.version, call.client_id, call.message, replied)
+        if call.api_key != _CONSUMER_GROUP_HEARTBEAT:
+            return self.made(call.api_key, call.version, call.client_id, call.message, replied)
+        version, correlation_id = call.version, next(self._correlation_ids)
+        exchange = Exchange(
+            _INJECTED, _CONSUMER_GROUP_HEARTBEAT, version, correlation_id, self._clock(), receive=replied
+        )
+        return self._heartbeats.frame(version, correlation_id, call.client_id, call.message), exchange
 
     def made(
         self,
@@ -69,6 +75,4 @@ class OwnRequests:
         """A request's frame, and the exchange that gives ``receive`` the response's."""
         correlation_id = next(self._correlation_ids)
         exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._clock(), receive=receive)
-        if api_key == _CONSUMER_GROUP_HEARTBEAT:
-            return self._heartbeats.frame(version, correlation_id, client_id, message), exchange
         return request_frame(api_key, version, correlation_id, client_id, message), exchange

@@ -38,7 +38,9 @@ class Responses:
 
     def flush_ready(self) -> None:
         """Give the client what the proxy answers itself and nothing stands before any more."""
-        while (response := self._ledger.next_ready()) is not None:
+        client = self._ledger.client
+        while client and (response := client[0].response) is not None:
+            client.popleft()
             self._give(response)
 
     def receive(self, data: bytes) -> None:

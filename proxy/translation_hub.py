@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import count
+from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
@@ -203,7 +204,9 @@ class TranslationHub:
         known.request = request.id
         self._requests[request.id] = known
         if request.api_key == _HEARTBEAT:
-            self._reach(shell, connection, request)
+            reached = self._reached.get(request.message.group_id)
+            if reached is None or reached.shell is not shell:
+                self._reach(shell, connection, request)
         elif request.api_key == _JOIN_GROUP:
             # A member that passed through until now may be translated from this call on: what it no longer claims
             # ends now, not when it is answered.
@@ -263,12 +266,10 @@ class TranslationHub:
     def _reach(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """Remember where members of this group are heard."""
         group_id = request.message.group_id
-        reached = self._reached.get(group_id)
-        if reached is None or reached.connection.id != connection.id:
-            groups = self._groups_on.setdefault(connection.id, set())
-            if len(groups) < _GROUPS_OF_ONE:
-                self._reached[group_id] = _Reached(shell, connection, request.client_id)
-                groups.add(group_id)
+        groups = self._groups_on.setdefault(connection.id, set())
+        if len(groups) < _GROUPS_OF_ONE:
+            self._reached[group_id] = _Reached(shell, connection, request.client_id)
+            groups.add(group_id)
 
     def _unreach(self, connection_id: ConnectionId) -> None:
         """Nobody can be asked on this connection any more."""
@@ -292,8 +293,8 @@ class TranslationHub:
             return
         call = self._calls.pop(call_id)
         self._known[call.connection_id].calls.discard(call_id)
-        self._meter.call_result(call.api_key, message)
         self._do("handle_reply", call.connection_id, call_id, message)
+        self._meter.call_result(call.api_key, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
         """The client of a known connection is gone; ``release`` comes when no member needs it."""
@@ -355,34 +356,31 @@ class TranslationHub:
             known.request = None
 
     def _do(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
+        self._work.append((what, about, arguments))
         if self._working:
-            self._work.append((what, about, arguments))
             return
         self._working = True
         try:
-            self._carry_out(what, about, arguments)
             while self._work:
-                self._carry_out(*self._work.popleft())
+                what, about, arguments = self._work.popleft()
+                handle, durations = self._ways[what]
+                started = perf_counter()
+                try:
+                    actions: list[Action] = handle(self._clock(), *arguments)
+                except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
+                    self._failed(what, about, error)
+                    continue
+                took_s = perf_counter() - started
+                for action in actions:
+                    try:
+                        self._acts[type(action)](action)
+                    except Exception as error:  # noqa: BLE001  likewise
+                        self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
+                durations.observe(took_s)
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
             self._timer.deadline = self._deadline = deadline
-
-    def _carry_out(self, what: str, about: ConnectionId | None, arguments: tuple[Any, ...]) -> None:
-        handle, durations = self._ways[what]
-        now = self._clock()
-        try:
-            actions: list[Action] = handle(now, *arguments)
-        except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
-            self._failed(what, about, error)
-            return
-        took_s = self._clock() - now
-        for action in actions:
-            try:
-                self._acts[type(action)](action)
-            except Exception as error:  # noqa: BLE001  likewise
-                self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
-        durations.observe(took_s)
 
     def _failed(self, what: str, about: ConnectionId | None, error: Exception) -> None:
         self._errors += 1
@@ -393,12 +391,16 @@ class TranslationHub:
             known.shell.fail()
 
     def _answer(self, answer: Answer) -> None:
-        if (shell := self._asking(answer.request_id)) is not None:
-            shell.answer(answer.request_id, answer.message)
+        known = self._requests.pop(answer.request_id, None)
+        if known is not None:  # else its client is gone
+            known.request = None
+            known.shell.answer(answer.request_id, answer.message)
 
     def _forward(self, forward: Forward) -> None:
-        if (shell := self._asking(forward.request_id)) is not None:
-            shell.forward(forward.request_id)
+        known = self._requests.pop(forward.request_id, None)
+        if known is not None:
+            known.request = None
+            known.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
         self._tell((emit.event,))
@@ -410,14 +412,6 @@ class TranslationHub:
     def _release(self, release: Release) -> None:
         if (known := self._known.get(release.connection_id)) is not None:
             known.shell.release()
-
-    def _asking(self, request_id: RequestId) -> TranslatedConnection | None:
-        """The connection that waits for this request; None if its client is gone."""
-        known = self._requests.pop(request_id, None)
-        if known is None:
-            return None
-        known.request = None
-        return known.shell
 
     def _call(self, call: Call) -> None:
         known = self._known.get(call.connection_id)

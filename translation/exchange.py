@@ -54,6 +54,9 @@ class UpstreamLost(Exception):
 Steps = Generator[Ask | Park, Any, None]
 """A whole conversation."""
 
+Then = Callable[[Any], Steps | None]
+"""Given an answer or :class:`UpstreamLost`, gives what is left of a conversation; None if it has ended with that."""
+
 
 def _nothing() -> None:
     pass
@@ -89,6 +92,7 @@ class Exchange:
         "request",
         "started",
         "steps",
+        "then",
         "timer_at",
         "turns",
         "until",
@@ -98,13 +102,15 @@ class Exchange:
     def __init__(
         self,
         runner: "Runner",
-        steps: Steps,
+        steps: Steps | None,
         turns: Turns,
         connection_id: ConnectionId,
         client_id: str | None,
+        then: Then | None = None,
     ) -> None:
         self._runner = runner
         self.steps = steps
+        self.then = then
         self.turns = turns
         self.connection_id = connection_id
         self.client_id = client_id
@@ -141,6 +147,16 @@ class Runner:
         self._give_turns(turns)
         return exchange
 
+    def ask(
+        self, ask: Ask, then: Then, turns: Turns, connection_id: ConnectionId, client_id: str | None
+    ) -> None:
+        """Begin a conversation with its first question, where it is its turn at once and the connection is there.
+
+        It needs no generator as long as the answer ends it: that is for what is said most.
+        """
+        turns.running = exchange = Exchange(self, None, turns, connection_id, client_id, then)
+        self._send(exchange, ask)
+
     def reply(self, call_id: CallId, message: Any) -> None:
         """The broker answered a call. Unknown ids are of conversations that ended with their connection."""
         exchange = self._calls.pop(call_id, None)
@@ -150,15 +166,12 @@ class Runner:
         calls.discard(call_id)
         if not calls:
             del self._calls_on[exchange.connection_id]
-        self._advance(exchange, message)
-        self._give_turns(exchange.turns)
+        self._answered(exchange, message)
 
     def lost(self, connection_id: ConnectionId) -> None:
         """The upstream connection is gone, and every call on it with it."""
         for call_id in sorted(self._calls_on.pop(connection_id, ())):
-            exchange = self._calls.pop(call_id)
-            self._advance(exchange, UpstreamLost())
-            self._give_turns(exchange.turns)
+            self._answered(self._calls.pop(call_id), UpstreamLost())
 
     def wake(self, exchange: Exchange, why: Woken) -> None:
         """Let a parked conversation go on as soon as it is its turn; the first reason given counts."""
@@ -176,11 +189,27 @@ class Runner:
         """Whether an answer is still to come on a connection."""
         return connection_id in self._calls_on
 
+    def _answered(self, exchange: Exchange, answer: Any) -> None:
+        turns = exchange.turns
+        if exchange.then is not None:
+            then, exchange.then = exchange.then, None
+            try:
+                exchange.steps = then(answer)
+            finally:  # also by an exception
+                if exchange.steps is None:
+                    turns.running = None
+            if exchange.steps is not None:
+                self._advance(exchange, None)
+        else:
+            self._advance(exchange, answer)
+        self._give_turns(turns)
+
     def _give_turns(self, turns: Turns) -> None:
         while turns.running is None and turns.waiting:
             exchange = turns.waiting.popleft()
             if not exchange.started and self._context.clients.connection(exchange.connection_id) is None:
-                exchange.steps.close()  # its connection went away while it waited
+                if exchange.steps is not None:
+                    exchange.steps.close()  # its connection went away while it waited
                 continue
             exchange.started = True
             turns.running = exchange
@@ -190,11 +219,11 @@ class Runner:
             turns.on_idle()
 
     def _advance(self, exchange: Exchange, value: Any) -> None:
+        steps = exchange.steps
+        assert steps is not None  # noqa: S101  what has none is asked once and ends (:meth:`_answered`)
         ended = True
         try:
-            step = (
-                exchange.steps.throw(value) if isinstance(value, UpstreamLost) else exchange.steps.send(value)
-            )
+            step = steps.throw(value) if isinstance(value, UpstreamLost) else steps.send(value)
             ended = False
         except (StopIteration, UpstreamLost):
             return  # a conversation that has nothing to clean up after a lost connection just ends
@@ -211,7 +240,10 @@ class Runner:
     def _call(self, exchange: Exchange, ask: Ask) -> None:
         if self._context.clients.connection(exchange.connection_id) is None:
             self._advance(exchange, UpstreamLost())
-            return
+        else:
+            self._send(exchange, ask)
+
+    def _send(self, exchange: Exchange, ask: Ask) -> None:
         self._last_call_id += 1
         call_id = CallId(self._last_call_id)
         self._calls[call_id] = exchange

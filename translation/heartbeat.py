@@ -9,22 +9,28 @@ from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ErrorCode
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation import errors
 from translation.actions import Connection, EventKind, Request
 from translation.adopt import adopt_again
 from translation.context import Context
-from translation.exchange import Ask, Park, Steps
+from translation.exchange import Ask, Park, Steps, UpstreamLost
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
 from translation.policy import Mode
 from translation.upstream import (
     answered,
     ask,
+    asking,
     changes_nothing,
+    heard,
     keep_alive,
     learn_names,
+    lost,
     plain_heartbeat,
     plain_request,
     reconsider,
@@ -34,8 +40,6 @@ from translation.upstream import (
 # message takes to be decoded.
 _NONE = ErrorCode.NONE
 _NOTHING_NEW = HeartbeatResponse()
-_FENCED_MEMBER_EPOCH = ErrorCode.FENCED_MEMBER_EPOCH
-_PREPARE_REBALANCE = MemberState.PREPARE_REBALANCE
 _STABLE = MemberState.STABLE
 _TRANSLATE = Mode.TRANSLATE
 
@@ -68,47 +72,75 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
-    yield from checked_heartbeat(context, member, connection, request)
+    epoch = member.epoch
+    asked = plain_request(context, member, client_is_here=True)
+    response = yield from ask(member, asked)
+    yield from _conclude(context, member, connection, request, epoch, asked, response)
+
+
+def _conclude(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    epoch: int,
+    asked: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse,
+) -> Steps:
+    """Answer the client by what the broker said. ``epoch`` is the member's at the time at which it was asked."""
+    response = yield from answered(context, member, asked, response, client_is_here=True)
+    code = yield from _what_follows(context, member, epoch, response)
+    if code == ErrorCode.FENCED_MEMBER_EPOCH:
+        code = yield from adopt_again(context, member, connection, request)
+    if code == ErrorCode.NONE:
+        if member.state is MemberState.PREPARE_REBALANCE:
+            _told_to_rejoin(context, member)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+    elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+        code = context.no_member(member, request.message)
+    context.answer(request, HeartbeatResponse(error_code=code))
 
 
 def is_at_rest(context: Context, member: Member, connection: Connection, message: HeartbeatRequest) -> bool:
     """Whether nothing is under way with a member, and nothing in its Heartbeat is news.
 
-    Such a Heartbeat passes every check that comes before :func:`checked_heartbeat`, and none of them would change
-    anything but the time at which its client was heard.
+    Such a Heartbeat passes every check that comes before the question upstream, and none of them would change anything
+    but the time at which its client was heard.
     """
     return (
         member.generation == message.generation_id
-        and member.state is _STABLE
-        and member.turns.idle
+        and member.machine.state is _STABLE
+        and member.turns.running is None
+        and not member.turns.waiting
         and member.connection_id == connection.id
         and not member.away
         and not member.group.moves
         and context.rules.of(message.group_id).mode is _TRANSLATE
-        and not context.fenced(message.group_id, message.member_id, message.group_instance_id)
+        and (
+            message.group_instance_id is None
+            or not context.fenced(message.group_id, message.member_id, message.group_instance_id)
+        )
         and (context.settings.sole_process or not connection.has_hung_up())
     )
 
 
-def checked_heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
-    """A Heartbeat of a member that is here, with the generation that it has."""
-    epoch = member.epoch
+def heartbeat_at_rest(context: Context, member: Member, connection: Connection, request: Request) -> None:
+    """The Heartbeat of a member at rest: :func:`heartbeat` without what is known to change nothing."""
+    member.touch(context.now)
+    epoch, membership = member.epoch, member.membership
     asked = plain_request(context, member, client_is_here=True)
-    response = yield from ask(member, asked)
-    if changes_nothing(context, member, response):
+
+    def then(answer: Any) -> Steps | None:
+        if isinstance(answer, UpstreamLost):
+            lost(member, membership)
+            return None
+        response = heard(member, membership, asked, answer)
+        if not changes_nothing(context, member, response):
+            return _conclude(context, member, connection, request, epoch, asked, response)
         context.answer(request, _NOTHING_NEW)
-        return
-    response = yield from answered(context, member, asked, response, client_is_here=True)
-    code = yield from _what_follows(context, member, epoch, response)
-    if code == _FENCED_MEMBER_EPOCH:
-        code = yield from adopt_again(context, member, connection, request)
-    if code == _NONE:
-        if member.state is _PREPARE_REBALANCE:
-            _told_to_rejoin(context, member)
-            code = ErrorCode.REBALANCE_IN_PROGRESS
-    elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-        code = context.no_member(member, request.message)
-    context.answer(request, HeartbeatResponse(error_code=code) if code else _NOTHING_NEW)
+        return None
+
+    context.runner.ask(asking(asked), then, member.turns, connection.id, request.client_id)
 
 
 def _is_still_here(context: Context, member: Member, request: Request) -> bool:

@@ -180,7 +180,8 @@ class Member:
         return self.epoch > 0 or self.machine.state is not MemberState.ABSENT
 
     def _idle(self) -> None:
-        self._context.drop_if_idle(self)
+        if self.epoch <= 0:  # as for nearly nobody
+            self._context.drop_if_idle(self)
 
     def next_due(self) -> float:
         """The earliest deadline that runs."""

@@ -82,15 +82,11 @@ TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
 class MemberStateMachine:
     """One member's state; the only thing in the project that changes it."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("state",)
 
     def __init__(self) -> None:
-        self._state = MemberState.ABSENT
-
-    @property
-    def state(self) -> MemberState:
-        """The state that the member is in."""
-        return self._state
+        self.state = MemberState.ABSENT
+        """The state that the member is in. :meth:`handle` alone changes it."""
 
     def handle(self, event: MemberEvent) -> MemberState:
         """Go through the table and return the new state.
@@ -98,7 +94,7 @@ class MemberStateMachine:
         Raises :class:`IllegalTransition` if the event can't happen in the present state.
         """
         try:
-            self._state = TRANSITIONS[self._state, event]
+            self.state = TRANSITIONS[self.state, event]
         except KeyError:
-            raise IllegalTransition(self._state, event) from None
-        return self._state
+            raise IllegalTransition(self.state, event) from None
+        return self.state

@@ -22,7 +22,7 @@ from translation.context import Context
 from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.going_back import back_to_classic
-from translation.heartbeat import checked_heartbeat, heartbeat, is_at_rest
+from translation.heartbeat import heartbeat, heartbeat_at_rest, is_at_rest
 from translation.member import Member
 from translation.member_state import MemberState
 from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
@@ -337,9 +337,7 @@ class Translator:
         message: HeartbeatRequest = request.message
         known = context.find(message.group_id, message.member_id)
         if known is not None and is_at_rest(context, known, connection, message):  # as nearly all are
-            known.touch(context.now)
-            steps = checked_heartbeat(context, known, connection, request)
-            context.runner.start(steps, known.turns, connection.id, request.client_id)
+            heartbeat_at_rest(context, known, connection, request)
             return
 
         def refuse(code: ErrorCode) -> None:

@@ -61,10 +61,30 @@ def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
     """Send a heartbeat, and note what is known whatever the answer says."""
     membership = member.membership
     try:
-        response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, 1, request)
+        response: ConsumerGroupHeartbeatResponse = yield asking(request)
     except UpstreamLost:
-        member.lost_answer = membership == member.membership
+        lost(member, membership)
         raise
+    return heard(member, membership, request, response)
+
+
+def asking(request: ConsumerGroupHeartbeatRequest) -> Ask:
+    """The question that a heartbeat is."""
+    return Ask(_HEARTBEAT, 1, request)
+
+
+def lost(member: Member, membership: int) -> None:
+    """The answer to a heartbeat of this membership will never come."""
+    member.lost_answer = membership == member.membership
+
+
+def heard(
+    member: Member,
+    membership: int,
+    request: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse,
+) -> ConsumerGroupHeartbeatResponse:
+    """What an answer means to the member of now: it may have begun another membership meanwhile."""
     if membership != member.membership:  # it ended while the request was under way
         response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
     elif request.server_assignor is not None and response.error_code == ErrorCode.NONE:
@@ -147,7 +167,7 @@ def changes_nothing(context: Context, member: Member, response: ConsumerGroupHea
     if (
         response.error_code != _NONE
         or response.member_epoch != member.epoch
-        or member.state is not _STABLE
+        or member.machine.state is not _STABLE
         or member.parked_join is not None
         or member.lost_answer
         or member.unacknowledged
@@ -272,7 +292,8 @@ def _noted(context: Context, member: Member, response: ConsumerGroupHeartbeatRes
 def keep_alive(context: Context, member: Member) -> None:
     """Book the heartbeat that keeps the broker's session alive if the client's own come more slowly."""
     member.keep_alive_at = context.now + member.keep_alive_s
-    context.book(member)
+    if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
+        context.book(member)  # else it is called early enough, as nearly always: both have moved back
 
 
 def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Park, Any, None]:

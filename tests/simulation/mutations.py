@@ -40,14 +40,14 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 @contextmanager
 def acknowledge_early() -> Iterator[None]:
     """Every heartbeat says that the client owns nothing."""
-    ask = upstream.ask
+    asking = upstream.asking
 
-    def broken(member: Member, request: Any) -> Any:
+    def broken(request: Any) -> Any:
         if request.member_epoch > 0 and request.topic_partitions is None:
             request = replaced(request, topic_partitions=())
-        return (yield from ask(member, request))
+        return asking(request)
 
-    with patch.object(upstream, "ask", broken), patch.object(heartbeat, "ask", broken):
+    with patch.object(upstream, "asking", broken), patch.object(heartbeat, "asking", broken):
         yield
 
 

@@ -18,7 +18,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 )
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation import heartbeat, translator
+from translation import translator
 from translation.actions import Action
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
@@ -51,7 +51,7 @@ class _Recording(Bench):
 def told(script: Script, settings: TranslatorSettings, *, short: bool) -> tuple[list[Any], int]:
     """All that was to be done in a history, and how many Heartbeats took the short way."""
     taken = 0
-    is_at_rest, changes_nothing = translator.is_at_rest, heartbeat.changes_nothing
+    is_at_rest = translator.is_at_rest
 
     def begins(*about: Any) -> bool:
         nonlocal taken
@@ -59,10 +59,7 @@ def told(script: Script, settings: TranslatorSettings, *, short: bool) -> tuple[
         taken += at_rest
         return at_rest
 
-    def ends(*about: Any) -> bool:
-        return short and changes_nothing(*about)
-
-    with patch.object(translator, "is_at_rest", begins), patch.object(heartbeat, "changes_nothing", ends):
+    with patch.object(translator, "is_at_rest", begins):
         bench = _Recording(settings)
         script(bench)
     return bench.done, taken
