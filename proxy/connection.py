@@ -32,7 +32,7 @@ from proxy.terms import ClientError, Terms, UpstreamError
 from proxy.tls_stream import TlsError, TlsStream
 from proxy.translation_hub import TranslationHub
 from proxy.upstream import Dialed, UnreachableError
-from translation.actions import Call, ConnectionId, RequestId, never
+from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.connection")
 
@@ -388,18 +388,34 @@ class ClientConnection:
         if conversation.to_client or conversation.to_upstream or conversation.calls_waiting:
             self._write()
         while conversation.replies:
-            self._hub.reply(*conversation.replies.popleft())
+            self._reply(*conversation.replies.popleft())
         while conversation.passed:
             self._hub.passed(self, conversation.connection, *conversation.passed.popleft())
         if conversation.request is not None:
             request, conversation.request = conversation.request, None
-            self._hub.request(self, conversation.connection, request)
+            self._request(conversation.connection, request)
         if self._room is not None:
             self._room.set()
         if self._end_when_idle is not None:
             self._end_if_idle()
         elif self._end_at_rest is not None:
             self._end_if_at_rest()
+
+    def _request(self, connection: Connection, request: Request) -> None:
+        """Hand over a request; what is certain to come of it comes before that, since somebody waits for it."""
+        question = self._hub.foresee_request(connection, request)
+        if question is not None:
+            self._conversation.call_ahead(question)
+            self._write()
+        self._hub.request(self, connection, request)
+
+    def _reply(self, call_id: CallId, message: Message) -> None:
+        """The same with a reply."""
+        answer = self._hub.foresee_reply(call_id, message)
+        if answer is not None:
+            self._conversation.answer_ahead(answer.request_id, answer.message)
+            self._write()
+        self._hub.reply(call_id, message)
 
     def _write(self) -> None:
         conversation = self._conversation

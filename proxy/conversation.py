@@ -84,7 +84,7 @@ class Conversation:
         """Bytes to be written to the broker, in order; the shell takes them out."""
         self.request: Request | None = None
         """A request for the translation; the shell takes it out."""
-        self._own = OwnRequests(terms.clock)
+        self._own = OwnRequests(terms.clock, self._inject)
         self.replies = self._own.replies
         """Responses to calls of the translation; the shell takes them out."""
         self.calls_waiting = self._own.waiting
@@ -123,6 +123,7 @@ class Conversation:
             None  # the request that the translation works on
         )
         self._awaiting: RequestId | None = None
+        self._answered_ahead: Exchange | None = None  # what it was asked in
         self._last_heartbeat: ReadRequest | None = None
         self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
@@ -451,13 +452,24 @@ class Conversation:
         :raises LookupError: it works on another one, or on none.
         """
         header, _, _ = self._take_held(request_id)
+        exchange, self._answered_ahead = self._answered_ahead, None
+        if exchange is None:
+            exchange = self._give_answer(header, message)
+        self._terms.meter.answered(exchange, message, self._terms.clock())
+
+    def answer_ahead(self, request_id: RequestId, message: Message) -> None:
+        """Give the answer that is certain to be given, for which :meth:`answer` follows."""
+        if self._held is not None and request_id == self._awaiting:
+            self._answered_ahead = self._give_answer(self._held[0], message)
+
+    def _give_answer(self, header: RequestHeader, message: Message) -> Exchange:
         exchange = self._ledger.client[-1]
         if header.api_key == _HEARTBEAT:
             exchange.response = heartbeat_answer(header.version, header.correlation_id, message)
         else:
             exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
-        self._terms.meter.answered(exchange, message, self._terms.clock())
         self.responses.flush_ready()
+        return exchange
 
     def forward(self, request_id: RequestId) -> None:
         """Pass the request that the translation works on to the broker as it came.
@@ -486,14 +498,30 @@ class Conversation:
 
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that wait already."""
-        self._own.waiting.append(call)
-        self._inject()
+        if not self._own.was_ahead(call):
+            self._own.waiting.append(call)
+            self._inject()
+
+    def call_ahead(self, message: Message) -> None:
+        """Send the ConsumerGroupHeartbeat that is certain to be called for, before :meth:`call` does.
+
+        Nothing happens if it can't be sent at once.
+        """
+        if self._own.waiting or not self._may_inject or self._held is None:
+            return
+        self._send_own(*self._own.send_ahead(self._held[2].client_id, message))
 
     def _inject(self) -> None:
-        if not self._own.waiting or self._own.outstanding or self._passing_on or not self.upstream_open:
-            return
-        if self._sasl.may_add(awaited=self._awaiting is not None):
-            self._send_own(*self._own.next(self._inject))
+        if self._own.waiting and self._may_inject:
+            self._send_own(*self._own.next())
+
+    @property
+    def _may_inject(self) -> bool:
+        return (
+            not (self._own.outstanding or self._passing_on)
+            and self.upstream_open
+            and self._sasl.may_add(awaited=self._awaiting is not None)
+        )
 
     def _send_own(self, frame: bytes, exchange: Exchange) -> None:
         self._terms.meter.sent(exchange.api_key, exchange.version, injected=True)

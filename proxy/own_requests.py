@@ -14,6 +14,7 @@ from proxy.envelope import request_frame, response_body_offset
 from proxy.ledger import Exchange, Source
 from proxy.repeats import UpstreamHeartbeats
 from translation.actions import Call, CallId
+from translation.upstream import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30
 """Correlation ids of these requests start here, so that they stand out in a capture."""
@@ -24,45 +25,63 @@ _INJECTED = Source.INJECTED
 
 
 class OwnRequests:
-    """Those of one connection. ``clock`` gives seconds, for latencies."""
+    """Those of one connection. ``clock`` gives seconds, for latencies.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    ``goes_on`` is called when a response is in :attr:`replies` and another call waits.
+    """
+
+    def __init__(self, clock: Callable[[], float], goes_on: Callable[[], None]) -> None:
         self.waiting: deque[Call] = deque()
         """Calls of the translation that are not sent yet, in order."""
         self.outstanding = False
         """Whether a call is under way."""
+        self.ahead: Message | None = None
+        """What is under way although the translation has not called for it yet."""
         self.replies: deque[tuple[CallId, Message]] = deque()
         """Responses to calls."""
         self._clock = clock
+        self._goes_on = goes_on
+        self._call: Call | None = None
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = UpstreamHeartbeats()
 
-    def next(self, then: Callable[[], None]) -> tuple[bytes, Exchange]:
-        """The first call that waits, to be sent now.
-
-        ``then`` is called when its response is in ``replies`` and another one waits.
-        """
-        call = self.waiting.popleft()
-
-        def replied(frame: bytes) -> None:
-            if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
-                message = self._heartbeats.read(call.version, frame)
-            else:
-                offset = response_body_offset(call.api_key, call.version, frame)
-                message = decode(APIS[call.api_key].response, call.version, frame, offset)
-            self.outstanding = False
-            self.replies.append((call.call_id, message))
-            if self.waiting:
-                then()
-
+    def next(self) -> tuple[bytes, Exchange]:
+        """The first call that waits, to be sent now."""
+        self._call = call = self.waiting.popleft()
         self.outstanding = True
-        if call.api_key != _CONSUMER_GROUP_HEARTBEAT:
-            return self.made(call.api_key, call.version, call.client_id, call.message, replied)
-        version, correlation_id = call.version, next(self._correlation_ids)
-        exchange = Exchange(
-            _INJECTED, _CONSUMER_GROUP_HEARTBEAT, version, correlation_id, self._clock(), receive=replied
-        )
-        return self._heartbeats.frame(version, correlation_id, call.client_id, call.message), exchange
+        return self.made(call.api_key, call.version, call.client_id, call.message, self._replied)
+
+    def send_ahead(self, client_id: str | None, message: Message) -> tuple[bytes, Exchange]:
+        """A ConsumerGroupHeartbeat that is certain to be called for, to be sent now."""
+        self.ahead = message
+        self.outstanding = True
+        return self.made(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
+
+    def was_ahead(self, call: Call) -> bool:
+        """Whether this call was sent before it was made.
+
+        :raises LookupError: another one was.
+        """
+        if self.ahead is None:
+            return False
+        if call.message is not self.ahead:
+            raise LookupError(f"{self.ahead!r} was sent where {call!r} was to be")
+        self._call, self.ahead = call, None
+        return True
+
+    def _replied(self, frame: bytes) -> None:
+        call = self._call
+        if call is None:
+            raise LookupError("an answer to what nobody has called for")
+        if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
+            message = self._heartbeats.read(call.version, frame)
+        else:
+            offset = response_body_offset(call.api_key, call.version, frame)
+            message = decode(APIS[call.api_key].response, call.version, frame, offset)
+        self.outstanding = False
+        self.replies.append((call.call_id, message))
+        if self.waiting:
+            self._goes_on()
 
     def made(
         self,
@@ -75,4 +94,6 @@ class OwnRequests:
         """A request's frame, and the exchange that gives ``receive`` the response's."""
         correlation_id = next(self._correlation_ids)
         exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._clock(), receive=receive)
+        if api_key == _CONSUMER_GROUP_HEARTBEAT:
+            return self._heartbeats.frame(version, correlation_id, client_id, message), exchange
         return request_frame(api_key, version, correlation_id, client_id, message), exchange

@@ -55,6 +55,14 @@ _JOIN_GROUP = int(ApiKey.JOIN_GROUP)
 class Translation(Protocol):
     """What the shell needs of a translator. ``now`` is :func:`trio.current_time`, in seconds."""
 
+    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
+        """The ConsumerGroupHeartbeat that will come of a Heartbeat, if that will be all. handle_request follows."""
+        ...
+
+    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
+        """What will come first of a reply, if that is the answer to a Heartbeat. handle_reply follows."""
+        ...
+
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""
         ...
@@ -195,6 +203,16 @@ class TranslationHub:
             Close: self._close,
             Release: self._release,
         }
+
+    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
+        """The ConsumerGroupHeartbeat that will be called for at once by :meth:`request`, which follows; or None."""
+        if request.api_key != _HEARTBEAT or self._working:
+            return None
+        return self._translator.foresee_request(connection, request)
+
+    def foresee_reply(self, call_id: CallId, message: Message) -> Answer | None:
+        """The answer that will be given at once by :meth:`reply`, which follows; or None."""
+        return None if self._working else self._translator.foresee_reply(call_id, message)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """A client has sent a group call."""

@@ -13,11 +13,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from translation.actions import Call, CallId, ConnectionId, Request
+from translation.actions import Answer, Call, CallId, ConnectionId, Request
 
 if TYPE_CHECKING:
     from translation.context import Context
@@ -54,8 +54,17 @@ class UpstreamLost(Exception):
 Steps = Generator[Ask | Park, Any, None]
 """A whole conversation."""
 
-Then = Callable[[Any], Steps | None]
-"""Given an answer or :class:`UpstreamLost`, gives what is left of a conversation; None if it has ended with that."""
+
+class Then(Protocol):
+    """What follows from the answer to a conversation's first question."""
+
+    def __call__(self, answer: Any) -> Steps | None:
+        """Given the answer or :class:`UpstreamLost`, gives what is left of the conversation; None if that was all."""
+        ...
+
+    def foresees(self, answer: Any) -> Answer | None:
+        """What it will do first with this answer, if that is to answer the client. Changes nothing."""
+        ...
 
 
 def _nothing() -> None:
@@ -167,6 +176,11 @@ class Runner:
         if not calls:
             del self._calls_on[exchange.connection_id]
         self._answered(exchange, message)
+
+    def foresees(self, call_id: CallId, message: Any) -> Answer | None:
+        """What :meth:`reply` will do first, if that is to answer a client. Changes nothing."""
+        exchange = self._calls.get(call_id)
+        return None if exchange is None or exchange.then is None else exchange.then.foresees(message)
 
     def lost(self, connection_id: ConnectionId) -> None:
         """The upstream connection is gone, and every call on it with it."""

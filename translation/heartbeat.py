@@ -15,7 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation import errors
-from translation.actions import Connection, EventKind, Request
+from translation.actions import Answer, Connection, EventKind, Request
 from translation.adopt import adopt_again
 from translation.context import Context
 from translation.exchange import Ask, Park, Steps, UpstreamLost
@@ -31,6 +31,7 @@ from translation.upstream import (
     keep_alive,
     learn_names,
     lost,
+    note,
     plain_heartbeat,
     plain_request,
     reconsider,
@@ -124,23 +125,51 @@ def is_at_rest(context: Context, member: Member, connection: Connection, message
     )
 
 
-def heartbeat_at_rest(context: Context, member: Member, connection: Connection, request: Request) -> None:
+class HeartbeatAtRest:
     """The Heartbeat of a member at rest: :func:`heartbeat` without what is known to change nothing."""
-    member.touch(context.now)
-    epoch, membership = member.epoch, member.membership
-    asked = plain_request(context, member, client_is_here=True)
 
-    def then(answer: Any) -> Steps | None:
+    __slots__ = ("_connection", "_context", "_epoch", "_member", "_membership", "asks", "request")
+
+    def __init__(self, context: Context, member: Member, connection: Connection, request: Request) -> None:
+        self._context = context
+        self._member = member
+        self._connection = connection
+        self._epoch = member.epoch
+        self._membership = member.membership
+        self.request = request
+        self.asks = plain_request(context, member, client_is_here=True)
+        """What it is going to ask the broker."""
+
+    def begin(self) -> None:
+        """Ask. The member is still at rest."""
+        member = self._member
+        member.touch(self._context.now)
+        self._context.runner.ask(
+            asking(self.asks), self, member.turns, self._connection.id, self.request.client_id
+        )
+
+    def __call__(self, answer: Any) -> Steps | None:
+        """See :class:`translation.exchange.Then`."""
+        context, member = self._context, self._member
         if isinstance(answer, UpstreamLost):
-            lost(member, membership)
+            lost(member, self._membership)
             return None
-        response = heard(member, membership, asked, answer)
-        if not changes_nothing(context, member, response):
-            return _conclude(context, member, connection, request, epoch, asked, response)
-        context.answer(request, _NOTHING_NEW)
-        return None
+        response = heard(member, self._membership, self.asks, answer)
+        if changes_nothing(member, response):
+            note(context, member, response)
+            context.answer(self.request, _NOTHING_NEW)
+            return None
+        return _conclude(context, member, self._connection, self.request, self._epoch, self.asks, response)
 
-    context.runner.ask(asking(asked), then, member.turns, connection.id, request.client_id)
+    def foresees(self, answer: Any) -> Answer | None:
+        """See :class:`translation.exchange.Then`."""
+        if (
+            self._membership == self._member.membership
+            and changes_nothing(self._member, answer)
+            and self._context.clients.is_waiting(self.request)
+        ):
+            return Answer(self.request.id, _NOTHING_NEW)
+        return None
 
 
 def _is_still_here(context: Context, member: Member, request: Request) -> bool:

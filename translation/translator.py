@@ -8,21 +8,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs import ApiKey, ErrorCode, Message
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation import commit, deadlines, join, leave, offset_fetch
-from translation.actions import Action, CallId, Connection, ConnectionId, EventKind, Request
+from translation.actions import Action, Answer, CallId, Connection, ConnectionId, EventKind, Request
 from translation.adopt import adopting
 from translation.assignors import why_not_translatable
 from translation.context import Context
 from translation.describe import describe_groups
 from translation.exchange import Steps, Turns, Woken
 from translation.going_back import back_to_classic
-from translation.heartbeat import heartbeat, heartbeat_at_rest, is_at_rest
+from translation.heartbeat import HeartbeatAtRest, heartbeat, is_at_rest
 from translation.member import Member
 from translation.member_state import MemberState
 from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
@@ -77,6 +77,22 @@ class Translator:
             ApiKey.OFFSET_FETCH: self._offset_fetch,
             ApiKey.DESCRIBE_GROUPS: self._describe_groups,
         }
+
+        self._foreseen: HeartbeatAtRest | None = None
+
+    # -- what will come of it --------------------------------------------------------------------------------
+
+    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
+        """The ConsumerGroupHeartbeat that :meth:`handle_request` of a Heartbeat will ask for, if that will be all.
+
+        :meth:`handle_request` is to be called next. Who sends this before has the broker work while it is.
+        """
+        self._foreseen = self._at_rest(connection, request)
+        return None if self._foreseen is None else self._foreseen.asks
+
+    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
+        """What :meth:`handle_reply` will do first, if that is to answer a Heartbeat. It is to be called next."""
+        return self._context.runner.foresees(call_id, message)
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
@@ -335,9 +351,11 @@ class Translator:
     def _heartbeat(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: HeartbeatRequest = request.message
-        known = context.find(message.group_id, message.member_id)
-        if known is not None and is_at_rest(context, known, connection, message):  # as nearly all are
-            heartbeat_at_rest(context, known, connection, request)
+        at_rest, self._foreseen = self._foreseen, None
+        if at_rest is None or at_rest.request is not request:
+            at_rest = self._at_rest(connection, request)
+        if at_rest is not None:
+            at_rest.begin()
             return
 
         def refuse(code: ErrorCode) -> None:
@@ -354,6 +372,15 @@ class Translator:
             self._known_or_adopted(
                 member, connection, request, lambda: heartbeat(context, member, connection, request), refuse
             )
+
+    def _at_rest(self, connection: Connection, request: Request) -> HeartbeatAtRest | None:
+        """A Heartbeat that brings nothing new, as nearly all are."""
+        context = self._context
+        message: HeartbeatRequest = request.message
+        member = context.find(message.group_id, message.member_id)
+        if member is None or not is_at_rest(context, member, connection, message):
+            return None
+        return HeartbeatAtRest(context, member, connection, request)
 
     def _moves_back(self, connection: Connection, request: Request) -> bool:
         """Whether this member is told to join anew, or was, because its group is not translated any more."""

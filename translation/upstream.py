@@ -28,6 +28,9 @@ from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.policy import Mode
 
+HEARTBEAT_VERSION = 1
+"""The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
+
 LEAVE_EPOCH = -1
 """The member epoch that leaves the group."""
 
@@ -50,11 +53,10 @@ Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
 
 
 def heartbeat_version(context: Context, connection: Connection) -> int | None:
-    """The ConsumerGroupHeartbeat version for this broker; None if it has no new protocol.
-
-    v1 is needed because there the member id is the client's (v0 has the broker choose it).
-    """
-    return context.version(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=1, oldest=1)
+    """:data:`HEARTBEAT_VERSION` if this broker has it; None if it has no new protocol."""
+    return context.version(
+        connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=HEARTBEAT_VERSION, oldest=HEARTBEAT_VERSION
+    )
 
 
 def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
@@ -70,7 +72,7 @@ def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
 
 def asking(request: ConsumerGroupHeartbeatRequest) -> Ask:
     """The question that a heartbeat is."""
-    return Ask(_HEARTBEAT, 1, request)
+    return Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
 
 
 def lost(member: Member, membership: int) -> None:
@@ -159,12 +161,12 @@ def answered(
     return response
 
 
-def changes_nothing(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
-    """Whether an answer leaves everything as it is; then it is done with, as most are.
+def changes_nothing(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
+    """Whether an answer leaves everything as it is, as most do, so that it is to be noted and no more.
 
-    Else nothing has happened yet, and :func:`answered` and :func:`reconsider` see to it.
+    Else :func:`answered` and :func:`reconsider` see to it.
     """
-    if (
+    return not (
         response.error_code != _NONE
         or response.member_epoch != member.epoch
         or member.machine.state is not _STABLE
@@ -176,10 +178,7 @@ def changes_nothing(context: Context, member: Member, response: ConsumerGroupHea
             response.assignment is not None
             and from_topics(response.assignment.topic_partitions) != member.assignment
         )
-    ):
-        return False
-    _noted(context, member, response)
-    return True
+    )
 
 
 def _give_up_what_was_refused(
@@ -255,7 +254,7 @@ def leave_for(member: Member, member_id: str, epoch: int) -> Asking:
     request = ConsumerGroupHeartbeatRequest(
         group_id=member.group.id, member_id=member_id, member_epoch=epoch, instance_id=member.instance_id
     )
-    response: ConsumerGroupHeartbeatResponse = yield Ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
     return response
 
 
@@ -275,13 +274,13 @@ def _absorb(
     member.unacknowledged = withdrawn - released - member.assignment
     member.epoch = response.member_epoch
     member.lost_answer = False
-    _noted(context, member, response)
+    note(context, member, response)
     if released or member.epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.
         context.nudge(member.group)
 
 
-def _noted(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
+def note(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
     """The broker has the member at this moment, and says when it wants to hear of it again."""
     member.heard_at = context.now
     if response.heartbeat_interval_ms > 0:  # the answer to a leave names none

@@ -5,9 +5,10 @@ from typing import Any
 
 import trio
 
+from protocol_codecs import Message
 from proxy.config import Admin, Config, Drain, Listener, Upstream
 from proxy.server import Server
-from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.actions import Action, Answer, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.policy import Mode, Policy, Rule
 from translation.translator import Translator
 
@@ -21,6 +22,14 @@ class WatchedTranslator:
     def __init__(self, translator: Translator, on_event: Callable[[Event], None]) -> None:
         self._translator = translator
         self._on_event = on_event
+
+    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
+        """What a Heartbeat will ask the broker."""
+        return self._translator.foresee_request(connection, request)
+
+    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
+        """What a Heartbeat will be answered."""
+        return self._translator.foresee_reply(call_id, message)
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""

@@ -40,14 +40,15 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 @contextmanager
 def acknowledge_early() -> Iterator[None]:
     """Every heartbeat says that the client owns nothing."""
-    asking = upstream.asking
+    plain_request = upstream.plain_request
 
-    def broken(request: Any) -> Any:
+    def broken(*about: Any, **more: Any) -> Any:
+        request = plain_request(*about, **more)
         if request.member_epoch > 0 and request.topic_partitions is None:
             request = replaced(request, topic_partitions=())
-        return asking(request)
+        return request
 
-    with patch.object(upstream, "asking", broken), patch.object(heartbeat, "asking", broken):
+    with patch.object(upstream, "plain_request", broken), patch.object(heartbeat, "plain_request", broken):
         yield
 
 

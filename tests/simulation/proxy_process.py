@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from protocol_codecs import ApiKey
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
-from tests.simulation.watch import Watch
+from tests.simulation.watch import Violation, Watch
 from tests.simulation.wire import KAFKA_4_3, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
@@ -313,11 +313,21 @@ class ProxyProcess:
         try:
             while self._work:
                 what, arguments = self._work.popleft()
-                for action in getattr(self.translator, what)(self._now_s, *arguments):
+                foreseen = self._foreseen(what, *arguments)
+                actions = getattr(self.translator, what)(self._now_s, *arguments)
+                if foreseen is not None and not _came_true(foreseen, actions):
+                    raise Violation(f"{self} foresaw {foreseen} and then did {actions}")
+                for action in actions:
                     self._act(action)
         finally:
             self._working = False
         self._book()
+
+    def _foreseen(self, what: str, *arguments: Any) -> Any:
+        """What the shell would send before the translation says so."""
+        if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
+            return self.translator.foresee_request(*arguments)
+        return self.translator.foresee_reply(*arguments) if what == "handle_reply" else None
 
     def _act(self, action: Any) -> None:
         match action:
@@ -403,3 +413,10 @@ class ProxyProcess:
             self._do("handle_time")
         else:
             self._book()
+
+
+def _came_true(foreseen: Any, actions: list[Any]) -> bool:
+    """Whether it did what the shell sent before: the question and no more, or the answer before all else."""
+    if isinstance(foreseen, Answer):
+        return bool(actions) and actions[0] == foreseen
+    return len(actions) == 1 and isinstance(actions[0], Call) and actions[0].message is foreseen

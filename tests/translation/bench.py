@@ -157,7 +157,13 @@ class Bench:
         self._last_request += 1
         request_id = RequestId(self._last_request)
         request = Request(request_id, api_key, version, "app", message)
-        self._do(self.translator.handle_request(self.now, connection, request))
+        foreseen = None
+        if api_key == ApiKey.HEARTBEAT:
+            foreseen = self.translator.foresee_request(connection, request)
+        actions = self.translator.handle_request(self.now, connection, request)
+        if foreseen is not None:
+            assert [action.message for action in actions] == [foreseen]
+        self._do(actions)
         return request_id
 
     def reply(self, message: Any, call: Call | None = None) -> None:
@@ -166,7 +172,11 @@ class Bench:
             assert len(self.calls) == 1, self.calls
             call = self.calls[0]
         self.calls.remove(call)
-        self._do(self.translator.handle_reply(self.now, call.call_id, message))
+        foreseen = self.translator.foresee_reply(call.call_id, message)
+        actions = self.translator.handle_reply(self.now, call.call_id, message)
+        if foreseen is not None:
+            assert actions[0] == foreseen
+        self._do(actions)
 
     def reply_names(self) -> None:
         """Answer the Metadata question that waits, with the topics of this bench."""

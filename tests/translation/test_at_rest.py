@@ -16,10 +16,11 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseDescribedGroup,
 )
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
 from translation import translator
-from translation.actions import Action
+from translation.actions import Action, Call, Request, RequestId
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
@@ -280,3 +281,36 @@ def test_both_ways_are_one(script: Script, sole_process: bool) -> None:
 def test_the_short_way_is_taken(sole_process: bool) -> None:
     _, taken = told(nothing_new, TranslatorSettings(sole_process=sole_process), short=True)
     assert taken == 3
+
+
+def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = Request(
+        RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
+    )
+    question = bench.translator.foresee_request(connection, request)
+    (call,) = bench.translator.handle_request(bench.now, connection, request)
+    assert isinstance(call, Call)
+    assert call.message is question
+    assert bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(2)) is None
+    answer = bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(1))
+    assert bench.translator.handle_reply(bench.now, call.call_id, bench.heartbeat_answer(1)) == [answer]
+
+
+def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.heartbeat(connection, A, 1)
+    bench.client_gone(connection)
+    (call,) = bench.calls
+    assert bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(1)) is None
+
+
+def test_no_answer_is_foreseen_to_a_heartbeat_that_no_client_sent() -> None:
+    bench = Bench()
+    bench.stable_member(bench.connect(), (0, 1))
+    bench.advance(5.5)
+    assert bench.translator.foresee_reply(bench.heartbeat_call().call_id, bench.heartbeat_answer(1)) is None
