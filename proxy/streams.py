@@ -50,6 +50,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
         self._poller = poller.current()
+        self._hang_up: select.poll | None = None
 
     def send_nowait(self, data: bytes, *, more: bool = False) -> int:
         """Write what the kernel takes now; the number of bytes it took.
@@ -147,9 +148,10 @@ class TcpStream(trio.abc.HalfCloseableStream):
         """
         if self.socket.fileno() == -1:
             return True
-        poll = select.poll()
-        poll.register(self.socket, select.POLLRDHUP)  # and always POLLHUP and POLLERR
-        return bool(poll.poll(0))
+        if self._hang_up is None:
+            self._hang_up = select.poll()
+            self._hang_up.register(self.socket, select.POLLRDHUP)  # and always POLLHUP and POLLERR
+        return bool(self._hang_up.poll(0))
 
     async def send_eof(self) -> None:
         """Tell the peer that nothing more comes; it may still send."""

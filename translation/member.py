@@ -5,10 +5,14 @@ times are absolute seconds of the caller's clock; ``math.inf`` means that a dead
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponseAssignment,
+)
 from translation.actions import ConnectionId, Request
 from translation.exchange import Exchange, Turns
 from translation.member_state import MemberState, MemberStateMachine
@@ -45,6 +49,7 @@ class Member:
         "_context",
         "adopted",
         "answered_on",
+        "assigned",
         "assignment",
         "away",
         "claimed",
@@ -80,6 +85,7 @@ class Member:
         "rack",
         "rebalance_deadline",
         "rebalance_timeout_ms",
+        "said",
         "server_assignor",
         "session_deadline",
         "session_timeout_ms",
@@ -150,6 +156,14 @@ class Member:
         self.claimed: Partitions | None = None
         """What its client still holds, if a JoinGroup that is not answered yet claims less than ``may_hold``."""
         self.gathered: Partitions = NONE
+
+        # what was said last, which is as a rule what is said next
+        self.said: (
+            tuple[tuple[Any, ...], frozenset[str], Partitions, ConsumerGroupHeartbeatRequest] | None
+        ) = None
+        """The full heartbeat, and all that it was made of."""
+        self.assigned: tuple[ConsumerGroupHeartbeatResponseAssignment, Partitions] | None = None
+        """The broker's assignment, and what it is as a set."""
 
         # deadlines
         self.session_deadline = math.inf

@@ -18,6 +18,7 @@ from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
 )
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from translation.actions import Connection, EventKind
@@ -100,7 +101,12 @@ def _full_request(
     rebalance_timeout_ms = (
         member.rebalance_timeout_ms + member.session_timeout_ms + context.settings.upstream_margin_ms
     )
-    return ConsumerGroupHeartbeatRequest(
+    # One of several processes says it at each heartbeat of a client, and nearly always the same.
+    says = (member.epoch, member.instance_id, member.rack, rebalance_timeout_ms, member.server_assignor)
+    said = member.said
+    if said is not None and said[0] == says and said[1] is topics and said[2] is owned:
+        return said[3]
+    request = ConsumerGroupHeartbeatRequest(
         group_id=member.group.id,
         member_id=member.id,
         member_epoch=member.epoch,
@@ -111,6 +117,8 @@ def _full_request(
         server_assignor=member.server_assignor,
         topic_partitions=to_topics(owned),
     )
+    member.said = says, topics, owned, request
+    return request
 
 
 def full_heartbeat(context: Context, member: Member, topics: frozenset[str], owned: Partitions) -> Asking:
@@ -174,11 +182,19 @@ def changes_nothing(member: Member, response: ConsumerGroupHeartbeatResponse) ->
         or member.lost_answer
         or member.unacknowledged
         or member.handed != member.assignment
-        or (
-            response.assignment is not None
-            and from_topics(response.assignment.topic_partitions) != member.assignment
-        )
+        or (response.assignment is not None and not _has_assigned(member, response.assignment))
     )
+
+
+def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssignment) -> bool:
+    """Whether it is the assignment that the member has. The same bytes are the same object, as a rule."""
+    known = member.assigned
+    if known is not None and known[0] is assignment and known[1] is member.assignment:
+        return True
+    same = from_topics(assignment.topic_partitions) == member.assignment
+    if same:
+        member.assigned = assignment, member.assignment
+    return same
 
 
 def _give_up_what_was_refused(
