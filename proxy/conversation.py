@@ -246,14 +246,7 @@ class Conversation:
         if self._first is not None and self.upstream_open:
             piece, self._first = self._first, None
             return piece
-        if (  # _free_for_next, without a call
-            self._awaiting is None
-            and self._taking
-            and self._first is None
-            and len(self._ledger.client) < self._limits.in_flight_requests
-        ):
-            return self._requests.next_piece()
-        return None
+        return self._requests.next_piece() if self._free_for_next else None
 
     def _begin(self, piece: Piece) -> None:
         if not self.spoke and begins_with_gssapi(piece.data):

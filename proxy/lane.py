@@ -97,11 +97,8 @@ class Lane:
             data = way.source.receive_nowait()
             if data is None:
                 return True
-            self.ended = not data
-            if self.ended:
-                return False
-            wants_more = self._take(data)
-            if self._unread() < MOVE_ABOVE:
+            wants_more = self._taken(data)
+            if self.ended or self._unread() < MOVE_ABOVE:
                 return wants_more
             if not self._begin(way):
                 return False
