@@ -53,10 +53,12 @@ class Memory:
 
 
 class Bench:
-    def __init__(self, sink, limit: int = 100) -> None:
+    def __init__(self, sink, limit: int = 100, max_bytes: int = 2**20) -> None:
         self.metrics = Metrics()
         self.sink = sink
-        self.journal = Journal([sink], **IDENTITY, queue_events=limit, metrics=self.metrics)
+        self.journal = Journal(
+            [sink], **IDENTITY, queue_events=limit, queue_max_bytes=max_bytes, metrics=self.metrics
+        )
 
     def tell(self, count: int = 1, **fields) -> None:
         for _ in range(count):
@@ -333,8 +335,8 @@ async def test_a_folder_that_cannot_be_is_an_error_each_time_and_works_when_it_c
 
 
 def test_putting_an_event_never_waits_for_a_sink():
-    queue = Queue(Memory(), 1000, Metrics())
-    journal = Journal([], **IDENTITY, queue_events=1, metrics=Metrics())
+    queue = Queue(Memory(), 1000, 2**30, Metrics())
+    journal = Journal([], **IDENTITY, queue_events=1, queue_max_bytes=2**30, metrics=Metrics())
     journal.tell(Event(kind=EventKind.JOINED, group_id="g"), "observe", 1)  # no sink: nothing to do
     assert queue.sink.written == []
 
