@@ -28,4 +28,6 @@ def _escape(character: str) -> str:
 
 def _json_escape(character: str) -> str:
     escaped = json.dumps(character)[1:-1]
-    return escaped if escaped.startswith("\\") else f"\\u{ord(character):04x}"  # DEL, which JSON allows as it is
+    return (
+        escaped if escaped.startswith("\\") else f"\\u{ord(character):04x}"
+    )  # DEL, which JSON allows as it is

@@ -308,7 +308,8 @@ class Visibility(Section, frozen=True, kw_only=True):
         ),
     ] = 255
     groups: Annotated[
-        int, Meta(ge=1, description="Groups that are kept. Groups with members stay, newer ones are left out.")
+        int,
+        Meta(ge=1, description="Groups that are kept. Groups with members stay, newer ones are left out."),
     ] = 20_000
     groups_without_members: Annotated[
         int,

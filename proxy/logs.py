@@ -95,4 +95,6 @@ def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
 
 
 def _json(line: Any, **options: Any) -> str:
-    return json.dumps(line, **options).replace("\x7f", "\\u007f")  # all else that is no ASCII is escaped already
+    return json.dumps(line, **options).replace(
+        "\x7f", "\\u007f"
+    )  # all else that is no ASCII is escaped already

@@ -70,7 +70,9 @@ GAP = Family(
     "The largest distance between a member's epoch and the generation that its client holds.",
 )
 NOT_TRANSLATABLE = Family(
-    "not_translatable_groups", ("reason",), "Groups that can't be translated, by category of what stands in the way."
+    "not_translatable_groups",
+    ("reason",),
+    "Groups that can't be translated, by category of what stands in the way.",
 )
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 

@@ -8,6 +8,7 @@ import trio
 
 from proxy.config import Config
 from proxy.events import EventTeller
+from proxy.logs import say_left_out
 from proxy.metrics import Metrics, software_version
 from proxy.streams import open_tcp
 from proxy.translation_hub import TranslationHub
@@ -167,4 +168,5 @@ class Outlook:
             await self._journal.run()
 
     def _tidy(self) -> None:
+        say_left_out()
         self.book.tidy(self.clock.now_us())

@@ -180,7 +180,7 @@ def admin():
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            status, body = server.answer if self.path == "/api/groups" else (404, b"")
+            status, body = server.answer if self.path.partition("?")[0] == "/api/groups" else (404, b"")
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
