@@ -18,6 +18,7 @@ class Reason(StrEnum):
     PROTOCOL_TYPE = "protocol type"
     NO_PROTOCOL = "no protocol"
     UNKNOWN_ASSIGNOR = "unknown assignor"
+    UNREADABLE = "subscription is not readable"
     OLD_BROKER = "no ConsumerGroupHeartbeat v1"
     CONVERSION_REFUSED = "broker refuses the conversion"
     NOT_CONVERTIBLE = "classic group is not convertible"
@@ -27,6 +28,7 @@ class Reason(StrEnum):
     PARTITIONS_WITHHELD = "it claims partitions that are withheld"
     NO_SYNC_GROUP = "no SyncGroup came"
     FOUND_AT_BROKER = "found at the broker"
+    JOINS_AGAIN = "it joins again"
     OTHER = "other"
 
 
@@ -42,6 +44,7 @@ _OF_THE_PROTOCOLS = (
 )
 _OTHERS = (
     ("the broker has no ConsumerGroupHeartbeat", Reason.OLD_BROKER),
+    ("the subscription is not readable: ", Reason.UNREADABLE),
     ("the broker answered ", Reason.CONVERSION_REFUSED),
     ("not all of its members have left it", Reason.MEMBERS_REMAIN),
     ("not all its members have left it", Reason.MEMBERS_REMAIN),
@@ -56,6 +59,7 @@ _WHOLE: dict[str, str] = {
         Reason.PARTITIONS_WITHHELD,
         Reason.NO_SYNC_GROUP,
         Reason.FOUND_AT_BROKER,
+        Reason.JOINS_AGAIN,
     )
 } | {code.name: code.name for code in ErrorCode}
 

@@ -42,11 +42,12 @@ def fetch_groups(
         asked["id"] = group
     page = _fetch(url, asked, kind, timeout_s)
     groups = page.groups
+    known = {one.id for one in groups}
     while page.left_out and page.groups:
-        last = groups[-1].id
-        page = _fetch(url, asked | {"after": last}, kind, timeout_s)
-        if page.groups and page.groups[0].id <= last:
-            break  # it does not know pages
+        page = _fetch(url, asked | {"after": groups[-1].id}, kind, timeout_s)
+        if not known.isdisjoint(one.id for one in page.groups):
+            break  # it does not know pages, and tells the same again
+        known.update(one.id for one in page.groups)
         groups += page.groups
     if group is not None:
         groups = tuple(one for one in groups if one.id == group)

@@ -5,7 +5,7 @@ and all others share those of ``other``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -119,6 +119,10 @@ class Labels:
                 return OTHER
             self._labelled.add(group_id)
         return group_id
+
+    def keep(self, group_ids: Container[str]) -> None:
+        """Only these groups are left: the labels of all others are free again."""
+        self._labelled = {group_id for group_id in self._labelled if group_id in group_ids}
 
     def drop(self, group_id: str) -> bool:
         """A group is gone: its label is free again. Whether it had one."""

@@ -143,6 +143,7 @@ class Supervisor:
         told = await self.ask("groups", Snapshot)
         groups = merge(told).groups if told else ()
         self.metrics.groups.figures = lambda: map(figures_of_view, groups)
+        self.metrics.groups.labels.keep({group.id for group in groups})
         return self._totals.expose()
 
     async def not_ready(self) -> str | None:
