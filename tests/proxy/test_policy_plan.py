@@ -239,3 +239,13 @@ def test_a_proxy_that_is_not_there_is_exit_1(tmp_path, url):
     done = run_plan(tmp_path, url)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {url}: ")
+
+
+def test_a_group_id_can_not_command_the_terminal(tmp_path, admin):
+    hostile = "web-\x1b[2J\r\n\u202e"
+    group = {"id": hostile, "mode": "observe", "assignor": None, "members": [], "why_not": hostile}
+    admin.answer = (200, json.dumps({"groups": [group]}).encode())
+    done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}")
+    assert done.returncode == 0, done.stderr
+    assert not {"\x1b", "\r", "\u202e"} & set(done.stdout)
+    assert done.stdout.startswith("web-\\x1b[2J\\r\\n\\u202e: observe -> translate")

@@ -25,7 +25,9 @@ def test_long_member_ids_are_known_again_and_not_kept() -> None:
     assert not ids.may_become_classic(f"{LONG}7", ELSEWHERE)
 
 
-def beat(observer: Observer, group_id: str = "g", client_id: str = "app", software: str = "a/1") -> list[Event]:
+def beat(
+    observer: Observer, group_id: str = "g", client_id: str = "app", software: str = "a/1"
+) -> list[Event]:
     connection = Connection(HERE, "/10.0.0.1", {}, software)
     message = HeartbeatRequest(group_id=group_id, member_id="m", generation_id=1)
     request = Request(RequestId(1), ApiKey.HEARTBEAT, 3, client_id, message)
@@ -36,7 +38,9 @@ def test_a_member_that_passes_through_with_long_texts_is_told_of_and_not_remembe
     observer = Observer(TopicBook())
     for texts in ({"group_id": LONG}, {"client_id": LONG}, {"software": LONG}):
         for _ in range(2):
-            assert [event.kind for event in beat(observer, **texts)] == [EventKind.ADOPTED], "as if it were new"
+            assert [event.kind for event in beat(observer, **texts)] == [EventKind.ADOPTED], (
+                "as if it were new"
+            )
     beat(observer)
     assert beat(observer) == [], "a usual one is known"
 
