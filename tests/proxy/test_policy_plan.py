@@ -249,3 +249,8 @@ def test_a_group_id_can_not_command_the_terminal(tmp_path, admin):
     assert done.returncode == 0, done.stderr
     assert not {"\x1b", "\r", "\u202e"} & set(done.stdout)
     assert done.stdout.startswith("web-\\x1b[2J\\r\\n\\u202e: observe -> translate")
+
+
+@pytest.mark.parametrize("group_id", ["web-a\nb", "web-\n", "web-\r\u2028"])
+def test_a_line_break_does_not_evade_a_pattern(group_id):
+    assert Rule(pattern="web-.*", mode=Mode.REJECT).matches(group_id)
