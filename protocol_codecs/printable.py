@@ -19,15 +19,8 @@ def printable_json(text: str) -> str:
     r"""A JSON document that means the same, with ``\u001b`` or ``\u202e`` in its strings; line breaks stay."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else _json_escape(one) for one in text)
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
 
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
-
-
-def _json_escape(character: str) -> str:
-    escaped = json.dumps(character)[1:-1]
-    return (
-        escaped if escaped.startswith("\\") else f"\\u{ord(character):04x}"
-    )  # DEL, which JSON allows as it is

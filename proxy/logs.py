@@ -5,7 +5,6 @@ no client can have very many of them written (:mod:`proxy.log_throttle`).
 """
 
 import io
-import json
 import logging
 import sys
 import time
@@ -45,10 +44,7 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
             structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_traceback),
         ]
     else:
-        rendering = [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_json),
-        ]
+        rendering = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     level = logging.getLevelName(log.level.upper())
     structlog.configure(
         processors=[_Throttle.now, *shared, *rendering],
@@ -95,9 +91,3 @@ def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     out.write(printable(text.getvalue(), keep="\n").replace("\n", "\n    "))
-
-
-def _json(line: Any, **options: Any) -> str:
-    return json.dumps(line, **options).replace(
-        "\x7f", "\\u007f"
-    )  # all else that is no ASCII is escaped already

@@ -1,5 +1,6 @@
 """Ask the admin port of a running proxy for its groups: for ``epochgate status`` and ``epochgate policy plan``."""
 
+import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Protocol, TypeVar
@@ -56,5 +57,9 @@ def fetch_groups(
 
 def _fetch(url: str, asked: dict[str, str], kind: type[P], timeout_s: float) -> P:
     query = f"?{urllib.parse.urlencode(asked, errors='replace')}" if asked else ""
-    with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=timeout_s) as answer:  # noqa: S310  http(s) only
-        return msgspec.json.decode(answer.read(), type=kind)
+    try:
+        with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=timeout_s) as answer:  # noqa: S310  http(s) only
+            return msgspec.json.decode(answer.read(), type=kind)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise

@@ -154,6 +154,24 @@ async def test_what_does_not_fit_is_lost_and_told_where_it_is_missing(autojump_c
     assert bench.count("events_total") == 8
 
 
+async def test_what_waits_is_bounded_in_memory_too(autojump_clock):
+    bench = Bench(Memory(), limit=1000, max_bytes=100_000)
+    bench.sink.hanging = trio.Event()
+    async with running(bench):
+        bench.tell()
+        await trio.sleep(1)  # it is being written, and that hangs
+        bench.tell(10, partitions=topic(*range(1000)))
+        assert bench.count("queue_events") == 2
+        bench.tell(10)
+        assert bench.count("events_lost_total") == 8
+        bench.sink.hanging.set()
+        await trio.sleep(1)
+        bench.tell(2, partitions=topic(*range(1000)))
+        await trio.sleep(1)
+    assert [one.reason for one in bench.sink.written if one.kind == "lost"] == ["8"]
+    assert len(bench.sink.written) == 16, "what was written makes room"
+
+
 async def test_events_wait_for_a_sink_that_is_away(autojump_clock):
     bench = Bench(Memory())
     bench.sink.failing = JournalError("away", keep=True)

@@ -32,12 +32,13 @@ class Answering:
         self.book = GroupBook(Policy(default=Mode.TRANSLATE))
         self.body: bytes | None = None
         self.page_groups = 1000
+        self.refusal: str | None = None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = outer.body or outer.answer(self.path)
-                self.send_response(200)
+                self.send_response(500 if outer.refusal else 200, outer.refusal)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -189,8 +190,11 @@ def test_what_clients_make_up_can_not_command_the_terminal(proxy, arguments):
 
 
 def test_an_error_of_what_answers_can_not_command_the_terminal(proxy):
-    proxy.body = b'{"v": "\x1b[2J"}'
-    assert "\x1b" not in proxy.run().stderr
+    proxy.refusal = "\x1b[2J"
+    done = proxy.run()
+    assert done.exit_code == UNREACHABLE
+    assert "\\x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 def test_all_pages_are_asked_for(proxy):
