@@ -18,6 +18,9 @@ from protocol_codecs.printable import printable
 from proxy.config import Log
 from proxy.log_throttle import LogThrottle
 
+_LONGEST = 1000
+"""Characters of one text in a line; tracebacks are not cut."""
+
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.logs")
 
 
@@ -36,6 +39,7 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
+        _short,
         structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if for_people else "iso", utc=not for_people),
     ]
     if for_people:
@@ -73,6 +77,14 @@ def say_left_out() -> None:
     """Say which lines were left out and not said yet; to be called now and then."""
     if left_out := _Throttle.now.left_out():
         _log.warning("log lines were left out", kinds=left_out)
+
+
+def _short(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Cut the texts of a line: a message about what a client sent may quote it."""
+    for name, value in line.items():
+        if isinstance(value, str) and len(value) > _LONGEST:
+            line[name] = f"{value[:_LONGEST]}…"
+    return line
 
 
 def _printable(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -216,3 +216,11 @@ def test_a_line_names_no_thousands_of_partitions():
         Event(kind=EventKind.JOINED, group_id="g", member_id="m", partitions=partitions)
     )
     assert [line["partitions"] for line in lines_of(out)] == ["5000 of 1 topics"]
+
+
+def test_a_text_in_a_line_is_not_long():
+    out = io.StringIO()
+    configure(Log(), out)
+    structlog.get_logger("x").warning("connection closed", reason="x" * 30_000)
+    logging.getLogger("some.library").warning("y" * 30_000)
+    assert [len(line.get("reason", line["event"])) for line in lines_of(out)] == [1001, 1001]

@@ -205,3 +205,10 @@ def test_figures_of_a_picture_are_those_of_the_book(book):
     assert gauges([figures_of_view(view_of(record, now_us))], 9) == gauges(
         [figures_of_record(record, now_us)], 9
     )
+
+
+def test_a_label_is_free_again_when_its_group_is_gone():
+    labels = Labels(1)
+    assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
+    labels.keep({"b"})
+    assert [labels.of("b"), labels.of("a")] == ["b", OTHER]
