@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from pipeline.audit.output import VIOLATION
 from pipeline.readiness.output import NOT_READY
@@ -51,7 +50,7 @@ def write(
 
 def _shown(value: object) -> object:
     """What the page shows: texts of clients with their control characters visible, markup of ours as it is."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 
 import trio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
@@ -53,7 +52,7 @@ def group_path(group_id: str) -> str:
 
 def _shown(value: object) -> object:
     """What a template writes: text of clients with its control characters visible, markup of ours as it is."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _environment() -> Environment:
