@@ -3,7 +3,7 @@
 Lines are kept as they come and put into words only when somebody wants to read them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
@@ -26,9 +26,17 @@ class Story:
     def __init__(self) -> None:
         self.topic_names: dict[Uuid, str] = {}
         self._lines: list[tuple[int, str, str, Any]] = []
+        self._asides: set[int] = set()
 
-    def tell(self, now_ms: int, who: str, what: str, thing: Any = None) -> None:
+    def tell(self, now_ms: int, who: str, what: str, thing: Any = None, *, aside: bool = False) -> None:
+        """Add a line; an ``aside`` is about a hostile connection, and about nobody else."""
+        if aside:
+            self._asides.add(len(self._lines))
         self._lines.append((now_ms, who, what, thing))
+
+    def without_asides(self) -> Iterator[str]:
+        """The lines that would be the same if there were no hostile connections."""
+        return (self._line(line) for n, line in enumerate(self._lines) if n not in self._asides)
 
     def learn_topic(self, topic_id: Uuid, name: str) -> None:
         """Give a topic a name; one that is created again gets an apostrophe."""
@@ -45,10 +53,11 @@ class Story:
         return listed or "nothing"
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{at_ms / 1000:9.3f}  {who:<12} {what}{self._words(thing)}"
-            for at_ms, who, what, thing in self._lines
-        )
+        return "\n".join(map(self._line, self._lines))
+
+    def _line(self, line: tuple[int, str, str, Any]) -> str:
+        at_ms, who, what, thing = line
+        return f"{at_ms / 1000:9.3f}  {who:<12} {what}{self._words(thing)}"
 
     def _words(self, thing: Any) -> str:
         match thing:
@@ -119,7 +128,7 @@ def api_name(api_key: int) -> str:
 
 
 def _short(member_id: str | None) -> str:
-    return (member_id or "nobody")[:8]
+    return (member_id or "nobody").removeprefix("epochgate-")[:8]
 
 
 def _code(message: Any) -> str:

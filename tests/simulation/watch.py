@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from tests.simulation.broker import Broker
     from tests.simulation.clients.caller import Caller
     from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch_hostile import HostileWatch
+    from tests.simulation.watch_natives import NativeWatch
 
 _E = ErrorCode
-_OVER = frozenset({_E.UNKNOWN_MEMBER_ID, _E.ILLEGAL_GENERATION, _E.FENCED_INSTANCE_ID})
+MEMBERSHIP_IS_OVER = frozenset({_E.UNKNOWN_MEMBER_ID, _E.ILLEGAL_GENERATION, _E.FENCED_INSTANCE_ID})
+_OVER = MEMBERSHIP_IS_OVER
 _TRANSIENT = frozenset({_E.NOT_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE})
 
 CODES: dict[int, frozenset[ErrorCode]] = {
@@ -73,6 +76,10 @@ class Watch:
         self.kernel = kernel
         self.story = Story()
         self.broker: Broker
+        self.hostile: HostileWatch
+        self.natives: NativeWatch
+        self.observers: dict[Any, Any] = {}
+        """Who looks at what a proxy does for a client, if that is not this one: the hostile ones, and natives."""
         self.standings: dict[Any, Standing] = {}
         self.client_of: dict[str, Standing] = {}
         """Who uses a member id."""
@@ -88,6 +95,10 @@ class Watch:
 
     def tell(self, who: Any, what: str, thing: Any = None) -> None:
         self.story.tell(self.kernel.now_ms, str(who), what, thing)
+
+    def aside(self, who: Any, what: str, thing: Any = None) -> None:
+        """Tell something that only concerns a hostile connection."""
+        self.story.tell(self.kernel.now_ms, str(who), what, thing, aside=True)
 
     def note(self, who: Any, what: str) -> None:
         self.tell(who, what)
@@ -268,7 +279,7 @@ class Watch:
     ) -> None:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
-        codes = _codes(message)
+        codes = codes_in(message)
         if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
             self._joined_classic(standing, ask, message)
             return
@@ -342,6 +353,16 @@ class Watch:
 
     group_id = "payments"
 
+    def told_in_its_place(self, ask: Ask, message: Any) -> None:
+        """Somebody else with READ on the group was told in a member's name that it is to join again.
+
+        For the proxy, as for a broker, the member's time to do so runs from then on.
+        """
+        standing = self.client_of.get(getattr(ask.message, "member_id", ""))
+        told = ErrorCode.REBALANCE_IN_PROGRESS in codes_in(message)
+        if told and standing is not None and standing.asked_to_rejoin_ms is None:
+            standing.asked_to_rejoin_ms = self.kernel.now_ms
+
     def _told_to_rejoin(self, process: "ProxyProcess", standing: Standing) -> None:
         self.count("rejoins")
         if standing.asked_to_rejoin_ms is None:
@@ -404,7 +425,7 @@ class Watch:
                 for topic in self.broker.image.topics.values()
                 for index in range(topic.partitions)
             }
-        if _codes(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
+        if codes_in(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
             standing.end("the broker told it that its membership is over")
 
     def _joined_classic(self, standing: Standing, ask: Ask, message: Any) -> None:
@@ -429,17 +450,29 @@ class Watch:
             if call.message.member_epoch == 0:
                 client = process.connections[call.connection_id].client.near
                 self.standings[client].joins_as = call.message.member_id
-            self._check_release(str(process), call.message)
         elif call.api_key == ApiKey.JOIN_GROUP and not lost:
             client = process.connections[call.connection_id].client.near
             self.standings[client].joins_at_the_broker = True
-        elif call.api_key == ApiKey.LEAVE_GROUP and not lost:
+        if not lost:
+            self.hostile.check_words(process, call)
+            self.check_call(process, call)
+
+    def check_call(self, process: "ProxyProcess", call: Call) -> None:
+        """Whatever made the proxy send this: it takes nothing away from anybody."""
+        self.natives.check_call(process, call)
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._check_release(str(process), call.message)
+        elif call.api_key == ApiKey.LEAVE_GROUP:
             for identity in call.message.members:
                 self._check_released(str(process), identity.member_id, frozenset())
 
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         self.tell(process, "<-", message)
         self._broker_said = message
+        self.learn_assignment(call, message)
+
+    def learn_assignment(self, call: Call, message: Any) -> None:
+        """The broker may have assigned something to a member in answer to a request of the proxy's own."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
             standing = self.client_of.get(call.message.member_id)
             if standing is not None:
@@ -451,6 +484,7 @@ class Watch:
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         self.tell(process, "", event)
+        self.natives.check_event(process, event)
         standing = self.client_of.get(event.member_id)
         if event.kind is not EventKind.ADOPTED or standing is None:
             return
@@ -510,7 +544,7 @@ class Watch:
 
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
-        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in _codes(response):
+        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
             self._check_commit(ask.message)
 
     def _check_commit(self, message: Any) -> None:
@@ -578,7 +612,8 @@ def _generation(message: Any) -> int:
     return int(generation)
 
 
-def _codes(message: Any) -> set[int]:
+def codes_in(message: Any) -> set[int]:
+    """The error codes of a response."""
     if hasattr(message, "error_code"):
         return {message.error_code}
     return {partition.error_code for topic in message.topics for partition in topic.partitions}
