@@ -10,11 +10,14 @@ Chapter 4 of the design, as it is checked here:
    ``said``: no commit with an old generation is accepted for a partition that somebody else, and not the committer,
    holds by contract. One with the current generation is: a generation is all that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
-5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order.
+5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order; and for a Heartbeat
+   within a time that keeps its session alive (:mod:`tests.simulation.promptness`).
 6. ``answered``: REBALANCE_IN_PROGRESS only if the broker gave this member another assignment since its SyncGroup, or
    it claimed what was withheld, or another process adopted it; no other ending of a membership without a cause (one
    is that the policy changed, after which the client is within its contract until it has given up everything); and
    only codes that this API's old clients know.
+7. :mod:`tests.simulation.watch_hostile`: a connection without READ on the group makes no difference to anybody.
+8. :mod:`tests.simulation.watch_natives`: a member of the new protocol is left alone.
 
 While the policy lets the group pass through, its members are classic ones, and what the broker itself does to them is
 not judged. What the proxy does to them is: it ends no classic membership of a client that works on something (2).
@@ -30,6 +33,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import decode_subscription
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
+from tests.simulation.promptness import Promptness
 from tests.simulation.standing import Pid, Standing
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
@@ -88,6 +92,7 @@ class Watch:
         self._holders: dict[Pid, list[Any]] = {}
         self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
         self._commits: dict[tuple[Any, int], bool | None] = {}
+        self._promptness = Promptness()
         self._broker_said: Any = None
         """The last answer of the broker to a request of the proxy's own."""
 
@@ -207,6 +212,7 @@ class Watch:
         """A proxy has read a call of a client."""
         standing = self.standings[client]
         standing.heard()
+        self._promptness.asked(standing, ask, self.kernel.now_ms)
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
                 standing.joins_waiting.add(ask.number)
@@ -233,6 +239,7 @@ class Watch:
     def deserted(self, client: "Caller", ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
         standing = self.standings[client]
+        self._check_promptness(standing, ask)
         if ask.number in standing.joins_waiting:
             standing.deserted_join = True
             standing.joins_waiting.discard(ask.number)
@@ -279,6 +286,7 @@ class Watch:
     ) -> None:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
+        self._check_promptness(standing, ask)
         codes = codes_in(message)
         if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
             self._joined_classic(standing, ask, message)
@@ -351,6 +359,10 @@ class Watch:
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 
+    def _check_promptness(self, standing: Standing, ask: Ask) -> None:
+        if (late := self._promptness.why_late(standing, ask, self.kernel.now_ms)) is not None:
+            raise Violation(5, late)
+
     group_id = "payments"
 
     def told_in_its_place(self, ask: Ask, message: Any) -> None:
@@ -417,6 +429,7 @@ class Watch:
         if ask.api_key == ApiKey.FETCH:
             return
         standing = self.standings[client]
+        self._check_promptness(standing, ask)
         if ask.api_key == ApiKey.JOIN_GROUP:
             self._joined_classic(standing, ask, message)
         elif ask.api_key == ApiKey.SYNC_GROUP and message.error_code == ErrorCode.NONE:
