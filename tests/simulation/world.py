@@ -113,6 +113,7 @@ class World:
             self.watch.natives.began(client)
             self.watch.observers[client] = self.watch.natives
             self.watch.client_of[client.member_id] = self.watch.standings[client]
+            self.watch.standings[client].member_id = client.member_id
         else:
             client = ClassicClient(name, self, plan.habits, plan.pace, plan.topics, plan.instance_id)
             self.watch.began(client)
