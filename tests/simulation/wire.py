@@ -44,7 +44,6 @@ SHOWN_WHEN_PASSED = frozenset(
         ApiKey.SYNC_GROUP,
         ApiKey.HEARTBEAT,
         ApiKey.LEAVE_GROUP,
-        ApiKey.OFFSET_COMMIT,
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
     }
 )
