@@ -332,7 +332,7 @@ class ProxyProcess:
                 foreseen = self._foreseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
-                actions = getattr(self.translator, what)(self._now_s, *arguments)
+                actions = getattr(self.translator, what)(self.now_s, *arguments)
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if foreseen is not None and not _came_true(foreseen, actions):
@@ -417,7 +417,8 @@ class ProxyProcess:
     # -- time ------------------------------------------------------------------------------------------------------
 
     @property
-    def _now_s(self) -> float:
+    def now_s(self) -> float:
+        """The time by its own clock, in seconds."""
         return (self._kernel.now_ms + self._ahead_ms) / 1000
 
     def jump(self, by_ms: int) -> None:
@@ -448,7 +449,7 @@ class ProxyProcess:
                 self._look_at_time()
 
     def _look_at_time(self) -> None:
-        if self.translator.next_deadline() <= self._now_s:
+        if self.translator.next_deadline() <= self.now_s:
             self._do("handle_time")
         else:
             self._book()

@@ -365,6 +365,15 @@ class Watch:
 
     group_id = "payments"
 
+    def spoken_for(self, ask: Ask) -> None:
+        """Somebody else with READ on the group sends a call in a member's name.
+
+        For one of several processes the client has moved to another connection, and is away when that one ends.
+        """
+        standing = self.client_of.get(getattr(ask.message, "member_id", ""))
+        if standing is not None:
+            standing.moved = True
+
     def told_in_its_place(self, ask: Ask, message: Any) -> None:
         """Somebody else with READ on the group was told in a member's name that it is to join again.
 

@@ -8,6 +8,7 @@ For every request that goes upstream on an honest client's connection, whoever m
 of nobody hostile.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey
@@ -25,8 +26,8 @@ from translation.translator import Translator
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Runner, Clients, Translator)
-"""They know all connections, the hostile ones among them."""
+_NOT_OF_MEMBERS = (Context, Runner, Clients, Translator, Group)
+"""They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`)."""
 
 
 class HostileWatch:
@@ -35,12 +36,14 @@ class HostileWatch:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self.names: set[str] = set()
-        """Their client ids."""
+        """The client ids of those that have no READ on the group."""
 
     # -- what a proxy does for them --------------------------------------------------------------------------------
 
     def call_arrived(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
         self._watch.count(f"hostile calls of {client.principal.name}")
+        if client.principal.reads_group:
+            self._watch.spoken_for(ask)
 
     def deserted(self, client: Hostile, ask: Ask) -> None:
         """Nobody waits for its answer, as ever."""
@@ -71,7 +74,7 @@ class HostileWatch:
 
     def before(self, process: "ProxyProcess") -> bytes:
         """What a process knows before an event of a connection without rights."""
-        return state_of_members(process.translator)
+        return state_of_members(process.translator, process.now_s)
 
     def after(
         self, process: "ProxyProcess", client: Hostile, before: bytes, what: str, actions: list[Action]
@@ -80,7 +83,7 @@ class HostileWatch:
         for action in actions:
             if isinstance(action, Emit):
                 raise Violation(7, f"{process} reports {action.event.kind} for {client}, which has no rights")
-        if state_of_members(process.translator) != before:
+        if state_of_members(process.translator, process.now_s) != before:
             raise Violation(7, f"{process} changes what it knows of a group for {client} ({what})")
 
     def check_words(self, process: "ProxyProcess", call: Call) -> None:
@@ -96,8 +99,8 @@ class HostileWatch:
             raise Violation(7, f"{process} sends {name} with a hostile client's words for another one")
 
 
-def state_of_members(translator: Translator) -> bytes:
-    """All that a process knows of groups and members, as a fingerprint."""
+def state_of_members(translator: Translator, now: float) -> bytes:
+    """All that a process knows of groups and members at a time (seconds of its own clock), as a fingerprint."""
     context = translator._context
     booked = sorted(
         (when, type(timed).__name__, timed.id)
@@ -106,10 +109,19 @@ def state_of_members(translator: Translator) -> bytes:
     )
     ids = context.ids
     return fingerprint(
-        context.groups,
+        {group_id: _known_of(group, now) for group_id, group in context.groups.items()},
         booked,
         ids._issued,
         ids._joins_classic,
         context.topic_names,
         opaque=_NOT_OF_MEMBERS,
     )
+
+
+def _known_of(group: Group, now: float) -> dict[str, Any]:
+    """What holds of a group at this moment. What has run out is forgotten by whoever looks next, and counts no more."""
+    known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
+    known["relayed"] = {one: until for one, until in group.relayed.items() if until > now}
+    if -math.inf < group.passes_through_until <= now:
+        known |= {"passes_through": None, "passes_through_until": -math.inf, "moves_together_until": -math.inf}
+    return known

@@ -1,6 +1,7 @@
 """Everything of one run, put together from its plan."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.config import CoordinatorConfig
@@ -64,7 +65,8 @@ class World:
         self.hostiles = [Hostile(one, self, plan.seed) for one in plan.hostiles]
         for hostile in self.hostiles:
             self.watch.observers[hostile] = self.watch.hostile
-            self.watch.hostile.names.add(hostile.name)
+            if not hostile.principal.reads_group:
+                self.watch.hostile.names.add(hostile.name)
             self.kernel.at(hostile.plan.starts_ms, hostile.start)
             self.kernel.at(plan.calm_from_ms, hostile.stop)
         for fault in plan.faults:
@@ -137,6 +139,18 @@ class World:
 
     def victims(self) -> list[Victim]:
         """All members whose ids there are to know."""
+        return self._victims(self.watch.standings)
+
+    def victims_at(self, link: Link) -> list[Victim]:
+        """Those of them that are served by the process that this connection goes to."""
+        return self._victims(
+            client
+            for client in self.watch.standings
+            if client.host in self.homes and self.process_of(client) is link.far
+        )
+
+    @staticmethod
+    def _victims(clients: Iterable[Any]) -> list[Victim]:
         return [
             Victim(
                 client.member_id,
@@ -144,7 +158,7 @@ class World:
                 client.epoch if isinstance(client, NativeMember) else client.generation,
                 tuple(sorted(client.topics)),
             )
-            for client in self.watch.standings
+            for client in clients
             if client.member_id or getattr(client, "instance_id", None) is not None
         ]
 

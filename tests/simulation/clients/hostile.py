@@ -49,8 +49,9 @@ _STALLS_MS = (3_000, 20_000, 10**8)
 class HostilePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One of them. ``principal`` is a name in :mod:`tests.simulation.authorizer`.
 
-    With READ on the group it may do whatever Kafka lets it do to the members. Then it only sends calls that Kafka lets
-    disturb nobody, on connections that do not read: ``stalls`` says so.
+    With READ on the group it may do whatever Kafka lets it do to the members, and could end them all. Then it only sends
+    calls that Kafka lets disturb nobody, on connections that do not read: ``stalls`` says so. They go to the process
+    that serves their victim, because another one would adopt the member.
     """
 
     name: str
@@ -82,6 +83,10 @@ class Surroundings(Protocol):
 
     def victims(self) -> list[Victim]:
         """The members that there are, or were."""
+        ...
+
+    def victims_at(self, link: Link) -> list[Victim]:
+        """Those of them that are served where this connection goes to."""
         ...
 
     def dial_as(self, hostile: "Hostile") -> Link | None:
@@ -139,7 +144,7 @@ class Hostile:
         if link is None:
             return
         for _ in range(self.chance.choice((1, 1, 1, 2, 4))):
-            self._say(link, *self._call(_CALLS))
+            self._say(link, *self._call(_CALLS, self._world.victims()))
         if self.chance.random() < 0.3:
             self._close(link)
 
@@ -162,11 +167,12 @@ class Hostile:
             self._world.watch.aside(self, f"reads nothing on {link} for {for_ms} ms")
             self._world.stall_answers(link, for_ms)
         for _ in range(self.chance.randint(1, 2)):
-            self._say(link, *self._call(_CALLS_THAT_KAFKA_LETS_DISTURB_NOBODY))
+            victims = self._world.victims_at(link)
+            self._say(link, *self._call(_CALLS_THAT_KAFKA_LETS_DISTURB_NOBODY, victims))
 
-    def _call(self, kinds: Sequence["Kind"]) -> tuple[ApiKey, int, Any]:
-        victims = self._world.victims() or [Victim("m1", None, 1, ("orders",))]
-        return self.chance.choice(kinds)(self.chance, self.chance.choice(victims))
+    def _call(self, kinds: Sequence["Kind"], victims: list[Victim]) -> tuple[ApiKey, int, Any]:
+        victim = self.chance.choice(victims or [Victim("epochgate-m1", None, 1, ("orders",))])
+        return self.chance.choice(kinds)(self.chance, victim)
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -296,6 +302,13 @@ def _commit(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
     return ApiKey.OFFSET_COMMIT, chance.choice((8, 9)), request
 
 
+def _possible_commit(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
+    """One with a generation that the victim has or had: a process that adopts a member believes the generation."""
+    api_key, version, request = _commit(chance, victim)
+    generation = victim.generation - chance.choice((0, 0, 1))
+    return api_key, version, msgspec.structs.replace(request, generation_id_or_member_epoch=generation)
+
+
 def _transaction(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     request = TxnOffsetCommitRequest(
@@ -352,4 +365,4 @@ _CALLS: tuple[Kind, ...] = (
     _describe,
     _native_heartbeat,
 )
-_CALLS_THAT_KAFKA_LETS_DISTURB_NOBODY: tuple[Kind, ...] = (_right_heartbeat, _late_sync, _commit)
+_CALLS_THAT_KAFKA_LETS_DISTURB_NOBODY: tuple[Kind, ...] = (_right_heartbeat, _late_sync, _possible_commit)
