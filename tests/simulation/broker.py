@@ -1,8 +1,9 @@
 """The broker: connections, topics, and the embedded coordinator, which may fail over.
 
 As a real broker it works on one request of a connection at a time, so a call waits behind a long poll or a
-JoinGroup that waits, and refuses what the principal of a connection may not do. A failover keeps what the log has (every answered change), starts all timers anew, and for
-a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
+JoinGroup that waits, and it refuses what the principal of a connection may not do. A failover keeps what the log has
+(every answered change), starts all timers anew, and for a while answers NOT_COORDINATOR and then
+COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from collections import deque
@@ -333,9 +334,7 @@ def _visible(principal: Principal, response: ConsumerGroupDescribeResponse) -> C
     return msgspec.structs.replace(response, groups=groups)
 
 
-def metadata(
-    image: MetadataImage, message: Any, hidden: frozenset[str] = frozenset()
-) -> MetadataResponse:
+def metadata(image: MetadataImage, message: Any, hidden: frozenset[str] = frozenset()) -> MetadataResponse:
     """The topics that were asked for, by name or by id; ``hidden`` are those that are not to be described."""
     topics = []
     for asked in message.topics:

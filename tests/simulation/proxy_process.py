@@ -380,9 +380,7 @@ class ProxyProcess:
                     self._next(shell)
             case Call():
                 shell = self.connections.get(action.connection_id)
-                self._observer(self._client_on[action.connection_id]).called(
-                    self, action, lost=shell is None
-                )
+                self._observer(self._client_on[action.connection_id]).called(self, action, lost=shell is None)
                 if shell is None:
                     self._do("upstream_lost", action.connection_id)
                 else:
@@ -410,7 +408,9 @@ class ProxyProcess:
         entry = shell.owed[-1]
         entry[1] = answer.message
         arrives = not shell.client.to_near.broken
-        self._observer(shell.client.near).answered(self, shell.client.near, entry[0], answer.message, arrives=arrives)
+        self._observer(shell.client.near).answered(
+            self, shell.client.near, entry[0], answer.message, arrives=arrives
+        )
         self._flush(shell)
         self._next(shell)
 

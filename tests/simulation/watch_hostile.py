@@ -123,5 +123,9 @@ def _known_of(group: Group, now: float) -> dict[str, Any]:
     known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
     known["relayed"] = {one: until for one, until in group.relayed.items() if until > now}
     if -math.inf < group.passes_through_until <= now:
-        known |= {"passes_through": None, "passes_through_until": -math.inf, "moves_together_until": -math.inf}
+        known |= {
+            "passes_through": None,
+            "passes_through_until": -math.inf,
+            "moves_together_until": -math.inf,
+        }
     return known

@@ -17,7 +17,6 @@ from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol_codecs.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -49,9 +48,9 @@ _STALLS_MS = (3_000, 20_000, 10**8)
 class HostilePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One of them. ``principal`` is a name in :mod:`tests.simulation.authorizer`.
 
-    With READ on the group it may do whatever Kafka lets it do to the members, and could end them all. Then it only sends
-    calls that Kafka lets disturb nobody, on connections that do not read: ``stalls`` says so. They go to the process
-    that serves their victim, because another one would adopt the member.
+    With READ on the group it may do whatever Kafka lets it do to the members, and could end them all. Then it only
+    sends calls that Kafka lets disturb nobody, on connections that do not read: ``stalls`` says so. They go to the
+    process that serves their victim, because another one would adopt the member.
     """
 
     name: str

@@ -153,9 +153,7 @@ class NativeMember(Caller):
         def tried(_: Any = None) -> None:
             """The next one says the same and more."""
 
-        self.ask(
-            "group", ApiKey.OFFSET_COMMIT, 9, request, tried, tried, timeout_ms=_REQUEST_TIMEOUT_MS
-        )
+        self.ask("group", ApiKey.OFFSET_COMMIT, 9, request, tried, tried, timeout_ms=_REQUEST_TIMEOUT_MS)
 
     @property
     def idles_since_ms(self) -> int:
