@@ -1,4 +1,4 @@
-"""Who may do what at the simulated broker, as Kafka's StandardAuthorizer decides it for one group.
+"""Who may do what at the simulated broker, as Kafka's StandardAuthorizer decides it.
 
 A connection belongs to one :class:`Principal` from its beginning, and the connection that the proxy opens for it
 belongs to the same one: SASL goes through from end to end.
@@ -10,6 +10,9 @@ import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
 from tests.simulation.wire import Ask
+
+OPEN_GROUP = "open-to-all"
+"""A group on which every principal has READ, unlike the one that the clients are in."""
 
 _NEEDS_READ = frozenset(
     {
@@ -26,7 +29,7 @@ _NEEDS_DESCRIBE = frozenset({ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS, ApiKey
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a connection belongs to. READ on the group includes DESCRIBE, as in Kafka."""
+    """Who a connection belongs to. READ on the clients' group includes DESCRIBE, as in Kafka."""
 
     name: str
     is_authenticated: bool = True
@@ -57,10 +60,9 @@ PRINCIPALS = {one.name: one for one in (ALICE, TRUDY, OSCAR, MALLORY, NOBODY)}
 
 def why_refused(principal: Principal, ask: Ask) -> ErrorCode | None:
     """The error code with which the broker refuses this request before it looks at the group; None if it does not."""
+    may_read = principal.reads_group or getattr(ask.message, "group_id", "") == OPEN_GROUP
     may_describe = principal.describes_group or principal.reads_group
-    if (ask.api_key in _NEEDS_READ and not principal.reads_group) or (
-        ask.api_key in _NEEDS_DESCRIBE and not may_describe
-    ):
+    if (ask.api_key in _NEEDS_READ and not may_read) or (ask.api_key in _NEEDS_DESCRIBE and not may_describe):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
         names = ask.message.subscribed_topic_names or ()

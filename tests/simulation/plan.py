@@ -14,6 +14,9 @@ from tests.simulation.clients.hostile import HostilePlan
 
 TOPICS = ("orders", "refunds")
 
+ALWAYS_MS = 10**9
+"""Longer than any run."""
+
 
 class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One client. ``habits`` None is a member of the new protocol."""
@@ -179,7 +182,7 @@ def _or_through_the_proxy(others: random.Random, client: ClientPlan) -> ClientPl
     """Most members of the new protocol come through the proxy, and commit; some of them idle after a while."""
     if client.habits is not None or others.random() < 0.3:
         return client
-    commits_for_ms = others.choice((3_000, 12_000, 10**9))
+    commits_for_ms = others.choice((3_000, 12_000, ALWAYS_MS, ALWAYS_MS))
     return msgspec.structs.replace(client, through_proxy=True, commits_for_ms=commits_for_ms)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from protocol_codecs import ApiKey
+from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
@@ -396,7 +397,8 @@ class ProxyProcess:
                     self._forget(shell)
                     shell.upstream.close(self)
             case Emit():
-                self._watch.emitted(self, action.event)
+                if action.event.group_id != OPEN_GROUP:  # nobody but the hostile ones is there
+                    self._watch.emitted(self, action.event)
 
     def _answer(self, answer: Answer) -> None:
         shell = self._requests.pop(answer.request_id, None)

@@ -35,7 +35,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
 from tests.simulation.promptness import Promptness
 from tests.simulation.standing import Pid, Standing
-from tests.simulation.story import Story
+from tests.simulation.story import Story, short
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Event, EventKind
 
@@ -596,7 +596,7 @@ class Watch:
 
     def expired(self, broker: "Broker", member_id: str) -> None:
         """The coordinator removed a member because one of its own timeouts passed."""
-        self.tell(broker, f"removes {member_id[:8]}: its timeout has passed")
+        self.tell(broker, f"removes {short(member_id)}: its timeout has passed")
         standing = self.client_of.get(member_id)
         if standing is None or standing.member_id != member_id or standing.excuse() is not None:
             return
@@ -614,7 +614,7 @@ class Watch:
 
         The leader gives its partitions to whom it likes, as it does with those of members that are removed.
         """
-        self.tell(broker, f"goes on without {member_id[:8]}: its timeout has passed")
+        self.tell(broker, f"goes on without {short(member_id)}: its timeout has passed")
         standing = self.client_of.get(member_id)
         if standing is not None and standing.member_id == member_id:
             standing.end("the broker's own timeout passed")

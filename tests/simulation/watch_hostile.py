@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey
+from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import REBALANCE_TIMEOUT_MS, UNKNOWN_TOPIC, Hostile
 from tests.simulation.fingerprint import fingerprint
 from tests.simulation.watch import Violation, Watch
@@ -81,7 +82,7 @@ class HostileWatch:
     ) -> None:
         """After that event, with the actions that the translation wants to be carried out."""
         for action in actions:
-            if isinstance(action, Emit):
+            if isinstance(action, Emit) and action.event.group_id != OPEN_GROUP:
                 raise Violation(7, f"{process} reports {action.event.kind} for {client}, which has no rights")
         if state_of_members(process.translator, process.now_s) != before:
             raise Violation(7, f"{process} changes what it knows of a group for {client} ({what})")
@@ -105,17 +106,21 @@ def state_of_members(translator: Translator, now: float) -> bytes:
     booked = sorted(
         (when, type(timed).__name__, timed.id)
         for when, _, timed in context.timers._heap
-        if isinstance(timed, (Group, Member)) and timed.timer_at == when
+        if isinstance(timed, (Group, Member)) and timed.timer_at == when and _group_of(timed) != OPEN_GROUP
     )
     ids = context.ids
     return fingerprint(
-        {group_id: _known_of(group, now) for group_id, group in context.groups.items()},
+        {one: _known_of(group, now) for one, group in context.groups.items() if one != OPEN_GROUP},
         booked,
         ids._issued,
         ids._joins_classic,
         context.topic_names,
         opaque=_NOT_OF_MEMBERS,
     )
+
+
+def _group_of(timed: Group | Member) -> str:
+    return timed.id if isinstance(timed, Group) else timed.group.id
 
 
 def _known_of(group: Group, now: float) -> dict[str, Any]:

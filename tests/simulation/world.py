@@ -113,6 +113,8 @@ class World:
             client = NativeMember(name, self, plan)
             self.watch.began(client)
             self.watch.natives.began(client)
+            if client.through_proxy:
+                self.watch.count("members of the new protocol through the proxy")
             self.watch.observers[client] = self.watch.natives
             self.watch.client_of[client.member_id] = self.watch.standings[client]
             self.watch.standings[client].member_id = client.member_id
@@ -175,6 +177,7 @@ class World:
 
     def stall_answers(self, link: Link, for_ms: int) -> None:
         """Who does not read lets the proxy read nothing from the broker either."""
+        self.watch.count("hostile connections that read nothing")
         for process in self.processes:
             for shell in process.connections.values():
                 if shell.client is link:

@@ -29,7 +29,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.simulation.authorizer import PRINCIPALS, Principal
+from tests.simulation.authorizer import OPEN_GROUP, PRINCIPALS, Principal
 from tests.simulation.clients.habits import JAVA_COOPERATIVE, JAVA_EAGER
 from tests.simulation.clients.speech import commit_request, join_request
 from tests.simulation.kernel import Kernel
@@ -277,6 +277,12 @@ def _heartbeat(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]
     return ApiKey.HEARTBEAT, 4, request
 
 
+def _heartbeat_elsewhere(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
+    """One for a group in which it may act: that says nothing of any other group."""
+    api_key, version, request = _heartbeat(chance, victim)
+    return api_key, version, msgspec.structs.replace(request, group_id=OPEN_GROUP)
+
+
 def _right_heartbeat(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
     """One that counts as the victim's own."""
     api_key, version, request = _heartbeat(chance, victim)
@@ -357,6 +363,7 @@ _CALLS: tuple[Kind, ...] = (
     _sync,
     _heartbeat,
     _heartbeat,
+    _heartbeat_elsewhere,
     _leave,
     _commit,
     _transaction,

@@ -4,6 +4,7 @@ the proxy, which is to leave it alone.
 It gives up what its assignment no longer names, then says so with its owned list, and only then gets more.
 """
 
+import math
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -14,7 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from tests.simulation.clients.caller import Caller, Surroundings
 from tests.simulation.clients.speech import commit_request
-from tests.simulation.plan import ClientPlan
+from tests.simulation.plan import ALWAYS_MS, ClientPlan
 from tests.simulation.standing import Pid
 from tests.simulation.wire import GROUP
 
@@ -37,6 +38,7 @@ class NativeMember(Caller):
         super().__init__(name, world)
         self.topics = plan.topics
         self.member_id = f"native-{name}"
+        self.plan = plan
         self.through_proxy = plan.through_proxy
         self.epoch = 0
         self._commits_until_ms = self.kernel.now_ms + plan.commits_for_ms
@@ -156,9 +158,12 @@ class NativeMember(Caller):
         self.ask("group", ApiKey.OFFSET_COMMIT, 9, request, tried, tried, timeout_ms=_REQUEST_TIMEOUT_MS)
 
     @property
-    def idles_since_ms(self) -> int:
-        """Since when it commits nothing any more."""
-        return self._commits_until_ms
+    def idles_for_ms(self) -> float:
+        """How long it has committed nothing by its plan; without end if it never does, or never ceases."""
+        plan = self.plan
+        if not 0 < plan.commits_for_ms < ALWAYS_MS:
+            return math.inf
+        return self.kernel.now_ms - self._commits_until_ms
 
     def close(self) -> None:
         """Leave with epoch -1."""
