@@ -17,6 +17,7 @@ from protocol_codecs.messages.api_versions import (
     FinalizedFeatureKey,
 )
 from protocol_codecs.registry import APIS
+from proxy import request_upgrades
 from proxy.envelope import correlation_id_of, response_body_offset, response_of_body
 from proxy.reviewed_apis import FEATURE_NEEDS, NAMING_BROKERS, NEWEST_REVIEWED, TRANSLATED
 
@@ -105,8 +106,7 @@ class OfferBook:
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
             return broker if self._allow_unknown_apis and api_key not in NAMING_BROKERS else None
-        if api_key == ApiKey.JOIN_GROUP:
-            low = 0  # 4.0.0 alone lacks v0 and v1; they are converted here
+        low = request_upgrades.lowest_offered(api_key, low)
         high = min(high, newest)
         return (low, high) if low <= high else None
 

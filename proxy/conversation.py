@@ -21,7 +21,7 @@ from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from protocol_codecs.registry import APIS
-from proxy import api_versions, join_group_versions, node_endpoints
+from proxy import api_versions, node_endpoints, request_upgrades
 from proxy.address_responses import CARRYING_ADDRESSES, rewritten
 from proxy.api_versions import Ranges
 from proxy.envelope import response_body_offset, response_frame
@@ -465,7 +465,7 @@ class Conversation:
         return exchange
 
     def forward(self, request_id: RequestId) -> None:
-        """Pass the request that the translation works on to the broker as it came.
+        """Pass the request that the translation works on to the broker, as it came if the broker has its version.
 
         :raises LookupError: it works on another one, or on none.
         """
@@ -474,8 +474,8 @@ class Conversation:
         exchange.source = _RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
-        if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
-            frame, exchange.edit = join_group_versions.raised(header, frame, lowest)
+        if request_upgrades.is_to_be_raised(header, lowest):
+            frame, exchange.edit = request_upgrades.raised(header, request.client_id, request.message, lowest)
         if header.api_key in OBSERVED:
             self._watch(exchange, request)
         self._terms.meter.sent(header.api_key, header.version, injected=False)

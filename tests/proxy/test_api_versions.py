@@ -31,8 +31,12 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_ranges_of_the_broker_within_ours_are_offered_as_they_are(version):
-    answer = offered(messages.api_versions_response(), version)
-    assert ranges(answer) == messages.BROKER_VERSIONS
+    broker = {
+        api_key: versions
+        for api_key, versions in messages.BROKER_VERSIONS.items()
+        if api_key not in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+    }
+    assert ranges(offered(messages.api_versions_response(broker), version)) == broker
 
 
 def test_newer_versions_are_capped_and_older_ones_stay_the_brokers():
@@ -49,9 +53,10 @@ def test_an_api_of_which_every_version_is_newer_is_hidden():
     assert ranges(offered(messages.api_versions_response(broker))) == {ApiKey.METADATA: (0, 1)}
 
 
-def test_join_group_is_offered_from_v0_on_whatever_the_broker_lacks():
-    broker = {ApiKey.JOIN_GROUP: (2, 9)}
-    assert ranges(offered(messages.api_versions_response(broker))) == {ApiKey.JOIN_GROUP: (0, 9)}
+@pytest.mark.parametrize("api_key", [ApiKey.JOIN_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH])
+def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
+    broker = {api_key: (2, 9)}
+    assert ranges(offered(messages.api_versions_response(broker))) == {api_key: (0, 9)}
 
 
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
