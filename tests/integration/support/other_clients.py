@@ -44,9 +44,10 @@ FRANZ_GO = ClientKind("franz-go", ("cooperative-sticky",), lambda: built.version
 SARAMA = ClientKind(
     "sarama", ("sticky", "cooperative-sticky"), lambda: built.version("sarama"), _go("sarama")
 )
+OLD_SARAMA = ClientKind("old sarama", ("sticky",), lambda: built.version("old_sarama"), _go("old_sarama"))
 KAFKA_GO = ClientKind("kafka-go", ("rack-affinity",), lambda: built.version("kafkago"), _go("kafkago"))
 
-OTHERS = (KAFKAJS, FRANZ_GO, SARAMA, KAFKA_GO)
+OTHERS = (KAFKAJS, FRANZ_GO, SARAMA, OLD_SARAMA, KAFKA_GO)
 
 
 @dataclass(frozen=True)
