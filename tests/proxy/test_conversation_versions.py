@@ -5,7 +5,7 @@ from fakes import messages, wire
 from fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
 
 from protocol_codecs import ApiKey, ErrorCode
-from proxy.terms import ClientError
+from proxy.terms import ClientError, UpstreamError
 
 # -- versions --------------------------------------------------------------------------------------------------
 
@@ -54,6 +54,44 @@ def test_an_error_from_the_broker_in_v0_form_is_passed_on():
     answer = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, body))
     assert answer == wire.response(ApiKey.API_VERSIONS, 0, 1, body)
     assert client_sends(talk, messages.ask_versions(2)) == messages.ask_versions(2)
+
+
+UNREADABLE = {
+    "librdkafka's mock cluster": bytes.fromhex("0023 01 0012 0000 0002 00 00000000"),
+    "without an error": bytes.fromhex("0000 05 0012 0000"),
+    "an error alone": bytes.fromhex("0023"),
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_an_answer_that_can_not_be_read_is_told_as_by_a_broker_that_knows_v0_only(body):
+    talk = conversation()
+    client_sends(talk, messages.ask_versions(1, version=3))
+    told = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, body))
+    answer = wire.body_of(told, ApiKey.API_VERSIONS, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(key.api_key, key.min_version, key.max_version) for key in answer.api_keys] == [(18, 0, 0)]
+
+    assert client_sends(talk, messages.ask_versions(2, version=0)) == messages.ask_versions(2, version=0)
+    told = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 2, messages.api_versions_response()))
+    assert wire.body_of(told, ApiKey.API_VERSIONS, 0).error_code == ErrorCode.NONE
+
+
+def test_an_error_in_the_form_of_the_version_asked_for_is_told_in_v0_form():
+    talk = conversation()
+    client_sends(talk, messages.ask_versions(1, version=3))
+    error = messages.api_versions_response({ApiKey.API_VERSIONS: (0, 2)})
+    body = type(error)(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=error.api_keys)
+    told = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 3, 1, body))
+    assert told == wire.response(ApiKey.API_VERSIONS, 0, 1, body)
+
+
+def test_an_answer_in_v0_that_can_not_be_read_ends_the_connection():
+    talk = conversation()
+    client_sends(talk, messages.ask_versions(1, version=0))
+    with pytest.raises(UpstreamError, match="ApiVersionsResponse"):
+        broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, bytes.fromhex("0000 000005")))
 
 
 @pytest.mark.parametrize(
