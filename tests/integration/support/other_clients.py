@@ -23,7 +23,12 @@ def _kafkajs(_log: Path) -> list[str]:
 
 
 def _go(driver: str) -> Callable[[Path], list[str]]:
-    return lambda _log: _needed(built.ensure_built, binaries.NoGoError, lambda: built.command(driver))
+    return lambda _log: go_command(driver)
+
+
+def go_command(driver: str) -> list[str]:
+    """How to start a program of tools/go_clients, which is built at the first call."""
+    return _needed(built.ensure_built, binaries.NoGoError, lambda: built.command(driver))
 
 
 def _needed(
