@@ -17,7 +17,7 @@ from protocol_codecs.messages.api_versions import (
     FinalizedFeatureKey,
 )
 from protocol_codecs.registry import APIS
-from proxy import request_upgrades
+from proxy import request_upgrades, share_groups
 from proxy.envelope import correlation_id_of, response_body_offset, response_of_body
 from proxy.reviewed_apis import FEATURE_NEEDS, NAMING_BROKERS, NEWEST_REVIEWED, TRANSLATED
 
@@ -100,6 +100,8 @@ class OfferBook:
 
     def _offered(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
         low, high = broker
+        if api_key in share_groups.ANSWERED_HERE:
+            return share_groups.offered(low, high)
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
             return broker if self._allow_unknown_apis and api_key not in NAMING_BROKERS else None
@@ -168,7 +170,7 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
-_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS
+_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS - share_groups.ANSWERED_HERE
 _EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
 if not APIS.keys() >= TRANSLATED:

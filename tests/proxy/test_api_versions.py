@@ -60,7 +60,7 @@ def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
 
 
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
-    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_HEARTBEAT: (0, 1)}
+    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_DESCRIBE: (0, 1)}
     response = messages.api_versions_response(broker)
     assert ranges(offered(response)) == {}
     assert ranges(offered(response, allow_unknown_apis=True)) == broker
@@ -70,6 +70,18 @@ def test_an_api_that_is_known_to_name_brokers_is_hidden_whatever_the_configurati
     broker = {ApiKey.SHARE_FETCH: (0, 2), ApiKey.SHARE_ACKNOWLEDGE: (0, 2), ApiKey.METADATA: (0, 9)}
     answer = offered(messages.api_versions_response(broker), allow_unknown_apis=True)
     assert ranges(answer) == {ApiKey.METADATA: (0, 9)}
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+@pytest.mark.parametrize(
+    ("broker", "client"), [((1, 1), {(1, 1)}), ((0, 2), {(1, 1)}), ((0, 0), set()), (None, set())]
+)
+def test_share_group_heartbeat_is_offered_in_the_version_in_which_it_is_answered_here(
+    broker, client, allow_unknown_apis
+):
+    versions = {} if broker is None else {ApiKey.SHARE_GROUP_HEARTBEAT: broker}
+    response = messages.api_versions_response(versions)
+    assert set(ranges(offered(response, allow_unknown_apis=allow_unknown_apis)).values()) == client
 
 
 def test_inter_broker_apis_and_share_groups_are_not_offered():

@@ -5,6 +5,8 @@ from fakes import messages, wire
 from fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from proxy import share_groups
 from proxy.terms import ClientError, UpstreamError
 
 # -- versions --------------------------------------------------------------------------------------------------
@@ -99,6 +101,7 @@ def test_an_answer_in_v0_that_can_not_be_read_ends_the_connection():
     [
         wire.request(ApiKey.METADATA, 14, 1, b""),
         wire.request(ApiKey.SHARE_FETCH, 1, 1, b""),
+        wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, b""),
         wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff"),
         wire.framed(b"\0\x03\xff\xff\0\0\0\x01\xff\xff"),
     ],
@@ -115,6 +118,26 @@ def test_a_version_that_the_broker_lacks_is_refused_once_that_is_known():
     versions = {**messages.BROKER_VERSIONS, ApiKey.METADATA: (5, 8)}
     with pytest.raises(ClientError, match="METADATA v9, which is offered in versions 5 to 8"):
         client_sends(negotiated(conversation(), versions), messages.metadata(1, version=9))
+
+
+def test_a_share_consumer_is_told_in_its_turn_that_share_groups_are_not_carried():
+    talk = negotiated(conversation(), {**messages.BROKER_VERSIONS, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1)})
+    joins = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=("t",))
+    sent = client_sends(talk, messages.plain(1), wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 2, joins))
+    assert sent == messages.plain(1)
+    first, second = wire.frames(broker_sends(talk, plain_response(1)))
+    assert first == plain_response(1), "the answer waits for its turn"
+    answer = wire.body_of(second, ApiKey.SHARE_GROUP_HEARTBEAT, 1)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, share_groups.MESSAGE)
+    assert talk.idle
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_share_group_heartbeat_of_a_client_that_never_asked_is_refused(version):
+    for allowed in (False, True):
+        talk = conversation(allow_unknown_apis=allowed)
+        with pytest.raises(ClientError):
+            client_sends(talk, wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, version, 1, b""))
 
 
 def test_unknown_apis_pass_where_the_configuration_allows_it():
