@@ -21,12 +21,13 @@ from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from protocol_codecs.registry import APIS
-from proxy import api_versions, join_group_versions, node_endpoints
+from proxy import api_versions, node_endpoints, request_upgrades, share_groups
 from proxy.address_responses import CARRYING_ADDRESSES, rewritten
 from proxy.api_versions import Ranges
 from proxy.envelope import response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
 from proxy.ledger import Exchange, Ledger, Source
+from proxy.meter import api_name
 from proxy.node_endpoints import EndpointEditor
 from proxy.own_requests import OwnRequests
 from proxy.repeats import LARGEST, ReadRequest, heartbeat_answer
@@ -262,7 +263,7 @@ class Conversation:
             return
         header = read_header(piece.data)
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
-            self._refuse_api_versions(header, piece)
+            self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
             return
         check_offered(header, self._ranges, self._terms.meter)
         if not (self.spoke and self.upstream_open) and not self._has_upstream(piece):
@@ -274,6 +275,10 @@ class Conversation:
                 self._translate(header, piece.data)
             else:
                 self._collecting = bytearray(piece.data)
+            return
+        if header.api_key in share_groups.ANSWERED_HERE:
+            self._sasl.ordinary_request()
+            self._answer_here(header, piece, share_groups.refusal(header.correlation_id))
             return
         if header.api_key not in BEFORE_AUTHENTICATION:
             self._sasl.ordinary_request()
@@ -325,11 +330,12 @@ class Conversation:
             self._collecting = None
             self._translate(read_header(frame), frame)
 
-    def _refuse_api_versions(self, header: RequestHeader, piece: Piece) -> None:
+    def _answer_here(self, header: RequestHeader, piece: Piece, response: bytes) -> None:
+        """Answer a request whatever its body says, in its turn."""
         if not piece.last:
-            raise ClientError("oversized", f"an ApiVersions request of {piece.frame_size} bytes")
+            raise ClientError("oversized", f"{api_name(header.api_key)} in {piece.frame_size} bytes")
         exchange = self._exchange(_LOCAL, header)
-        exchange.response = api_versions.refusal(header.correlation_id)
+        exchange.response = response
         self._ledger.receive(exchange)
         self._terms.meter.request(header.api_key, header.version, len(piece.data), decoded=True)
         self.responses.flush_ready()
@@ -465,7 +471,7 @@ class Conversation:
         return exchange
 
     def forward(self, request_id: RequestId) -> None:
-        """Pass the request that the translation works on to the broker as it came.
+        """Pass the request that the translation works on to the broker, as it came if the broker has its version.
 
         :raises LookupError: it works on another one, or on none.
         """
@@ -474,8 +480,8 @@ class Conversation:
         exchange.source = _RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
-        if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
-            frame, exchange.edit = join_group_versions.raised(header, frame, lowest)
+        if request_upgrades.is_to_be_raised(header, lowest):
+            frame, exchange.edit = request_upgrades.raised(header, request.client_id, request.message, lowest)
         if header.api_key in OBSERVED:
             self._watch(exchange, request)
         self._terms.meter.sent(header.api_key, header.version, injected=False)

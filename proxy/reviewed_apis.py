@@ -8,7 +8,7 @@ against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node 
 is not always the one behind a port before the first Metadata has passed.
 
 APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
-addresses behind the records).
+addresses behind the records; ``proxy.share_groups`` says so to their consumers).
 """
 
 from protocol_codecs import ApiKey
