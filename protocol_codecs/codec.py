@@ -15,7 +15,9 @@ Buffer = bytes | bytearray | memoryview
 _encoders: defaultdict[type[Message], dict[int, Callable[[Any], bytes]]] = defaultdict(dict)
 _decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
 _prefix_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
-_bounded_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int, int], Any]]] = defaultdict(dict)
+_bounded_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int, int], Any]]] = defaultdict(
+    dict
+)
 
 
 def encode(message: Message, version: int) -> bytes:

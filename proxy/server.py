@@ -15,6 +15,7 @@ import trio
 from proxy.admin import Health, OwnPanel, admin_app, serve_admin
 from proxy.api_versions import OfferBook
 from proxy.causes import Cause
+from proxy.collecting import CollectBudget
 from proxy.config import Address, Config, Listener
 from proxy.connection import ClientConnection, Services
 from proxy.connections import Connections
@@ -38,6 +39,7 @@ from proxy.workers.totals import Family, families
 from translation.actions import ConnectionId
 from translation.observer import Observer
 from translation.policy import Policy
+from translation.rule_book import RuleBook
 from translation.topic_book import TopicBook
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server")
@@ -116,6 +118,8 @@ class Server:
             open_=open_,
         )
         self._topics = TopicBook()
+        self._rules = RuleBook(policy or Policy())
+        self._collected = CollectBudget(config.limits.group_calls_held_max_bytes)
         self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
@@ -198,6 +202,7 @@ class Server:
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
+        self._rules.use(policy)
         self.outlook.set_policy(policy)
         self.hub.set_policy(policy)
 
@@ -222,7 +227,14 @@ class Server:
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
         terms = Terms(
-            view.advertise, self._offers, self._config.limits, self._meter, time.perf_counter, self._topics
+            view.advertise,
+            self._offers,
+            self._config.limits,
+            self._meter,
+            time.perf_counter,
+            self._topics,
+            lambda group_id: self._rules.of(group_id).mode,
+            self._collected,
         )
         services = Services(terms, self._dialer, self._reachability, self.hub, self._pipes)
         for node_id, port in bound.ports.items():

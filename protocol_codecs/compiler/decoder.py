@@ -298,9 +298,7 @@ class DecoderBuilder:
         if not known:
             with self.source.block(f"if {tags}:"):
                 if self._bounded:
-                    self._count_elements(
-                        f"{self._helper(runtime.count_at)}(buffer, {self._place()}, {tags})"
-                    )
+                    self._count_elements(f"{self._helper(runtime.count_at)}(buffer, {self._place()}, {tags})")
                 skip = self._helper(runtime.skip_tagged_fields)
                 back = f" - {self._skew}" if self._skew else ""
                 self.source.add(f"at = {skip}(buffer, {self._place(behind=1)}){back}")
