@@ -213,10 +213,10 @@ class Limits(Section, frozen=True, kw_only=True):
         Meta(
             ge=1000,
             description="Elements that the lists of a group call may have in all (topics, partitions, owned "
-            "partitions in each of its subscriptions); with more of them it is too large as well. Decoding and "
-            "handling holds up all other connections meanwhile.",
+            "partitions in its subscriptions); with more of them it is too large as well. Decoding and handling "
+            "them holds up all other connections meanwhile.",
         ),
-    ] = 50_000
+    ] = 20_000
     first_group_call_max_bytes: Annotated[
         int,
         Meta(

@@ -411,6 +411,8 @@ class DecoderBuilder:
             value = self._struct(element.message_type, self.source.prefix(variable))
         else:
             item = self.source.prefix(variable).removesuffix("_")
+            if item == variable:  # a list whose name is no plural
+                item += "_item"
             value = self._value(element, item, compact=compact, nullable=False)
         self._settle()
         return value
