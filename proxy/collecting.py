@@ -1,9 +1,8 @@
 """How much of large group calls the process holds in memory at once.
 
-A group call that comes in pieces has to be whole before it can be decoded. Before its first byte is kept, room for all
-of it is asked for here, and it keeps that room until it is answered or passed on. Who finds none waits in line, and
-nothing more is read from that client meanwhile. Calls that come in one piece (``proxy.frames.STREAM_ABOVE``) need no
-room: connections hold as much in any case.
+A group call has to be whole before it can be decoded. Before a large one is collected, room for all of it is asked for
+here, and it keeps that room until it is answered or passed on. Who finds none waits in line, and nothing more is read
+from that client meanwhile. Calls up to ``proxy.frames.STREAM_ABOVE`` need no room: a connection holds as much anyway.
 """
 
 from collections import deque

@@ -21,7 +21,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from proxy.bounded_decoding import read_group_call
 from proxy.collecting import Room
 from proxy.envelope import response_frame
-from proxy.frames import Piece
+from proxy.frames import STREAM_ABOVE, Piece
 from proxy.meter import api_name
 from proxy.request_header import RequestHeader, group_id_of
 from proxy.terms import ClientError, Terms
@@ -82,12 +82,12 @@ class GroupCalls:
             return self._instead(header, piece, reason)
         if size > limits.first_group_call_max_bytes and not trusted:
             return Treatment.SEE_IF_LET_IN
+        if size > STREAM_ABOVE and self._room is None:
+            self._room = self._terms.collected.ask(size, self._go_on)
+        if self.waits_for_room:
+            return Treatment.WAIT
         if piece.last:
             return Treatment.DECODE
-        if self._room is None:
-            self._room = self._terms.collected.ask(size, self._go_on)
-        if not self._room.granted:
-            return Treatment.WAIT
         self.collecting = True
         self._collected = bytearray(piece.data)
         return Treatment.COLLECT
