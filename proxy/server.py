@@ -3,7 +3,7 @@
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ from proxy.splice import PipePool
 from proxy.startup import reach_brokers
 from proxy.streams import TcpStream, keep_alive, open_tcp
 from proxy.terms import Terms
-from proxy.tls import Certificates, TlsOpener
+from proxy.tls import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialer, Open
 from proxy.visibility.outlook import Outlook
@@ -67,7 +67,8 @@ class Server:
     ``policy`` is the one that the translator has, for what is told of groups; ``replica`` is what this process is
     called there, if not by the name of its host; ``folder`` is that of the configuration file.
 
-    ``certificates`` are to be reloaded when their files change.
+    ``certificates`` are to be reloaded when their files change. ``last_good_tls`` is for files that can't be used at
+    the start: what was in them before, by the number of the listener or :data:`proxy.tls.UPSTREAM`.
 
     :raises BindError: a port can't be had.
     :raises TlsFilesError: a certificate can't be used.
@@ -83,15 +84,19 @@ class Server:
         policy: Policy | None = None,
         replica: str | None = None,
         folder: Path | None = None,
+        last_good_tls: Mapping[int, Contents] | None = None,
     ) -> None:
         self._config = config
+        self._last_good = last_good_tls or {}
         self.metrics = Metrics()
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
-            self.certificates.append(Certificates.of_upstream(tls, self.metrics))
+            self.certificates.append(
+                Certificates("upstream", tls, self.metrics, self._last_good.get(UPSTREAM))
+            )
             open_ = TlsOpener(tls, self.certificates[-1]).open
-        self._tls = [self._certificates_of(listener) for listener in config.listeners]
+        self._tls = [self._certificates_of(n, listener) for n, listener in enumerate(config.listeners)]
         self.health = Health(self.metrics)
         self._admin_socket: socket.socket | None = None
         self.ports = Ports(tuple(listeners), 0)
@@ -144,11 +149,12 @@ class Server:
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
 
-    def _certificates_of(self, listener: Listener) -> Certificates | None:
+    def _certificates_of(self, number: int, listener: Listener) -> Certificates | None:
         if listener.tls is None:
             return None
         where = f"listener {Address(listener.bind, listener.port)}"
-        self.certificates.append(Certificates.of_listener(where, listener.tls, self.metrics))
+        last_good = self._last_good.get(number)
+        self.certificates.append(Certificates(where, listener.tls, self.metrics, last_good))
         return self.certificates[-1]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
