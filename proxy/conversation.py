@@ -56,6 +56,7 @@ _METADATA = int(ApiKey.METADATA)
 _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
 _RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
+_DECODE = Treatment.DECODE
 
 _LOOKED_INTO = (
     {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
@@ -285,7 +286,10 @@ class Conversation:
         if header.api_key in TRANSLATED:
             self._sasl.ordinary_request()
             treatment = self._group_calls.begin(header, piece, trusted=self.responses.trusted)
-            self._treat(treatment, header, piece)
+            if treatment is _DECODE:
+                self._translate(header, piece.data)
+            else:
+                self._treat(treatment, header, piece)
             return
         if header.api_key not in BEFORE_AUTHENTICATION:
             self._sasl.ordinary_request()
@@ -334,10 +338,8 @@ class Conversation:
             self._translate(read_header(frame), frame)
 
     def _treat(self, treatment: Treatment, header: RequestHeader, piece: Piece) -> None:
-        """Do with a group call what was decided."""
+        """Do with a group call what was decided, if it is not to be decoded now."""
         match treatment:
-            case Treatment.DECODE:
-                self._translate(header, piece.data)
             case Treatment.RELAY:
                 self._group_calls.settled()
                 self._relay(header, piece)

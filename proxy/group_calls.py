@@ -53,6 +53,10 @@ class Treatment(Enum):
     """Read no further until there is room to collect it."""
 
 
+_DECODE = Treatment.DECODE
+"""Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded."""
+
+
 class GroupCalls:
     """The group calls of one connection. ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on."""
 
@@ -61,6 +65,7 @@ class GroupCalls:
         """Whether a call has begun whose rest is given to :meth:`add`."""
         self._terms = terms
         self._limits = terms.limits
+        self._counted = terms.meter.metrics.large_group_calls
         self._go_on = go_on
         self._room: Room | None = None
         self._collected: bytearray | None = None
@@ -81,13 +86,15 @@ class GroupCalls:
             reason = f"of {size} bytes, more than `limits.group_call_max_bytes`"
             return self._instead(header, piece, reason)
         if size > limits.first_group_call_max_bytes and not trusted:
+            self._counted.labels("waited_for_broker").inc()
             return Treatment.SEE_IF_LET_IN
         if size > STREAM_ABOVE and self._room is None:
             self._room = self._terms.collected.ask(size, self._go_on)
         if self.waits_for_room:
+            self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
         if piece.last:
-            return Treatment.DECODE
+            return _DECODE
         self.collecting = True
         self._collected = bytearray(piece.data)
         return Treatment.COLLECT
@@ -126,15 +133,19 @@ class GroupCalls:
 
     def _instead(self, header: RequestHeader, piece: Piece, reason: str) -> Treatment:
         if header.api_key in _ALWAYS_RELAYED:
+            self._counted.labels("relayed").inc()
             return Treatment.RELAY
         group_id = group_id_of(piece.data, header)
         mode = self._terms.mode_of(group_id)
         if mode is Mode.TRANSLATE:
+            self._counted.labels("ended").inc()
             call = api_name(header.api_key)
             raise ClientError("group_call_too_large", f"a {call} of group {group_id[:255]!r} {reason}")
         if mode is Mode.REJECT and header.api_key == _JOIN_GROUP:
+            self._counted.labels("refused").inc()
             self.collecting = not piece.last
             return Treatment.REFUSE
+        self._counted.labels("relayed").inc()
         return Treatment.RELAY
 
 

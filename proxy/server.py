@@ -125,6 +125,7 @@ class Server:
         self._topics = TopicBook()
         self._rules = RuleBook(policy or Policy())
         self._collected = CollectBudget(config.limits.group_calls_held_max_bytes)
+        self.metrics.large_group_calls_held.set_function(lambda: self._collected.taken)
         self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_

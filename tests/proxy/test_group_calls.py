@@ -104,6 +104,10 @@ def describe_of(groups: int) -> bytes:
     return wire.request(ApiKey.DESCRIBE_GROUPS, 5, 5, DescribeGroupsRequest(groups=("g",) * groups))
 
 
+def counted(talk: Conversation, outcome: str) -> float:
+    return talk._terms.meter.metrics.large_group_calls.labels(outcome)._value.get()
+
+
 HUGE = 3 * STREAM_ABOVE
 TOO_LONG = {"JoinGroup": join_of(bytes(HUGE)), "OffsetCommit": commit_of(HUGE // 8)}
 TOO_MANY = {
@@ -133,9 +137,11 @@ def test_a_call_that_is_too_long_passes_on_piece_by_piece(frame: bytes, mode: Mo
 
 @pytest.mark.parametrize("frame", [*TOO_LONG.values(), *TOO_MANY.values()])
 def test_a_call_that_is_too_large_ends_the_connection_if_its_group_is_translated(frame: bytes):
+    talk = a_talk(Mode.TRANSLATE)
     with pytest.raises(ClientError, match=r"group 'g'.*limits\.group_call_max_") as caught:
-        in_pieces(a_talk(Mode.TRANSLATE), frame)
+        in_pieces(talk, frame)
     assert caught.value.kind == "group_call_too_large"
+    assert counted(talk, "ended") == 1
 
 
 @pytest.mark.parametrize("frame", TOO_MANY.values(), ids=TOO_MANY)
@@ -144,6 +150,7 @@ def test_a_call_with_too_many_elements_passes_on_undecoded_and_unobserved(frame:
     assert client_sends(talk, frame) == frame
     assert talk.request is None
     assert not talk.passed
+    assert counted(talk, "relayed") == 1
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -166,6 +173,7 @@ def test_a_join_group_that_is_too_large_for_a_group_that_is_rejected_is_answered
     assert wire.answered_id(answer) == 5
     message = decode(JoinGroupResponse, 9, answer, 9)
     assert message.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert counted(talk, "refused") == 1
     assert client_sends(talk, messages.plain(6)) == messages.plain(6), "the next request begins behind it"
 
 
@@ -245,6 +253,7 @@ def test_a_strangers_call_waits_until_the_broker_has_answered_the_proxy():
     assert wire.api_of(asked) == (ApiKey.METADATA, 1)
     assert asked.endswith(encode(MetadataRequest(topics=()), 1))
     assert talk.request is None
+    assert counted(talk, "waited_for_broker") == 1
     assert not talk.awaits_rest, "the client owes nothing"
     assert client_sends(talk, bytes(1000)) == b""
     assert talk.held_back == 1000, "what follows is not looked at, and soon not read"
@@ -314,6 +323,7 @@ def test_large_calls_of_many_connections_are_held_only_as_far_as_there_is_room()
     for n in range(0, len(frame), 1024):
         client_sends(other, frame[n : n + 1024])
     assert other.request is None
+    assert counted(other, "waited_for_room") == 1
     assert other.held_back > 0
     one.forward(one.request.id)
     assert resumed == ["other"]
