@@ -18,7 +18,6 @@ from itertools import count
 
 from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_bounded, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
-from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy import api_versions, join_group_versions, node_endpoints
@@ -65,9 +64,6 @@ _LOOKED_INTO = (
     | OBSERVED
 )
 """The APIs whose responses are edited or looked at, in some versions at least."""
-
-_EMPTY_METADATA_VERSION = 1
-"""The lowest in which an empty list of topics means none; every broker has it."""
 
 _request_ids = count(1)
 
@@ -126,7 +122,6 @@ class Conversation:
         self._connection: Connection | None = None  # made once the broker's ranges are known
 
         self._postponed: Piece | None = None  # the beginning of a request that nothing is done with yet
-        self._asks_if_let_in = False
         self._group_calls = GroupCalls(terms, go_on)
         self._held: tuple[RequestHeader, bytes, Request] | None = (
             None  # the request that the translation works on
@@ -257,8 +252,7 @@ class Conversation:
         if self._passing_on or self._group_calls.collecting:
             return self._requests.next_piece() if self.responses.client_open else None
         if self._postponed is not None:
-            must_wait = self._asks_if_let_in or self._group_calls.waits_for_room
-            if must_wait or not self.upstream_open or not self.responses.client_open:
+            if self._group_calls.must_wait or not (self.upstream_open and self.responses.client_open):
                 return None
             piece, self._postponed = self._postponed, None
             return piece
@@ -348,19 +342,10 @@ class Conversation:
                 self._answer_at_once(header, refusal(header), piece)
             case Treatment.SEE_IF_LET_IN:
                 self._postponed = piece
-                self._ask_if_let_in(client_id_of(piece.data, header))
+                client_id = client_id_of(piece.data, header)
+                self._send_own(*self._own.question_if_let_in(client_id, self._group_calls.let_in))
             case Treatment.WAIT:
                 self._postponed = piece
-
-    def _ask_if_let_in(self, client_id: str | None) -> None:
-        """Ask the broker what it answers to every client that it lets in; it closes the connection of any other."""
-
-        def let_in(_frame: bytes) -> None:
-            self._asks_if_let_in = False
-
-        self._asks_if_let_in = True
-        message = MetadataRequest(topics=())
-        self._send_own(*self._own.made(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, let_in))
 
     def _answer_at_once(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
         """Answer a request without asking anybody."""

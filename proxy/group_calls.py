@@ -58,7 +58,11 @@ _DECODE = Treatment.DECODE
 
 
 class GroupCalls:
-    """The group calls of one connection. ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on."""
+    """The group calls of one connection.
+
+    ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
+    :attr:`Treatment.SEE_IF_LET_IN` whoever asked the broker calls :meth:`let_in`.
+    """
 
     def __init__(self, terms: Terms, go_on: Callable[[], None]) -> None:
         self.collecting = False
@@ -67,13 +71,18 @@ class GroupCalls:
         self._limits = terms.limits
         self._counted = terms.meter.metrics.large_group_calls
         self._go_on = go_on
+        self._asks_if_let_in = False
         self._room: Room | None = None
         self._collected: bytearray | None = None
 
     @property
-    def waits_for_room(self) -> bool:
-        """Whether a call waits for room."""
-        return self._room is not None and not self._room.granted
+    def must_wait(self) -> bool:
+        """Whether a call that has begun must wait still."""
+        return self._asks_if_let_in or (self._room is not None and not self._room.granted)
+
+    def let_in(self, _answer: bytes) -> None:
+        """The broker has answered what it answers to every client that it lets in."""
+        self._asks_if_let_in = False
 
     def begin(self, header: RequestHeader, piece: Piece, *, trusted: bool) -> Treatment:
         """What is to be done with a group call that begins; ``trusted`` if the broker has let this client in.
@@ -87,10 +96,11 @@ class GroupCalls:
             return self._instead(header, piece, reason)
         if size > limits.first_group_call_max_bytes and not trusted:
             self._counted.labels("waited_for_broker").inc()
+            self._asks_if_let_in = True
             return Treatment.SEE_IF_LET_IN
         if size > STREAM_ABOVE and self._room is None:
             self._room = self._terms.collected.ask(size, self._go_on)
-        if self.waits_for_room:
+        if self.must_wait:
             self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
         if piece.last:

@@ -16,7 +16,10 @@ from fakes.talk import (
 )
 
 from protocol_codecs import ApiKey, ErrorCode, Message, decode, encode
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -45,6 +48,7 @@ from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
 from proxy.request_header import group_id_of, read_header
 from proxy.terms import ClientError
+from translation.actions import Call, CallId, ConnectionId
 from translation.policy import Mode
 
 SMALL = Limits(group_call_max_bytes=2 * STREAM_ABOVE, group_call_max_elements=1000)
@@ -281,6 +285,36 @@ def test_a_small_call_and_one_of_a_client_that_was_let_in_do_not_wait():
     talk = a_talk(limits=limits)
     client_sends(talk, join_of(owning(300)))
     assert talk.request is not None
+
+
+def test_an_answer_to_the_proxys_own_call_shows_that_the_client_is_let_in():
+    talk = a_talk(trusted=False)
+    client_sends(talk, messages.heartbeat(1))
+    message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+    call = Call(ConnectionId(1), CallId(1), int(ApiKey.CONSUMER_GROUP_HEARTBEAT), 1, "a-client", message)
+    talk.call(call)
+    asked = taken(talk.to_upstream)
+    assert not talk.responses.trusted
+    answer = ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=1)
+    broker_sends(talk, wire.response(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, wire.correlation_id(asked), answer))
+    assert talk.responses.trusted
+
+
+@pytest.mark.parametrize("who", ["client", "broker"])
+async def test_a_connection_ends_while_its_call_waits_for_the_broker(autojump_clock, who: str):
+    """A broker closes it if the client has not authenticated."""
+    async with a_bench(limits=Limits(first_group_call_max_bytes=2000)) as bench:
+        await bench.negotiate()
+        await bench.client.send_all(join_of(owning(300)))
+        asked = await bench.at_broker.frame()
+        assert wire.api_of(asked) == (ApiKey.METADATA, 1)
+        if who == "client":
+            await bench.client.aclose()
+            await trio.testing.wait_all_tasks_blocked()
+            await bench.broker.send_all(metadata_answer(asked))
+        await bench.broker.aclose()
+        await bench.ended.wait()
+        assert not bench.translator.told, "nobody heard of the call"
 
 
 # -- the room for large calls ----------------------------------------------------------------------------------
