@@ -1,7 +1,7 @@
 """What calls that are too large cost everybody else: an innocent member's Heartbeat and the proxy's memory meanwhile.
 
-``python -m benchmarks.hostile [--bootstrap HOST:PORT] [--seconds N]``. Behind the proxy is the embedded coordinator, or
-the cluster that is named. Each kind of call is sent by four connections of a process of its own, as fast as they are
+``python -m benchmarks.hostile [--bootstrap HOST:PORT] [--seconds N]``. Behind the proxy is a Kafka of its own, or the
+cluster that is named. Each kind of call is sent by four connections of a process of its own, as fast as they are
 answered, or as often as they are closed.
 """
 
@@ -21,7 +21,7 @@ from uuid import uuid4
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.stand import BUILD, Gateway, resident_bytes
+from benchmarks.stand import BUILD, Gateway, kafka, resident_bytes
 from benchmarks.wire import ClassicMember, Line, coordinator
 from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.consumer_protocol import (
@@ -30,6 +30,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_subscription,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -97,6 +98,9 @@ def attack(address: str, kind: str) -> None:
     def send() -> None:
         while True:
             with contextlib.suppress(OSError), Line(address) as line:
+                line.call(
+                    ApiKey.METADATA, 1, MetadataRequest(topics=())
+                )  # so that the proxy knows it is let in
                 while True:
                     line.exchange(frame)
 
@@ -153,32 +157,19 @@ def measure(gateway: Gateway, kind: str | None, seconds: float) -> dict[str, flo
         gateway.stop()
 
 
-@contextlib.contextmanager
-def embedded() -> Iterator[str]:
-    """The address of an embedded coordinator."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.embedded", "3"], stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None  # noqa: S101  it is a pipe
-        try:
-            yield process.stdout.readline().decode().strip()
-        finally:
-            process.terminate()
-
-
 def main() -> None:
     """Measure all kinds, or be the one who attacks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", help="the cluster behind the proxy; without: the embedded coordinator")
+    parser.add_argument("--bootstrap", help="the cluster behind the proxy; without: a Kafka of its own")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--attack", choices=KINDS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.attack:
         attack(arguments.bootstrap, arguments.attack)
         return
-    cluster = contextlib.nullcontext(arguments.bootstrap) if arguments.bootstrap else embedded()
     results: dict[str, dict[str, float]] = {}
-    with cluster as bootstrap:
+    with contextlib.ExitStack() as stack:
+        bootstrap = arguments.bootstrap or stack.enter_context(kafka()).bootstrap
         gateway = Gateway(bootstrap, BUILD / f"bench-hostile-{os.getpid()}")
         for kind in (None, *KINDS):
             results[kind or "nothing"] = measure(gateway, kind, arguments.seconds)
