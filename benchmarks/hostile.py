@@ -170,9 +170,10 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     with contextlib.ExitStack() as stack:
         bootstrap = arguments.bootstrap or stack.enter_context(kafka()).bootstrap
-        gateway = Gateway(bootstrap, BUILD / f"bench-hostile-{os.getpid()}")
+        gateway = Gateway(bootstrap, BUILD / f"bench-hostile-{os.getpid()}", more="drain: {grace_s: 0}\n")
         for kind in (None, *KINDS):
             results[kind or "nothing"] = measure(gateway, kind, arguments.seconds)
+            print(kind or "nothing", results[kind or "nothing"], flush=True)
     REPORT.parent.mkdir(exist_ok=True)
     Path(REPORT).write_text(json.dumps(results, indent=2))
     table = Table(
