@@ -102,6 +102,9 @@ TRANSLATED: frozenset[int] = frozenset(
 )
 """The APIs that are decoded and handed to the translation, whatever the policy says of the group."""
 
+WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS}
+"""Those of them whose requests begin with the one group that they are about (behind a transactional id, if any)."""
+
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).
     "transaction.version": (

@@ -75,6 +75,8 @@ def test_a_forwarded_group_call_is_relayed_unchanged():
 
 def test_a_large_group_call_is_gathered_before_it_is_decoded():
     talk = negotiated(conversation())
+    client_sends(talk, messages.plain(0))
+    broker_sends(talk, plain_response(0))
     protocols = (JoinGroupRequestProtocol(name="range", metadata=bytes(3 * STREAM_ABOVE)),)
     frame = wire.request(ApiKey.JOIN_GROUP, 5, 1, JoinGroupRequest(group_id="g", protocols=protocols))
     assert client_sends(talk, frame[: 2 * STREAM_ABOVE]) == b""
