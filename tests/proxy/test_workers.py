@@ -313,6 +313,7 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
     amounts = {
         "client_to_proxy_active_connections",
         "journal_queue_events",
+        "large_group_calls_held_bytes",
         "lingering_upstream_connections",
         "proxy_to_server_active_connections",
         "tasks",

@@ -148,7 +148,7 @@ def test_a_new_member_joins_a_group_that_another_converts_while_the_broker_is_as
     bench = Bench(new_group=False)
     connection = bench.connect()
     bench.join(connection, "")
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(DescribeGroupsResponse(groups=(converted,)))
     assert bench.heartbeat_call().message.member_epoch == 0
