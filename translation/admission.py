@@ -16,8 +16,8 @@ the same question is asked first, once for each connection and group:
 
 A principal can't change during the life of a connection (KIP-368: "Cannot change principals during re-authentication"),
 so what was accepted once holds for the connection, until the broker refuses something on it. But a call for a member
-that is served on another connection is asked for anew each time. So a member is bound to a connection, or handed to
-another process of its client, only by one on which the broker's answers arrive, and whose right holds at that moment.
+that is not served on this connection is asked for anew each time. So a member is taken up, or its turn taken, only by a
+connection on which the broker's answers arrive, and whose right holds at that moment.
 """
 
 from collections.abc import Callable

@@ -55,7 +55,7 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the conversion of a classic group waits for cooperative members to give up what they were not assigned
     again. Kafka's default for the longest that an application may take (``max.poll.interval.ms``)."""
 
-    turn_limit_s: float = 6.0
+    turn_limit_s: float = 5.5
     """How long a call of a member's client may wait for one that came before it on another connection, and goes
     unanswered there. Then that connection is closed. A broker that waits for its replicas answers within 5 s
     (``offsets.commit.timeout.ms``); such a wait is no reason to close anything."""

@@ -214,13 +214,17 @@ class Translator:
     ) -> bool:
         """Whether a call counts. If that is not known yet the broker is asked, and ``deal`` called if it agrees.
 
-        ``member`` is the one that the call concerns. If it is served on another connection, the broker is asked again.
+        ``member`` is the one that the call is for, None if it is for nobody who is known. What the broker has accepted
+        before counts if that member is served on this connection; else the broker is asked again.
         """
         if request is self._let_in:
             return True
         context = self._context
-        elsewhere = member is not None and member.joined and member.connection_id != connection.id
-        if not elsewhere and context.admissions.admits(connection.id, request.message.group_id):
+        names_nobody = member is None and not request.message.member_id
+        is_served_here = member is not None and member.connection_id == connection.id
+        if (names_nobody or is_served_here) and context.admissions.admits(
+            connection.id, request.message.group_id
+        ):
             return True
 
         def proceed() -> None:

@@ -319,7 +319,7 @@ def test_a_call_that_goes_unanswered_holds_up_those_on_other_connections_for_a_b
     stalled = stalled_behind(bench, own)
     bench.advance(4)  # nobody waits
     heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.advance(5.9)
+    bench.advance(5.4)
     assert bench.closed == []
     bench.advance(0.2)
     assert bench.closed == [stalled]
