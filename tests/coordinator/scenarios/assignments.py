@@ -49,6 +49,36 @@ def assignors_are_voted_for(s: Script) -> None:
 
 
 @scenario
+def a_tied_vote_moves_the_group_epoch(s: Script) -> None:
+    """While as many members want one assignor as the other, some heartbeats move the group epoch, each time anew.
+
+    Kafka counts in two tables with orders of their own: one says what the group has, the other, into which it puts
+    the vote of the heartbeat again, what it is to get.
+    """
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = s.member("A", assignor="range"), s.member("B", assignor="uniform")
+    for member in (a, b, a, b):
+        member.join() if member.epoch == 0 else member.settle()
+    s.describe()
+    for member in (a, a, b, b, a, b):
+        member.beat()
+        s.describe()
+    c = s.member("C")
+    c.join()
+    for member in (a, b, c, a, b, c):
+        member.settle()
+    c.beat()
+    c.heartbeat("breaks the tie", c.epoch, server_assignor="uniform")
+    for member in (a, b, c, a, b, c):
+        member.settle()
+    s.describe()
+    for member in (a, b, c):
+        member.beat()
+    s.describe()
+
+
+@scenario
 def uniform_with_different_subscriptions(s: Script) -> None:
     """Heterogeneous subscriptions are balanced by moving partitions."""
     for name, partitions in (("foo", 6), ("bar", 4), ("baz", 3)):
