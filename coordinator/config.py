@@ -1,4 +1,4 @@
-"""What can be configured, by Kafka's names and with Kafka 4.3's defaults."""
+"""What can be configured, by Kafka's names and with Kafka 4.4's defaults."""
 
 from enum import StrEnum
 

@@ -50,10 +50,10 @@ def assignors_are_voted_for(s: Script) -> None:
 
 @scenario
 def a_tied_vote_moves_the_group_epoch(s: Script) -> None:
-    """While as many members want one assignor as the other, some heartbeats move the group epoch, each time anew.
+    """With one vote for each of two assignors, each heartbeat of one of the two members moves the group epoch.
 
-    Kafka counts in two tables with orders of their own: one says what the group has, the other, into which it puts
-    the vote of the heartbeat again, what it is to get.
+    Kafka counts in two tables, and the tie falls differently in them: one says which assignor the group has. In the
+    other the vote of the member that heartbeats is counted again, which says which assignor it is to get.
     """
     s.topic("foo", 4)
     s.configure(interval=0)
