@@ -32,11 +32,13 @@ def target_for(
 
 
 def assignor_changes(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
-    """Whether the group gets another assignor when ``new`` takes the place of ``old`` (KAFKA-20434, since 4.4).
+    """Whether the group gets another assignor, and is to know it, when ``new`` takes the place of ``old``.
 
     Kafka compares two tables of votes, and a tie falls differently in them: with one vote for ``range`` and one for
     ``uniform``, each heartbeat of the member that wants ``range`` is a change.
     """
+    if not draft.shard.config.consumer_assignor_moves_epoch:
+        return False
     default = _default_assignor(draft)
     now = draft.group.described_assignor() or default
     return (draft.group.preferred_assignor(old, new) or default) != now

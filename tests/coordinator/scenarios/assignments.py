@@ -79,6 +79,27 @@ def a_tied_vote_moves_the_group_epoch(s: Script) -> None:
 
 
 @scenario
+def a_tied_vote_moves_partitions(s: Script) -> None:
+    """The same with an assignment interval: who computes the next assignment decides it, and partitions go to and fro.
+
+    The group epoch has moved, the interval is not over yet, and the first heartbeat after it may be either member's.
+    """
+    s.topic("foo", 3)
+    s.topic("bar", 3)
+    s.configure(interval=1000)
+    a = s.member("A", topics=("foo", "bar"), assignor="range")
+    b = s.member("B", topics=("foo", "bar"), assignor="uniform")
+    a.join()
+    b.join()
+    for first, second in ((a, b), (b, a), (a, b), (b, a)):
+        s.pass_time(1100)
+        first.settle()
+        second.settle()
+        a.beat()
+        s.describe()
+
+
+@scenario
 def uniform_with_different_subscriptions(s: Script) -> None:
     """Heterogeneous subscriptions are balanced by moving partitions."""
     for name, partitions in (("foo", 6), ("bar", 4), ("baz", 3)):
