@@ -76,6 +76,12 @@ def a_tied_vote_moves_the_group_epoch(s: Script) -> None:
     for member in (a, b, c):
         member.beat()
     s.describe()
+    d = s.member("D", assignor="range")  # two votes for each: a tie that nobody takes for a change
+    d.join()
+    for _ in range(2):
+        for member in (a, b, c, d):
+            member.settle()
+    s.describe()
 
 
 @scenario
