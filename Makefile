@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
-KAFKA_VERSION ?= 4.3.1
+KAFKA_VERSION ?= 4.4.0
 BROKERS ?= 1
 PORT ?= 9092
 SEEDS ?= 2000
@@ -83,7 +83,7 @@ explore: setup ## every interleaving of a small group with at most one fault (ho
 mutants: setup ## break the translation on purpose, and show what notices it (a table; minutes)
 	$(BIN)/python -m tests.simulation.mutants --jobs 2
 
-kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
+kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.4.0, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
 
 kafka-down: ## stop it and remove its data

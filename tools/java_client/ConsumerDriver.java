@@ -12,12 +12,12 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -70,10 +70,10 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         new ConsumerDriver(JSON.readTree(arguments[0])).run();
     }
 
-    private void run() {
+    private void run() throws IOException {
         ObjectNode started = JSON.createObjectNode();
         started.put("client", "kafka-clients");
-        started.put("version", AppInfoParser.getVersion());
+        started.put("version", clientVersion());
         started.put("pid", ProcessHandle.current().pid());
         write("started", started);
         Thread reader = new Thread(this::readCommands, "commands");
@@ -279,6 +279,15 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         line.setAll(fields);
         out.print(line + "\n");
         out.flush();
+    }
+
+    /** From the resource in the client's jar: the class that reads it has another package since Kafka 4.4. */
+    private static String clientVersion() throws IOException {
+        Properties about = new Properties();
+        try (InputStream resource = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            about.load(resource);
+        }
+        return about.getProperty("version");
     }
 
     private static List<String> texts(JsonNode array) {
