@@ -337,7 +337,7 @@ class ProxyProcess:
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if foreseen is not None and not _came_true(foreseen, actions):
-                    raise Violation(f"{self} foresaw {foreseen} and then did {actions}")
+                    raise Violation(5, f"{self} foresaw {foreseen} and then did {actions}")
                 for action in actions:
                     self._act(action)
         finally:
