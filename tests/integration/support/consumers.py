@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -211,9 +211,19 @@ class Consumers:
         """All event logs, for the ownership checker."""
         return [consumer.events for consumer in self.all]
 
-    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 90.0) -> None:
-        """Wait for news until `is_so`. Fails at once when a consumer crashes; tells the stories of all."""
-        wait_for_news(self._news, is_so, what, self.all, timeout_s)
+    def wait_until(
+        self,
+        is_so: Callable[[], Any],
+        what: str,
+        *,
+        timeout_s: float = 90.0,
+        may_crash: Collection[str] = (),
+    ) -> None:
+        """Wait for news until `is_so`; on failure, tell the stories of all.
+
+        Fails at once when a consumer crashes that is not among `may_crash`, which are names.
+        """
+        wait_for_news(self._news, is_so, what, self.all, timeout_s, may_crash)
 
     def end(self) -> None:
         """Kill whoever still runs."""
@@ -227,13 +237,16 @@ def wait_for_news(
     what: str,
     consumers: Sequence[ConsumerProcess],
     timeout_s: float,
+    may_crash: Collection[str] = (),
 ) -> None:
     """Wait until `is_so`, which is asked again at each event. Raises AssertionError."""
     deadline = time.monotonic() + timeout_s
     with news:
         while not is_so():
             left = deadline - time.monotonic()
-            crashed = [one.name for one in consumers if one.seen("failed", "died")]
+            crashed = [
+                one.name for one in consumers if one.name not in may_crash and one.seen("failed", "died")
+            ]
             if left <= 0 or crashed:
                 stories = "\n".join(consumer.story() for consumer in consumers)
                 why = f"{', '.join(crashed)} crashed" if crashed else f"{timeout_s:.0f} s passed"

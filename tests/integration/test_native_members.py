@@ -1,0 +1,219 @@
+"""Native members (`group.protocol=consumer`) in a group that the proxy translates, alone and beside classic members.
+
+Nothing of theirs is the proxy's business: each test runs the same script straight at the broker, and what it asserts
+holds for both.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clients import CONFLUENT, JAVA, KAFKA_PYTHON
+from support.entry import Entry, Proxy, running_proxy
+from support.native_group import CLASSIC, NATIVES, SESSION_TIMEOUT_MS, STRAIGHT, NativeGroup, Outcome, Role
+from support.other_clients import FRANZ_GO
+from support.waiting import eventually, stays
+
+pytestmark = pytest.mark.kafka
+
+NOTHING = Outcome()
+NATIVE = tuple(Role(client) for client in NATIVES)
+BROKER_SESSION_S = 6.0
+"""tools/kafka/settings.py: seven and a half times shorter than a stock broker's."""
+SLACK_S = 6.0
+"""For the others to hear of it at their heartbeats, on a machine that does other things too."""
+CLIENTS_USUAL_SESSION_S = 45.0
+"""The default session timeout of classic clients and of stock brokers."""
+
+MODE = """\
+default: observe
+rules:
+  - {{pattern: ".*", mode: {mode}, switch_pause_ms: 500}}
+"""
+
+both_ways = pytest.mark.parametrize("mode", ["direct", "translate"])
+each_native = pytest.mark.parametrize("native", NATIVE, ids=str)
+
+
+@pytest.fixture
+def native_group(kafka, entries, consumers, mode) -> NativeGroup:
+    """A group at the entry of this test."""
+    return NativeGroup(kafka, entries[mode], consumers)
+
+
+def judge(group: NativeGroup) -> None:
+    """Nobody was refused or put out, no partition had two owners, every record was read once."""
+    assert group.outcome() == NOTHING, group.unwanted()
+
+
+@both_ways
+@each_native
+def test_commits_are_accepted_while_the_epoch_moves(native, native_group):
+    first = native_group.join(native)
+    native_group.work(2)
+    second = native_group.join(native)
+    native_group.work(2)
+    third = native_group.join(native)
+    native_group.work(2)
+    native_group.leave(second)
+    native_group.work(2)
+    native_group.leave(third)
+    native_group.work(2)
+    assert first.commit().kind == "committed"
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_the_partitions_of_a_killed_one_are_free_after_the_brokers_session(native, native_group):
+    native_group.join(native)
+    victim = native_group.join(native)
+    native_group.work(2)
+    assert native_group.kill(victim) < BROKER_SESSION_S + SLACK_S
+    native_group.work()
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_one_that_leaves_hands_over_at_once(native, native_group):
+    native_group.join(native)
+    second = native_group.join(native)
+    native_group.work(2)
+    assert native_group.leave(second) < BROKER_SESSION_S
+    native_group.work()
+    judge(native_group)
+
+
+@both_ways
+def test_idle_members_stay_longer_than_any_session(native_group):
+    """They heartbeat by themselves; nothing else of them is heard for longer than a stock session."""
+    for native in NATIVE:
+        native_group.join(native)
+    native_group.work(2)
+    marks = {member: member.mark() for member in native_group.members.values()}
+    stays(
+        lambda: [event for member, mark in marks.items() for event in member.callbacks(mark)],
+        lambda callbacks: not callbacks,
+        what="no member hears of a rebalance",
+        for_s=CLIENTS_USUAL_SESSION_S + SLACK_S,
+    )
+    native_group.work()
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_beside_translated_and_classic_members(native, native_group):
+    """The classic ones come through the entry, and one straight to the broker, as in a rollout."""
+    stays_on = native_group.join(native)
+    native_group.work()
+    through = native_group.join(CLASSIC[0])
+    native_group.work()
+    native_group.join(STRAIGHT)
+    native_group.work()
+    also_through = native_group.join(CLASSIC[1])
+    native_group.work()
+    victim = native_group.join(native)
+    native_group.work()
+    assert native_group.kill(victim) < BROKER_SESSION_S + SLACK_S
+    native_group.work()
+    native_group.kill(through)
+    native_group.work()
+    native_group.leave(also_through)
+    native_group.work()
+    assert stays_on.commit().kind == "committed"
+    judge(native_group)
+
+
+@both_ways
+def test_all_libraries_in_one_group(native_group):
+    """Each native one, and a translated one, come, and go in another order."""
+    members = [native_group.join(role) for role in (*NATIVE, *CLASSIC)]
+    native_group.work(2)
+    native_group.kill(members[1])
+    native_group.work()
+    native_group.leave(members[0])
+    native_group.work()
+    native_group.kill(members[3])
+    native_group.work()
+    native_group.join(NATIVE[0])
+    native_group.work()
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_a_static_one_that_restarts_keeps_its_partitions(native, native_group):
+    native_group.join(native)
+    old = native_group.join(native, instance_id="one")
+    native_group.work(2)
+    owned = old.owned()
+    native_group.leave(old, settle=False)
+    new = native_group.join(native, instance_id="one")
+    assert new.owned() == owned
+    native_group.work(2)
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_a_killed_static_one_is_back_after_the_brokers_session(native, native_group):
+    """Until then the broker refuses its successor (UNRELEASED_INSTANCE_ID), which some clients take for fatal."""
+    native_group.join(native)
+    old = native_group.join(native, instance_id="one")
+    native_group.work(2)
+    assert native_group.kill(old) < BROKER_SESSION_S + SLACK_S
+    native_group.join(native, instance_id="one")
+    native_group.work(2)
+    judge(native_group)
+
+
+@both_ways
+@each_native
+def test_a_classic_client_replaces_a_native_one_with_its_instance_id(native, native_group):
+    """A rollback of one application: the old process still runs when the new one starts."""
+    native_group.join(native)
+    old = native_group.join(native, instance_id="one")
+    native_group.work(2)
+    owned = old.owned()
+    native_group.replaced(old)
+    new = native_group.join(CLASSIC[0], instance_id="one", settle=False)
+    eventually(new.owned, lambda now: now == owned, what="the new process has the partitions of the old one")
+    old.wait_until(lambda: old.seen("error", "failed", "lost"), "the old process hears that it is fenced")
+    old.kill()
+    native_group.work(2)
+    judge(native_group)
+
+
+@each_native
+def test_a_live_switch_passes_native_members_by(native, kafka, consumers, folder: Path):
+    def member_types() -> list[str]:
+        view = kafka.describe(group.group)
+        return [] if view is None else sorted(member.member_type for member in view.members)
+
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        set_mode(proxy, "observe")
+        group = NativeGroup(kafka, Entry("observe", proxy.bootstrap), consumers)
+        stays_on = group.join(native)
+        for role in (*CLASSIC, STRAIGHT):
+            group.join(role)
+        group.work(2)
+        assert member_types() == ["classic", "classic", "classic", "consumer"]
+        for mode, types in (
+            ("translate", ["classic", "consumer", "consumer", "consumer"]),
+            ("observe", ["classic", "classic", "classic", "consumer"]),
+            ("translate", ["classic", "consumer", "consumer", "consumer"]),
+        ):
+            group.wait_for_commits()
+            set_mode(proxy, mode)
+            eventually(member_types, lambda now, wanted=types: now == wanted, what=f"moved to {mode}: {types}")
+            group.settle(f"the policy is {mode}")
+            group.work(2)
+        assert stays_on.commit().kind == "committed"
+        judge(group)
+
+
+def set_mode(proxy: Proxy, mode: str) -> None:
+    """What the proxy does with every group from now on."""
+    (proxy.folder / "policy.yaml").write_text(MODE.format(mode=mode))
