@@ -4,14 +4,12 @@ Nothing of theirs is the proxy's business: each test runs the same script straig
 holds for both.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.clients import CONFLUENT, JAVA, KAFKA_PYTHON
+from support.clients import CONFLUENT, JAVA
 from support.entry import Entry, Proxy, running_proxy
 from support.native_group import CLASSIC, NATIVES, SESSION_TIMEOUT_MS, STRAIGHT, NativeGroup, Outcome, Role
-from support.other_clients import FRANZ_GO
 from support.waiting import eventually, stays
 
 pytestmark = pytest.mark.kafka
@@ -171,17 +169,34 @@ def test_a_killed_static_one_is_back_after_the_brokers_session(native, native_gr
 
 @both_ways
 @each_native
-def test_a_classic_client_replaces_a_native_one_with_its_instance_id(native, native_group):
-    """A rollback of one application: the old process still runs when the new one starts."""
+def test_a_classic_client_takes_over_from_a_native_one_that_was_closed(native, native_group):
+    """The rollback of one application with an instance id."""
+    native_group.join(native)
+    old = native_group.join(native, instance_id="one")
+    native_group.work(2)
+    owned = old.owned()
+    native_group.leave(old, settle=False)
+    new = native_group.join(CLASSIC[0], instance_id="one")
+    assert new.owned() == owned
+    native_group.work(2)
+    judge(native_group)
+
+
+@both_ways
+@pytest.mark.parametrize("native", [Role(CONFLUENT), Role(JAVA)], ids=str)
+def test_a_classic_client_replaces_a_native_one_that_still_runs(native, native_group):
+    """The same without waiting for the old process. franz-go is not here: fenced, it joins anew and takes its place
+    back from the classic client, straight at Kafka too."""
     native_group.join(native)
     old = native_group.join(native, instance_id="one")
     native_group.work(2)
     owned = old.owned()
     native_group.replaced(old)
     new = native_group.join(CLASSIC[0], instance_id="one", settle=False)
-    eventually(new.owned, lambda now: now == owned, what="the new process has the partitions of the old one")
-    old.wait_until(lambda: old.seen("error", "failed", "lost"), "the old process hears that it is fenced")
+    new.wait_until(lambda: new.owned() == owned, "the new process has the partitions of the old one")
+    native_group.wait_until_fenced(old)
     old.kill()
+    native_group.settle("the old process is gone")
     native_group.work(2)
     judge(native_group)
 
