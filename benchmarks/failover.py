@@ -122,9 +122,7 @@ def _proxies(kafka: Kafka, folder: Path, *, replicas: int = 1, workers: int = 1)
         yield proxies[0].bootstrap, proxies[-1].bootstrap
 
 
-def _start(
-    kafka: Kafka, consumers: Consumers, entry: str, at: tuple[str, str], protocol: str
-) -> _Group:
+def _start(kafka: Kafka, consumers: Consumers, entry: str, at: tuple[str, str], protocol: str) -> _Group:
     number = len(consumers.all)
     topic = kafka.new_topic(partitions=PARTITIONS)
     first, second = (

@@ -9,7 +9,7 @@ from support import ROOT, find_broker
 from support.native_group import Outcome
 
 from tests.natives.rounds import script
-from tests.natives.run import DIRECT, WAYS, run
+from tests.natives.run import WAYS, run
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from support.consumers import Consumers
 from support.entry import Entry, running_proxy
 from support.native_group import NativeGroup, Outcome
 
-from tests.natives.rounds import Step, play
+from tests.natives.rounds import Step, run_steps
 
 DIRECT, PROXIED = "direct", "translate"
 WAYS = (DIRECT, PROXIED)
@@ -49,6 +49,6 @@ def run(
                 new.rename(policy)
                 group.wait_until_moved(mode)
 
-        outcome = play(kafka, group, steps, switch=switch, say=say)
+        outcome = run_steps(kafka, group, steps, switch=switch, say=say)
         (folder / "outcome.txt").write_text(f"{outcome}\n{group.unwanted()}\n")
         return outcome

@@ -48,7 +48,7 @@ def test_a_script_has_everything_and_always_a_native_member(seed):
             natives.discard(step.member)
         if step.action in (Action.JOIN, Action.RESTART):
             living.add(joined)
-            natives |= {joined} if step.role.native else set()
+            natives |= {joined} if step.kind.native else set()
             joined += 1
         assert natives or joined == 0
         assert len(living) <= 6

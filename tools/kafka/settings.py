@@ -13,7 +13,7 @@ GROUP_DEFAULTS = {
     "group.min.session.timeout.ms": "6000",
     "group.initial.rebalance.delay.ms": "3000",
 }
-"""Kafka's own values of what `for_tests` shortens: overrides for a broker whose groups are to behave as a stock one's."""
+"""Kafka's own values of what `for_tests` shortens: overrides for a broker whose groups behave as a stock one's."""
 
 
 def for_tests(brokers: int) -> dict[str, str]:

@@ -39,6 +39,9 @@ class ConsumerProcess:
                 stderr=stderr,
                 cwd=folder,
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
         self._reader.start()
 
@@ -77,8 +80,8 @@ class ConsumerProcess:
     def send(self, command: str, **fields: object) -> None:
         """One command of drivers/line_protocol.py."""
         line = json.dumps({"command": command, **fields}) + "\n"
-        self._process.stdin.write(line.encode())
-        self._process.stdin.flush()
+        self._stdin.write(line.encode())
+        self._stdin.flush()
 
     def commit(self, offsets: Offsets | None = None, *, timeout_s: float = 60.0) -> Event:
         """Commit (the positions, if not told otherwise); the answer is `committed` or `commit_failed`."""
@@ -133,12 +136,12 @@ class ConsumerProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._process.stdin.close()  # which ends a driver that outlives what it was started by (a tracer)
+        self._stdin.close()  # which ends a driver that outlives what it was started by (a tracer)
         self._reader.join()
-        self._process.stdout.close()
+        self._stdout.close()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._stdout:
             with self._news:
                 if not self.ended:  # a line that was under way when it was killed
                     self._append(line.decode())

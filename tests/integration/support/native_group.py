@@ -6,6 +6,7 @@ The same script runs straight at the broker and through the proxy, and must come
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -25,7 +26,7 @@ SESSION_TIMEOUT_MS = 6_000
 
 
 @dataclass(frozen=True)
-class Role:
+class MemberKind:
     """What a member of the group is."""
 
     client: ClientKind
@@ -39,8 +40,8 @@ class Role:
         return f"{self.client}-{'native' if self.native else 'classic'}{path}"
 
 
-CLASSIC = (Role(CONFLUENT, native=False), Role(KAFKA_PYTHON, native=False))
-STRAIGHT = Role(CONFLUENT, native=False, straight=True)
+CLASSIC = (MemberKind(CONFLUENT, native=False), MemberKind(KAFKA_PYTHON, native=False))
+STRAIGHT = MemberKind(CONFLUENT, native=False, straight=True)
 
 
 @dataclass(frozen=True)
@@ -69,31 +70,33 @@ class NativeGroup:
         self.topic = kafka.new_topic(partitions=PARTITIONS)
         self.members: dict[str, ConsumerProcess] = {}
         self.records: list[Record] = []
-        self.roles: dict[str, Role] = {}
+        self.kinds: dict[str, MemberKind] = {}
         self._kafka = kafka
         self._entry = entry
         self._consumers = consumers
         self._numbers = itertools.count(1)
         self._replaced: set[str] = set()
 
-    def join(self, role: Role, *, settle: bool = True, instance_id: str | None = None) -> ConsumerProcess:
+    def join(
+        self, kind: MemberKind, *, settle: bool = True, instance_id: str | None = None
+    ) -> ConsumerProcess:
         """Start a member, and wait until the partitions are shared."""
-        name = f"m{next(self._numbers)}-{role}"
+        name = f"m{next(self._numbers)}-{kind}"
         member = self._consumers.start(
-            role.client,
-            self._kafka.bootstrap if role.straight else self._entry.bootstrap,
+            kind.client,
+            self._kafka.bootstrap if kind.straight else self._entry.bootstrap,
             self.group,
             self.topic,
-            *(() if role.native else (_assignor(role.client),)),
+            *(() if kind.native else (_assignor(kind.client),)),
             name=name,
-            group_protocol="consumer" if role.native else "classic",
+            group_protocol="consumer" if kind.native else "classic",
             instance_id=instance_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             auto_commit=False,
             commit_every_ms=COMMIT_EVERY_MS,
         )
         self.members[name] = member
-        self.roles[name] = role
+        self.kinds[name] = kind
         if settle:
             self.settle(f"{name} joined")
         return member
@@ -124,7 +127,22 @@ class NativeGroup:
 
     def wait_until_fenced(self, member: ConsumerProcess) -> None:
         """Wait until a member that was replaced has heard of it."""
-        self._wait(lambda: member.seen("error", "failed", "lost"), f"{member.name} hears that it is fenced", 60.0)
+        self._wait(
+            lambda: member.seen("error", "failed", "lost"), f"{member.name} hears that it is fenced", 60.0
+        )
+
+    def wait_until_moved(self, mode: str) -> None:
+        """Wait until the classic clients that come through the proxy are what its policy makes them."""
+        wanted = Counter("consumer" if self._is_new(name, mode) else "classic" for name in self.members)
+        with self._explained():
+            eventually(
+                lambda: Counter(
+                    one.member_type for one in getattr(self._kafka.describe(self.group), "members", ())
+                ),
+                lambda types: types == wanted,
+                what=f"the broker shows {dict(wanted)} in {mode}",
+            )
+        self.settle(f"the policy is {mode}")
 
     def settle(self, why: str, *, timeout_s: float = 60.0) -> None:
         """Wait until every partition has one owner among the members, and each has its share."""
@@ -173,7 +191,9 @@ class NativeGroup:
         killed = {one.name for one in everybody if one.seen("killed")}
         return Outcome(
             refused_commits=sum(len(one.seen("commit_failed")) for one in everybody if self._belongs(one)),
-            evictions=sum(len(_evicted(one)) for one in everybody if self._is_native(one) and self._belongs(one)),
+            evictions=sum(
+                len(_evicted(one)) for one in everybody if self._is_native(one) and self._belongs(one)
+            ),
             overlaps=sum(found.first.client not in self._replaced for found in overlaps(logs)),
             lost=len(accounting.lost),
             duplicates=sum(
@@ -193,14 +213,18 @@ class NativeGroup:
         logs = [one.events for one in everybody]
         return "\n".join([*refused[:20], *map(str, overlaps(logs)[:5]), str(account(self.produced(), logs))])
 
+    def _is_new(self, name: str, mode: str) -> bool:
+        kind = self.kinds[name]
+        return kind.native or (mode == "translate" and not kind.straight)
+
     def _belongs(self, member: ConsumerProcess) -> bool:
         return member.name not in self._replaced
 
     def _is_native(self, member: ConsumerProcess) -> bool:
-        return self.roles[member.name].native
+        return self.kinds[member.name].native
 
     def _all(self) -> list[ConsumerProcess]:
-        return [one for one in self._consumers.all if one.name in self.roles]
+        return [one for one in self._consumers.all if one.name in self.kinds]
 
     def _ends(self) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}

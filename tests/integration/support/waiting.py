@@ -33,5 +33,7 @@ def stays(look: Callable[[], T], is_so: Callable[[T], bool] = bool, *, what: str
         seen = look()
         if not is_so(seen):
             left = until - time.monotonic()
-            raise AssertionError(f"it was no more so, {left:.1f} s before the end, that {what}; seen: {seen!r}")
+            raise AssertionError(
+                f"it was no more so, {left:.1f} s before the end, that {what}; seen: {seen!r}"
+            )
         time.sleep(0.25)
