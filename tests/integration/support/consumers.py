@@ -1,5 +1,6 @@
 """Consumers as processes: started, told what to do, listened to, killed."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -16,6 +17,9 @@ from support.ownership import Event, Partition, deliveries, owned_now
 
 Offsets = Mapping[str, Mapping[int, int]]
 REBALANCE = frozenset({"assigned", "revoked", "lost"})
+READ_OUT_S = 10.0
+"""For what a killed process had written; a tracer that was killed leaves the pipe open for longer."""
+
 END = frozenset({"closed", "failed", "killed", "died"})
 
 
@@ -31,6 +35,7 @@ class ConsumerProcess:
         self.log = folder / f"{name}.jsonl"
         self._stderr = folder / f"{name}.stderr"
         self._news = news
+        self._killed = False
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [*kind.command(folder / f"{name}.client.log"), json.dumps(spec)],
@@ -96,11 +101,21 @@ class ConsumerProcess:
         self._process.wait(timeout=timeout_s)
 
     def kill(self) -> None:
-        """kill -9: no callback, no LeaveGroup."""
-        with self._news:
-            self._append(self._stamped("killed"))
+        """kill -9: no callback, no LeaveGroup.
+
+        It is stopped before the moment is stamped: then all that it said came before, and all that it did afterwards
+        is nothing. A record that it read and committed in its last moment would count as lost otherwise.
+        """
+        self._killed = True
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # it has ended by itself
+            self.freeze()
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        killed = self._stamped("killed")
         self._process.kill()
         self._process.wait()
+        self._reader.join(READ_OUT_S)
+        with self._news:
+            self._append(killed)
 
     def freeze(self) -> None:
         """Stop the process as a long pause of its machine would (SIGSTOP)."""
@@ -147,7 +162,7 @@ class ConsumerProcess:
                     self._append(line.decode())
         code = self._process.wait()
         with self._news:
-            if not self.ended:
+            if not self.ended and not self._killed:
                 self._append(self._stamped("died", code=code))
 
     def _append(self, line: str) -> None:
