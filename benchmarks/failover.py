@@ -33,10 +33,11 @@ HEARTBEAT_MS = 3_000
 TIMEOUT_S = 150.0
 
 DIRECT = "classic client, straight at Kafka"
-ONE_PROCESS = "the same through Epochgate: one process"
-TWO_WORKERS = "through one process with two workers"
-TWO_REPLICAS = "through two replicas"
+ONE_PROCESS = "classic client, through Epochgate: one process"
+TWO_WORKERS = "classic client, through Epochgate: two workers"
+TWO_REPLICAS = "classic client, through Epochgate: two replicas"
 NATIVE = "native client, straight at Kafka"
+NATIVE_THROUGH = "native client, through Epochgate: one process"
 
 
 @dataclass(frozen=True)
@@ -76,19 +77,17 @@ def measure(kafka: Kafka, folder: Path) -> list[Row]:
     consumers = Consumers(folder)
     with contextlib.ExitStack() as stack:
         stack.callback(consumers.end)
+        straight = kafka.bootstrap, kafka.bootstrap
+        one = stack.enter_context(_proxies(kafka, folder / "one"))
+        workers = stack.enter_context(_proxies(kafka, folder / "workers", workers=2))
+        replicas = stack.enter_context(_proxies(kafka, folder / "replicas", replicas=2))
         groups = [
-            _start(kafka, consumers, entry, at, protocol)
-            for entry, at, protocol in (
-                (DIRECT, (kafka.bootstrap, kafka.bootstrap), "classic"),
-                (ONE_PROCESS, stack.enter_context(_proxies(kafka, folder / "one")), "classic"),
-                (
-                    TWO_WORKERS,
-                    stack.enter_context(_proxies(kafka, folder / "workers", workers=2)),
-                    "classic",
-                ),
-                (TWO_REPLICAS, stack.enter_context(_proxies(kafka, folder / "two", replicas=2)), "classic"),
-                (NATIVE, (kafka.bootstrap, kafka.bootstrap), "consumer"),
-            )
+            _start(kafka, consumers, DIRECT, straight, "classic"),
+            _start(kafka, consumers, ONE_PROCESS, one, "classic"),
+            _start(kafka, consumers, TWO_WORKERS, workers, "classic"),
+            _start(kafka, consumers, TWO_REPLICAS, replicas, "classic"),
+            _start(kafka, consumers, NATIVE, straight, "consumer"),
+            _start(kafka, consumers, NATIVE_THROUGH, one, "consumer"),
         ]
         consumers.wait_until(
             lambda: all(group.shared() for group in groups), "all groups have settled", timeout_s=TIMEOUT_S

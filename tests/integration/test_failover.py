@@ -12,6 +12,7 @@ from benchmarks.failover import (
     CLIENT_SESSION_S,
     DIRECT,
     NATIVE,
+    NATIVE_THROUGH,
     ONE_PROCESS,
     TWO_REPLICAS,
     TWO_WORKERS,
@@ -33,6 +34,6 @@ def test_how_long_a_killed_clients_partitions_have_no_owner(own_kafka, folder):
     # A session begins with the last heartbeat, which was up to one interval before the kill.
     for entry in (DIRECT, ONE_PROCESS):
         assert CLIENT_SESSION_S - SLACK_S < free[entry] < CLIENT_SESSION_S + SLACK_S, table(rows)
-    for entry in (TWO_WORKERS, TWO_REPLICAS, NATIVE):
+    for entry in (TWO_WORKERS, TWO_REPLICAS, NATIVE, NATIVE_THROUGH):
         assert free[entry] > CLIENT_SESSION_S + SLACK_S, table(rows)
         assert free[entry] < BROKER_SESSION_S + SLACK_S, table(rows)

@@ -7,10 +7,13 @@ holds for both.
 from pathlib import Path
 
 import pytest
+from support.broker import Kafka
 from support.clients import CONFLUENT, JAVA
 from support.entry import Entry, running_proxy
 from support.native_group import CLASSIC, NATIVES, STRAIGHT, MemberKind, NativeGroup, Outcome
 from support.waiting import stays
+
+from tools.kafka.settings import GROUP_DEFAULTS
 
 pytestmark = pytest.mark.kafka
 
@@ -20,8 +23,8 @@ BROKER_SESSION_S = 6.0
 """tools/kafka/settings.py: seven and a half times shorter than a stock broker's."""
 SLACK_S = 6.0
 """For the others to hear of it at their heartbeats, on a machine that does other things too."""
-CLIENTS_USUAL_SESSION_S = 45.0
-"""The default session timeout of classic clients and of stock brokers."""
+STOCK_SESSION_S = 45.0
+"""The default session timeout of classic clients and of brokers."""
 
 MODE = """\
 default: observe
@@ -86,18 +89,31 @@ def test_one_that_leaves_hands_over_at_once(native, native_group):
 @both_ways
 def test_idle_members_stay_longer_than_any_session(native_group):
     """They heartbeat by themselves; nothing else of them is heard for longer than a stock session."""
+    idle(native_group)
+
+
+def test_idle_members_stay_on_a_stock_broker(own_kafka, consumers, folder: Path):
+    """There they heartbeat every 5 s."""
+    cluster = own_kafka(overrides=GROUP_DEFAULTS)
+    kafka = Kafka(cluster.bootstrap, source="maven", version=cluster.version)
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        idle(NativeGroup(kafka, Entry("translate", proxy.bootstrap), consumers))
+
+
+def idle(group: NativeGroup) -> None:
+    """One of each library works, is idle for longer than 45 s, and works again."""
     for native in NATIVE:
-        native_group.join(native)
-    native_group.work(2)
-    marks = {member: member.mark() for member in native_group.members.values()}
+        group.join(native)
+    group.work(2)
+    marks = {member: member.mark() for member in group.members.values()}
     stays(
         lambda: [event for member, mark in marks.items() for event in member.callbacks(mark)],
         lambda callbacks: not callbacks,
         what="no member hears of a rebalance",
-        for_s=CLIENTS_USUAL_SESSION_S + SLACK_S,
+        for_s=STOCK_SESSION_S + SLACK_S,
     )
-    native_group.work()
-    judge(native_group)
+    group.work()
+    judge(group)
 
 
 @both_ways
