@@ -217,6 +217,20 @@ def test_a_classic_client_replaces_a_native_one_that_still_runs(native, native_g
     judge(native_group)
 
 
+@both_ways
+@each_native
+def test_a_native_client_takes_over_from_a_classic_one_after_its_session(native, native_group):
+    """The rollout of one application with an instance id. A static classic client does not leave when it is closed;
+    until its session has ended the broker would refuse its successor (UNRELEASED_INSTANCE_ID)."""
+    native_group.join(native)
+    old = native_group.join(CLASSIC[0], instance_id="one")
+    native_group.work(2)
+    assert native_group.leave(old) < BROKER_SESSION_S + SLACK_S
+    native_group.join(native, instance_id="one")
+    native_group.work(2)
+    judge(native_group)
+
+
 @each_native
 def test_a_live_switch_passes_native_members_by(native, kafka, consumers, folder: Path):
     """Classic members are moved beside them and back; of what they see, straight at Kafka there is no such thing."""
