@@ -1,6 +1,7 @@
 """A few rounds; `make natives` runs more."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,8 @@ def kafka() -> Iterator[Kafka]:
         try:
             broker = stack.enter_context(find_broker.any_broker())
         except find_broker.NoBrokerError as reason:
+            if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
+                pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but no Kafka: {reason}")
             pytest.skip(f"no Kafka: {reason}")
         yield broker
 
