@@ -248,3 +248,20 @@ def test_a_live_switch_passes_native_members_by(native, kafka, consumers, folder
             group.work(2)
         assert stays_on.commit().kind == "committed"
         judge(group)
+
+
+def test_a_proxy_that_was_killed_knows_native_members_again(own_kafka, consumers, folder: Path):
+    """It has forgotten whose heartbeats it passed. The broker's session is long enough for its start."""
+    cluster = own_kafka(overrides=GROUP_DEFAULTS)
+    kafka = Kafka(cluster.bootstrap, source="maven", version=cluster.version)
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        group = NativeGroup(kafka, Entry("translate", proxy.bootstrap), consumers)
+        for kind in (*NATIVE, CLASSIC[0]):
+            group.join(kind)
+        group.work(2)
+        owned = {member: member.owned() for member in group.members.values()}
+        proxy.kill()
+        proxy.start()
+        group.work(4)
+        assert {member: member.owned() for member in owned} == owned
+        judge(group)
