@@ -5,6 +5,7 @@ The same script runs straight at the broker and through the proxy, and must come
 
 import contextlib
 import itertools
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +191,7 @@ class NativeGroup:
         accounting = account(self.produced(), logs)
         killed = {one.name for one in everybody if one.seen("killed")}
         return Outcome(
-            refused_commits=sum(len(one.seen("commit_failed")) for one in everybody if self._belongs(one)),
+            refused_commits=sum(len(self._refused(one)) for one in everybody if self._belongs(one)),
             evictions=sum(
                 len(_evicted(one)) for one in everybody if self._is_native(one) and self._belongs(one)
             ),
@@ -208,10 +209,17 @@ class NativeGroup:
         refused = [
             f"{one.name}: {event.kind} {event.fields.get('error', '')}"
             for one in everybody
-            for event in (*one.seen("commit_failed"), *_evicted(one))
+            for event in (*self._refused(one), *_evicted(one))
         ]
         logs = [one.events for one in everybody]
         return "\n".join([*refused[:20], *map(str, overlaps(logs)[:5]), str(account(self.produced(), logs))])
+
+    def _refused(self, member: ConsumerProcess) -> list[Event]:
+        """Commits that were refused; up to Kafka 4.2 without those that crossed a change of the member's epoch."""
+        refused = member.seen("commit_failed")
+        if _accepts_stale_epochs(self._kafka.version):
+            return refused
+        return [event for event in refused if "stale" not in event.fields["error"].lower()]
 
     def _is_new(self, name: str, mode: str) -> bool:
         kind = self.kinds[name]
@@ -247,6 +255,12 @@ class NativeGroup:
         except AssertionError as failure:
             failure.add_note(f"until then: {self.outcome()}\n{self.unwanted()}")
             raise
+
+
+def _accepts_stale_epochs(version: str) -> bool:
+    """KIP-1251, from 4.3 on: a commit counts if its epoch is not older than the assignment of the partition."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= (4, 3)
 
 
 def _assignor(client: ClientKind) -> str:
