@@ -119,6 +119,12 @@ coordinator-random: setup ## random scenarios on a real Kafka and on the embedde
 bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, native (table, build/bench-rebalance.json)
 	nice $(BIN)/python -m benchmarks.rebalance $(ARGS)
 
+bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
+	nice $(BIN)/python -m benchmarks.failover
+
+natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
+	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
+
 jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7)
 	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7)
 

@@ -20,6 +20,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -70,10 +71,10 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         new ConsumerDriver(JSON.readTree(arguments[0])).run();
     }
 
-    private void run() throws IOException {
+    private void run() {
         ObjectNode started = JSON.createObjectNode();
         started.put("client", "kafka-clients");
-        started.put("version", clientVersion());
+        started.put("version", version());
         started.put("pid", ProcessHandle.current().pid());
         write("started", started);
         Thread reader = new Thread(this::readCommands, "commands");
@@ -85,6 +86,17 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
             write("failed", JSON.createObjectNode().put("error", crash.toString()));
             Runtime.getRuntime().halt(1);
         }
+    }
+
+    /** As the client's jar says; the class that reads it has moved between packages. */
+    private static String version() {
+        Properties jar = new Properties();
+        try (InputStream stream = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            jar.load(stream);
+        } catch (IOException unreadable) {
+            throw new UncheckedIOException(unreadable);
+        }
+        return jar.getProperty("version");
     }
 
     private void work() {
@@ -282,14 +294,6 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
     }
 
     /** From the resource in the client's jar: the class that reads it has another package since Kafka 4.4. */
-    private static String clientVersion() throws IOException {
-        Properties about = new Properties();
-        try (InputStream resource = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
-            about.load(resource);
-        }
-        return about.getProperty("version");
-    }
-
     private static List<String> texts(JsonNode array) {
         List<String> texts = new ArrayList<>();
         array.forEach(element -> texts.add(element.asText()));

@@ -62,9 +62,10 @@ class Proxy:
         bind: str = LOOPBACK,
         policy: str = POLICY,
         sole_process: bool = True,
+        workers: int = 1,
     ) -> None:
         self.folder = folder
-        self._sole_process = sole_process
+        self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
@@ -169,6 +170,7 @@ class Proxy:
             "admin": {"bind": LOOPBACK, "port": self._admin_port},
             "policy": {"file": "policy.yaml"},
             "sole_process": self._sole_process,
+            "workers": self._workers,
         }
         return json.dumps(config, indent=2)
 

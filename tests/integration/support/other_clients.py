@@ -45,7 +45,13 @@ def _needed(
 
 
 KAFKAJS = ClientKind("kafkajs", ("RoundRobinAssigner",), installed.version, _kafkajs)
-FRANZ_GO = ClientKind("franz-go", ("cooperative-sticky",), lambda: built.version("franzgo"), _go("franzgo"))
+FRANZ_GO = ClientKind(
+    "franz-go",
+    ("cooperative-sticky",),
+    lambda: built.version("franzgo"),
+    _go("franzgo"),
+    new_protocol=True,
+)
 SARAMA = ClientKind(
     "sarama", ("sticky", "cooperative-sticky"), lambda: built.version("sarama"), _go("sarama")
 )

@@ -53,7 +53,7 @@ func configuration(spec line.Spec) *sarama.Config {
 	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = spec.AutoCommit
-	config.Consumer.Offsets.AutoCommit.Interval = spec.CommitEvery()
+	config.Consumer.Offsets.AutoCommit.Interval = spec.AutoCommitEvery()
 	return config
 }
 
