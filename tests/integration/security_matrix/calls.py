@@ -288,10 +288,10 @@ OFFSETS = [
     Call("OffsetFetch", "v1", once(lambda at: offset_fetch(1, at))),
     Call("OffsetFetch", "v5", once(lambda at: offset_fetch(5, at))),
     Call("OffsetFetch", "v8", once(lambda at: offset_fetch(8, at))),
-    Call("OffsetFetch", "v9, the dynamic member's id", once(lambda at: offset_fetch(9, at, at.dynamic)), "native"),
+    Call("OffsetFetch", "v9, the dynamic member's id", once(lambda at: offset_fetch(9, at, at.dynamic))),
     Call(
         "OffsetFetch", "v9, the dynamic member's id, wrong epoch",
-        once(lambda at: offset_fetch(9, at, at.dynamic, off_by=WRONG)), "native",
+        once(lambda at: offset_fetch(9, at, at.dynamic, off_by=WRONG)),
     ),
     Call("OffsetDelete", "v0", once(offset_delete)),
 ]  # fmt: skip

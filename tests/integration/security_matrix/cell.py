@@ -15,7 +15,7 @@ from support.raw import RawConnection
 
 from .callers import Caller
 from .calls import Call
-from .members import Members, classic_members, name_of, native_members, partitions_in
+from .members import REBALANCE, Members, classic_members, name_of, native_members, partitions_in
 from .target import OWN_PARTITION, WATCHED_PARTITION, message, topic_of
 
 ANSWER_S = 8.0
@@ -78,7 +78,7 @@ def play(place: Place, caller: Caller, call: Call, group: str) -> Outcome:
     else:
         members = classic_members(place.address, group, topic)
     try:
-        members.settle()
+        members.join()
         committed = members.by_role["static"].commit(WATCHED_PARTITION)
         assert committed == "NONE", committed
         before = look(place.kafka, group, topic)
@@ -196,9 +196,8 @@ def _offset(kafka: Kafka, group: str, topic: str) -> int:
 def effect_of(before: Picture, after: Picture, members: Members) -> str:
     """What became of the members, in words; empty if nothing did."""
     of_roles = {role: _effect_on(role, before, after, members) for role in members.by_role}
-    said = [f"{role}: {', '.join(words)}" for role, words in of_roles.items() if words]
-    if len(said) == len(of_roles) and len({tuple(words) for words in of_roles.values()}) == 1:
-        said = [f"both: {', '.join(next(iter(of_roles.values())))}"]
+    said = [REBALANCE] if any(REBALANCE in one.heard for one in members.by_role.values()) else []
+    said += [f"{role}: {', '.join(words)}" for role, words in of_roles.items() if words]
     ids = {one.member_id for one in members.by_role.values()}
     strangers = [key for key, one in after.members.items() if key not in ids]
     if len(strangers) > len([key for key in before.members if key not in ids]):
@@ -212,7 +211,7 @@ def effect_of(before: Picture, after: Picture, members: Members) -> str:
 
 def _effect_on(role: str, before: Picture, after: Picture, members: Members) -> list[str]:
     member = members.by_role[role]
-    words = list(member.heard)
+    words = [heard for heard in member.heard if heard != REBALANCE]
     if member.at_rest and (code := member.commit(OWN_PARTITION)) != "NONE":
         words.append(f"commit {code}")
     was, now = before.members.get(member.member_id), after.members.get(member.member_id)
@@ -221,6 +220,6 @@ def _effect_on(role: str, before: Picture, after: Picture, members: Members) -> 
     elif was is not None:
         if was.topics != now.topics:
             words.append("subscription changed")
-        if was.partitions != now.partitions and not words:
+        if was.partitions != now.partitions and not member.heard:
             words.append("assignment changed")
     return words

@@ -1,6 +1,7 @@
 """Starts a broker and a proxy, plays every cell, and keeps what came of it."""
 
 import contextlib
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from typing import Any
 
 from support.broker import Kafka
 from support.entry import running_proxy
+from support.raw import RawConnection
 from support.raw_new_member import topic_id
 from support.secured import sasl_settings
+from support.waiting import eventually
 from tools.kafka.cluster import Cluster, ExtraListener
 
 from .callers import CALLERS, Caller, set_up_acls
 from .calls import CALLS, Call
 from .cell import CLASSIC, KINDS, NATIVE, TRANSLATED, Outcome, Place, play
-from .target import PARTITIONS, other_topic_of, topic_of
+from .target import PARTITIONS, message, other_topic_of, topic_of
 
 AT_ONCE = 64
 """Cells that are played at the same time; most of their time they wait."""
@@ -67,6 +70,7 @@ def places(cluster: Cluster, folder: Path) -> Iterator[dict[str, Place]]:
     for name in names:
         kafka.new_topic(name=name, partitions=PARTITIONS)
     set_up_acls(kafka.admin, KINDS)
+    _wait_for_transactions(kafka)
     ids = {name: topic_id(kafka, name) for name in names}
     sasl = cluster.bootstrap_of("SASL")
     with running_proxy(sasl, folder) as proxy:
@@ -86,3 +90,17 @@ def play_all(
             for caller in callers
         ]  # fmt: skip
         return [Cell(caller, call, *(one.result() for one in both)) for caller, call, both in started]
+
+
+def _wait_for_transactions(kafka: Kafka) -> None:
+    """Until there is a coordinator of transactions, whose topic the first question for it creates."""
+
+    def ask() -> int:
+        with RawConnection(kafka.bootstrap) as connection:
+            connection.call(message("find_coordinator", 4, key_type=1, coordinator_keys=("warm-up",)))
+            begin = message(
+                "init_producer_id", 4, transactional_id="warm-up", transaction_timeout=dt.timedelta(seconds=60)
+            )
+            return int(connection.call(begin).error_code)
+
+    eventually(ask, lambda code: code == 0, what="transactions can begin")

@@ -17,11 +17,11 @@ from support.raw_member import embedded
 from support.waiting import eventually
 
 from .callers import OWNER
-from .target import INSTANCE_ID, OWN_PARTITION, PARTITIONS, Known, Target, join_group, message
+from .target import INSTANCE_ID, PARTITIONS, Known, Target, join_group, message
 
 NO_ANSWER_S = 8.0
 """How long a member waits for what is answered at once."""
-REBALANCES = "rejoins"
+REBALANCE = "a rebalance"
 OFFSET_OF_MEMBERS = 1
 """What they commit."""
 
@@ -39,6 +39,9 @@ class Member(Protocol):
     """Whether it is a member and in no rebalance."""
     out: bool
     """Whether it has heard that it is no member, or hears nothing any more."""
+
+    def start_to_join(self) -> None:
+        """Its first call that begins a membership."""
 
     def step(self) -> None:
         """What a client does next; returns without waiting for other members."""
@@ -59,7 +62,8 @@ class _Connected:
     """What members of both protocols have."""
 
     def __init__(self, address: str, group: str, topic: str, instance_id: str | None) -> None:
-        self._connection = RawConnection(address, timeout_s=NO_ANSWER_S, login=OWNER)
+        self._address = address
+        self._connection = self._connected()
         self._group = group
         self._topic = topic
         self.instance_id = instance_id
@@ -87,6 +91,9 @@ class _Connected:
 
     def _step(self) -> None:
         raise NotImplementedError
+
+    def _connected(self) -> RawConnection:
+        return RawConnection(self._address, timeout_s=NO_ANSWER_S, login=OWNER)
 
     def _hear(self, what: str) -> None:
         if what not in self.heard:
@@ -151,14 +158,18 @@ class ClassicMember(_Connected):
         self._judge(self._connection.call(request).error_code)
 
     def _judge(self, code: int) -> None:
-        if code == ErrorCode.rebalance_in_progress:
-            self._hear(REBALANCES)
+        if code in {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}:
+            self._hear(REBALANCE)  # clients take both as a reason to join again under the same id
             self._join()
         elif code != ErrorCode.none:
             self._out(name_of(code))
 
     def _go_on(self, answer: Any) -> None:
-        if answer.error_code != ErrorCode.none:
+        if answer.error_code == ErrorCode.coordinator_not_available:
+            self._connection.close()  # as Java does, which then looks for the coordinator
+            self._connection = self._connected()
+            self._join()
+        elif answer.error_code != ErrorCode.none:
             self._waits_for = None
             self._judge(answer.error_code)
         elif hasattr(answer, "generation_id"):
@@ -210,7 +221,11 @@ class NativeMember(_Connected):
         super().__init__(address, group, topic, instance_id)
         self._topic_id = topic_id
         self.member_id = str(uuid.uuid4())
+
+    def start_to_join(self) -> None:
+        """See Member."""
         self.generation = 0
+        self.step()
 
     def commit(self, partition: int) -> str:
         """See Member."""
@@ -223,9 +238,11 @@ class NativeMember(_Connected):
             if at == self.holds:
                 break
             self.holds = at
-            self._hear(REBALANCES)
+            self._hear(REBALANCE)
             answer = self._heartbeat(full=True)
-        if answer.error_code != ErrorCode.none:
+        if answer.error_code == ErrorCode.fenced_member_epoch:
+            self._out(name_of(ErrorCode.unknown_member_id))  # as a translated member is told
+        elif answer.error_code != ErrorCode.none:
             self._out(name_of(answer.error_code))
         self.at_rest = not self.out
 
@@ -278,21 +295,27 @@ class Members:
         """Whether each is a member at rest, or none any more."""
         return all(member.at_rest or member.out for member in self.by_role.values())
 
-    def settle(self) -> None:
-        """Until both have joined, and share the partitions."""
+    def join(self) -> None:
+        """Both join, the dynamic one first, which so becomes the leader where there is one; until both have a half."""
+        self._dynamic.start_to_join()
+        self._until([self._dynamic], PARTITIONS)
+        self._static.start_to_join()
+        self._until([self._dynamic, self._static], PARTITIONS // 2)
+        for member in self.by_role.values():
+            member.heard.clear()
 
+    def _until(self, members: list[Member], share: int) -> None:
         def look() -> list[tuple[int, bool, list[str]]]:
-            self.step()
-            return [(len(one.holds), one.at_rest, one.heard) for one in self.by_role.values()]
+            for member in members:
+                member.step()
+            return [(len(one.holds), one.at_rest, one.heard) for one in members]
 
         eventually(
             look,
-            lambda seen: [(holds, at_rest) for holds, at_rest, _ in seen] == [(PARTITIONS // 2, True)] * 2,
+            lambda seen: all((holds, at_rest) == (share, True) for holds, at_rest, _ in seen),
             what=f"the members of {self._group} share the partitions",
-            between_s=0.25,
+            between_s=0.2,
         )
-        for member in self.by_role.values():
-            member.heard.clear()
 
     def as_target(self, key: str, topic_id: uuid.UUID, epochs: Mapping[str, int]) -> Target:
         """What there is to know; `epochs` are member epochs as the broker shows them, where it has such."""
@@ -309,11 +332,8 @@ class Members:
 
 
 def classic_members(address: str, group: str, topic: str) -> Members:
-    """They join by JoinGroup, the dynamic one first, which so becomes the leader where there is one."""
-    dynamic = ClassicMember(address, group, topic, None)
-    static = ClassicMember(address, group, topic, INSTANCE_ID)
-    dynamic.start_to_join()
-    static.start_to_join()
+    """They join by JoinGroup."""
+    dynamic, static = (ClassicMember(address, group, topic, who) for who in (None, INSTANCE_ID))
     return Members(dynamic, static, group)
 
 
