@@ -21,6 +21,7 @@ from proxy.meter import Meter
 from proxy.upkeep import every
 from translation.actions import (
     Action,
+    Admitted,
     Answer,
     Call,
     CallId,
@@ -49,7 +50,7 @@ _GROUPS_OF_ONE = 100
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
-_JOIN_GROUP = int(ApiKey.JOIN_GROUP)
+_CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
 class Translation(Protocol):
@@ -69,6 +70,14 @@ class Translation(Protocol):
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's answer to a Call."""
+        ...
+
+    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+        """The broker's answer to a group call that was relayed."""
+        ...
+
+    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+        """Whether the broker has accepted a call of this connection for this group."""
         ...
 
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -189,6 +198,7 @@ class TranslationHub:
             for what in (
                 "handle_request",
                 "handle_reply",
+                "passed",
                 "client_gone",
                 "upstream_lost",
                 "handle_time",
@@ -198,6 +208,7 @@ class TranslationHub:
         self._acts: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
+            Admitted: self._admitted,
             Call: self._call,
             Emit: self._emitted,
             Close: self._close,
@@ -222,13 +233,12 @@ class TranslationHub:
         known.request = request.id
         self._requests[request.id] = known
         if request.api_key == _HEARTBEAT:
-            reached = self._reached.get(request.message.group_id)
-            if reached is None or reached.shell is not shell:
+            group_id = request.message.group_id
+            reached = self._reached.get(group_id)
+            if (reached is None or reached.shell is not shell) and self._translator.admits(
+                connection.id, group_id
+            ):
                 self._reach(shell, connection, request)
-        elif request.api_key == _JOIN_GROUP:
-            # A member that passed through until now may be translated from this call on: what it no longer claims
-            # ends now, not when it is answered.
-            self.passed(shell, connection, request, None)
         self._do("handle_request", connection.id, connection, request)
 
     def passed(
@@ -238,20 +248,36 @@ class TranslationHub:
         request: Request,
         response: Message | None,
     ) -> None:
-        """A group call passes through: ``response`` is None when it is passed on, and then what the broker said."""
-        now = trio.current_time()
+        """A group call passes through: ``response`` is None when it is passed on, and then what the broker said.
+
+        Until the broker has accepted its sender once, nothing that it says is believed.
+        """
+        group_id = request.message.group_id
+        if response is None:
+            if self._translator.admits(connection.id, group_id):
+                self._observe(request, lambda now: self._observer.asked(now, request))
+            return
+        if connection.id not in self._known:
+            self._known[connection.id] = _Known(shell)
+        self._do("passed", connection.id, connection, request, response)
+        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
+            self._reach(shell, connection, request)
+        self._observe(request, lambda now: self._observer.answered(now, connection, request, response))
+
+    def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
+        """Show the observer a call, and tell what it makes of it."""
         try:
-            if response is None:
-                events = self._observer.asked(now, request)
-            else:
-                if request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-                    self._reach(shell, connection, request)
-                events = self._observer.answered(now, connection, request, response)
+            events = look(trio.current_time())
         except Exception as error:  # noqa: BLE001  who only watches must not disturb
             self._meter.metrics.internal_errors.labels("observer").inc()
             _log.error("the observer failed", api_key=request.api_key, exc_info=error)
             return
         self._tell(events)
+
+    def _admitted(self, admitted: Admitted) -> None:
+        # A member that passed through until now may be translated from this JoinGroup on: what it no longer claims
+        # ends now, not when it is answered.
+        self._observe(admitted.request, lambda now: self._observer.asked(now, admitted.request))
 
     def _tell(self, events: Iterable[Event]) -> None:
         """Tell events, and the observer of those that end what it knows."""

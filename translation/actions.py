@@ -74,6 +74,15 @@ class Forward(msgspec.Struct, frozen=True):
     request_id: RequestId
 
 
+class Admitted(msgspec.Struct, frozen=True):
+    """The broker lets the sender of this JoinGroup act in its group: whoever watches may believe what it says.
+
+    Comes before anything else that follows from the JoinGroup.
+    """
+
+    request: Request
+
+
 class Call(msgspec.Struct, frozen=True):
     """Send this request on the upstream connection of ``connection_id``, behind those already waiting there.
 
@@ -172,4 +181,4 @@ class Emit(msgspec.Struct, frozen=True):
     event: Event
 
 
-Action = Answer | Forward | Call | Close | Release | Emit
+Action = Answer | Forward | Admitted | Call | Close | Release | Emit

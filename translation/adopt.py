@@ -34,7 +34,10 @@ class Verdict(Enum):
     """What the broker knows of a member."""
 
     MEMBER = auto()
-    """A member of the new protocol: this process may go on with it."""
+    """A member of the new protocol that some process of Epochgate made: this one may go on with it."""
+
+    NATIVE_MEMBER = auto()
+    """A member that speaks the new protocol by itself: nobody may speak for it."""
 
     CLASSIC_MEMBER = auto()
     """A classic member in a consumer group: the broker itself answers its calls."""
@@ -78,6 +81,10 @@ def adopting(
         verdict, found = yield from look_for(
             context, member, connection, instance_id=request.message.group_instance_id
         )
+        if verdict is Verdict.NATIVE_MEMBER:
+            context.natives.heard(member.group.id, member.id)
+            context.forward(request)
+            return
         if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
             replaced = verdict is Verdict.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
@@ -162,7 +169,7 @@ def look_for(
                 return Verdict.CLASSIC_MEMBER, None
             if found.member_epoch < 0:
                 return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
-            return Verdict.MEMBER, found
+            return (Verdict.MEMBER, found) if context.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
     if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
         return Verdict.REPLACED, None
     return Verdict.UNKNOWN, None

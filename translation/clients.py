@@ -145,8 +145,9 @@ class Clients:
         self._clients[connection.id].members.add(member)
 
     def heard(self, member: Member, connection: Connection, generation: int) -> None:
-        """A call of the member's client came. One with an older generation is late: it may be elsewhere now."""
-        if generation >= member.generation or member.connection_id is None:
+        """A call of the member's client came. One with an older generation is late: it may be elsewhere now. One with a
+        generation that nobody gave it will be refused, unless the broker knows better (:mod:`translation.adopt`)."""
+        if generation == member.generation or member.connection_id is None:
             self.reach(member, connection)
         if self._has_stayed(member, connection):
             member.away = False

@@ -39,11 +39,11 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
     generation = message.generation_id_or_member_epoch
+    member.learn_generation(generation)
     if not transactional:  # a transactional one comes from the producer's connection
         context.clients.heard(member, connection, generation)
     if member.generation >= 0:
         member.touch(context.now)
-    member.learn_generation(generation)
     code = ErrorCode.NONE
     if context.was_elsewhere(member, generation):
         code = yield from adopt_again(context, member, connection, request)

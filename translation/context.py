@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -20,16 +21,21 @@ from translation.actions import (
     Release,
     Request,
 )
+from translation.admissions import Admissions
 from translation.clients import Clients
 from translation.exchange import Runner, Woken
 from translation.member import Group, Member
-from translation.member_ids import MemberIds
+from translation.member_ids import MemberIds, may_be_translated
 from translation.member_state import MemberEvent, MemberState
+from translation.native_members import NativeMembers
 from translation.partitions import NONE, Partitions, told
 from translation.policy import Policy
 from translation.rule_book import RuleBook
 from translation.settings import TranslatorSettings
 from translation.timers import Timers
+
+_LOOKED_AT_FOR_ROOM = 100
+"""Groups that are looked at, the oldest first, when one has to be forgotten. All others have members."""
 
 _WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
@@ -59,7 +65,9 @@ class Context:
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
-        self.clients = Clients(self._release, self.runner.calls_on)
+        self.clients = Clients(self._release, self.runner.is_busy)
+        self.admissions = Admissions(settings.admitted_groups_limit)
+        self.natives = NativeMembers(settings.native_members_limit)
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -74,7 +82,24 @@ class Context:
             self.actions.append(Forward(request.id))
 
     def _release(self, connection_id: ConnectionId) -> None:
+        self.admissions.withdraw(connection_id)
         self.actions.append(Release(connection_id))
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def connection_lost(self, connection_id: ConnectionId) -> None:
+        """Both sides of a connection are gone: calls on it have no answer any more."""
+        waiting = self.clients.members_on(connection_id)
+        self.clients.lost(connection_id)
+        self.admissions.withdraw(connection_id)
+        self.abandon_joins(waiting, connection_id)
+        self.runner.lost(connection_id)
+
+    def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
+        """Nobody waits any more for the JoinGroups of these members that wait on this connection."""
+        for member in members:
+            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
+                self.runner.wake(member.parked_join, Woken.ABANDONED)
 
     # -- registry ----------------------------------------------------------------------------------------------
 
@@ -83,7 +108,16 @@ class Context:
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(self, group_id)
+            if len(self.groups) > self.settings.groups_limit:
+                self._forget_a_group(group)
         return group
+
+    def _forget_a_group(self, newest: Group) -> None:
+        """Make room. What is known of a group without members can be found out again."""
+        for group in islice(self.groups.values(), _LOOKED_AT_FOR_ROOM):
+            if group is not newest and not group.members and not group.moves:
+                del self.groups[group.id]
+                return
 
     def find(self, group_id: str, member_id: str) -> Member | None:
         """The member's record, joined or not."""
@@ -97,6 +131,17 @@ class Context:
         if member is None:
             member = group.members[member_id] = Member(self, group, member_id)
         return member
+
+    def is_ours(self, member: Member) -> bool:
+        """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
+        if member.joined or self.ids.is_issued(member.id):
+            return True
+        return may_be_translated(member.id) and (member.group.id, member.id) not in self.natives
+
+    def is_native(self, group_id: str, member_id: str) -> bool:
+        """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
+        member = self.find(group_id, member_id)
+        return (group_id, member_id) in self.natives and (member is None or not member.joined)
 
     def fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
         """Whether another member has this instance id now: the classic contract is that the newer one wins."""
@@ -171,7 +216,10 @@ class Context:
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        group.relayed.pop(member_id, None)
         group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
+        if len(group.relayed) > self.settings.relayed_limit:
+            del group.relayed[next(iter(group.relayed))]
 
     # -- what happens to members -------------------------------------------------------------------------------
 

@@ -6,21 +6,28 @@ answer, or a :class:`Park` and is resumed when its time has come or somebody wok
 :class:`Runner` turns an Ask into a :class:`~translation.actions.Call` and is told of the answer later.
 
 Conversations of one member run one at a time, in the order in which they came. A parked conversation lets
-others in, so that a commit does not wait behind a JoinGroup that waits for partitions.
+others in, so that a commit does not wait behind a JoinGroup that waits for partitions. And one that waits for the
+broker on a connection of its own holds up the calls that came on others for ``turn_limit_s`` at most
+(:class:`~translation.settings.TranslatorSettings`): whoever sends it may read nothing.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from translation.actions import Answer, Call, CallId, ConnectionId, Request
+from protocol_codecs import ApiKey, ErrorCode
+from translation.actions import Answer, Call, CallId, Close, ConnectionId, Request
 
 if TYPE_CHECKING:
     from translation.context import Context
+
+# Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
+_JOIN_GROUP = int(ApiKey.JOIN_GROUP)
+_NOT_AUTHORIZED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -96,6 +103,8 @@ class Exchange:
 
     __slots__ = (
         "_runner",
+        "asked_at",
+        "call_id",
         "client_id",
         "connection_id",
         "request",
@@ -104,6 +113,7 @@ class Exchange:
         "then",
         "timer_at",
         "turns",
+        "unlimited",
         "until",
         "woken",
     )
@@ -129,13 +139,21 @@ class Exchange:
         self.request: Request | None = None
         """The JoinGroup that this conversation is to answer, as long as it waits for partitions."""
         self.started = False
+        self.call_id: CallId | None = None
+        """The call whose answer it waits for."""
+        self.asked_at = -math.inf
+        self.unlimited = False
+        """Whether that answer may take as long as it likes: a classic JoinGroup waits for the whole group."""
 
     def on_time(self, now: float) -> None:
-        """The time that a Park asked for has come, unless somebody woke the conversation before."""
+        """A booked time has come: that which a Park asked for, unless somebody woke the conversation before, or the end
+        of its turn, unless the answer came."""
         if self.until <= now:
             self._runner.wake(self, Woken.TIME)
         elif self.until < math.inf:
             self._runner.book(self)
+        elif self.call_id is not None:
+            self._runner.limit_turn(self)
 
 
 class Runner:
@@ -145,6 +163,8 @@ class Runner:
         self._context = context
         self._calls: dict[CallId, Exchange] = {}
         self._calls_on: dict[ConnectionId, set[CallId]] = {}
+        self._under_way: Counter[ConnectionId] = Counter()
+        """Conversations that have not ended, by connection; those that need no generator are known by their calls."""
         self._last_call_id = 0
 
     def start(
@@ -152,6 +172,7 @@ class Runner:
     ) -> Exchange:
         """Begin a conversation on a connection, at once or when it is its turn."""
         exchange = Exchange(self, steps, turns, connection_id, client_id)
+        self._under_way[connection_id] += 1
         turns.waiting.append(exchange)
         self._give_turns(turns)
         return exchange
@@ -171,10 +192,9 @@ class Runner:
         exchange = self._calls.pop(call_id, None)
         if exchange is None:
             return
-        calls = self._calls_on[exchange.connection_id]
-        calls.discard(call_id)
-        if not calls:
-            del self._calls_on[exchange.connection_id]
+        self._forget_call(exchange, call_id)
+        if getattr(message, "error_code", 0) == _NOT_AUTHORIZED:
+            self._context.admissions.withdraw(exchange.connection_id)
         self._answered(exchange, message)
 
     def foresees(self, call_id: CallId, message: Any) -> Answer | None:
@@ -199,11 +219,50 @@ class Runner:
         """Have a parked conversation called when its time comes."""
         self._context.timers.book(exchange, exchange.until)
 
-    def calls_on(self, connection_id: ConnectionId) -> bool:
-        """Whether an answer is still to come on a connection."""
-        return connection_id in self._calls_on
+    def is_busy(self, connection_id: ConnectionId) -> bool:
+        """Whether a conversation on a connection has not ended, or an answer is still to come."""
+        return connection_id in self._calls_on or connection_id in self._under_way
+
+    def limit_turn(self, exchange: Exchange) -> None:
+        """A conversation waits for the broker: see that nobody who came on another connection waits for it too long.
+
+        Its connection counts as lost then, and is closed.
+        """
+        turns = exchange.turns
+        if (
+            exchange.call_id is None
+            or exchange.unlimited
+            or turns.running is not exchange
+            or all(one.connection_id == exchange.connection_id for one in turns.waiting)
+        ):
+            return
+        ends_at = exchange.asked_at + self._context.settings.turn_limit_s
+        if self._context.now < ends_at:
+            self._context.timers.book(exchange, ends_at)
+            return
+        reason = (
+            "a call to the broker went unanswered on it while a member's calls on another connection waited"
+        )
+        self._context.actions.append(Close(exchange.connection_id, reason))
+        self._context.connection_lost(exchange.connection_id)
+
+    def _forget_call(self, exchange: Exchange, call_id: CallId) -> None:
+        exchange.call_id = None
+        calls = self._calls_on[exchange.connection_id]
+        calls.discard(call_id)
+        if not calls:
+            del self._calls_on[exchange.connection_id]
+
+    def _ended(self, exchange: Exchange) -> None:
+        """A conversation that was started has ended."""
+        connection_id = exchange.connection_id
+        self._under_way[connection_id] -= 1
+        if not self._under_way[connection_id]:
+            del self._under_way[connection_id]
+            self._context.clients.maybe_release(connection_id)
 
     def _answered(self, exchange: Exchange, answer: Any) -> None:
+        exchange.call_id = None
         turns = exchange.turns
         if exchange.then is not None:
             then, exchange.then = exchange.then, None
@@ -212,7 +271,9 @@ class Runner:
             finally:  # also by an exception
                 if exchange.steps is None:
                     turns.running = None
+                    self._context.clients.maybe_release(exchange.connection_id)
             if exchange.steps is not None:
+                self._under_way[exchange.connection_id] += 1
                 self._advance(exchange, None)
         else:
             self._advance(exchange, answer)
@@ -224,6 +285,7 @@ class Runner:
             if not exchange.started and self._context.clients.connection(exchange.connection_id) is None:
                 if exchange.steps is not None:
                     exchange.steps.close()  # its connection went away while it waited
+                self._ended(exchange)
                 continue
             exchange.started = True
             turns.running = exchange
@@ -231,6 +293,8 @@ class Runner:
             self._advance(exchange, woken)
         if turns.running is None:  # and nothing waits: see the loop
             turns.on_idle()
+        elif turns.waiting:
+            self.limit_turn(turns.running)
 
     def _advance(self, exchange: Exchange, value: Any) -> None:
         steps = exchange.steps
@@ -244,6 +308,7 @@ class Runner:
         finally:
             if ended:  # also by an exception: a bug in one conversation must not block the member for ever
                 exchange.turns.running = None
+                self._ended(exchange)
         if isinstance(step, Park):
             exchange.turns.running = None
             exchange.until = step.until
@@ -259,7 +324,9 @@ class Runner:
 
     def _send(self, exchange: Exchange, ask: Ask) -> None:
         self._last_call_id += 1
-        call_id = CallId(self._last_call_id)
+        exchange.call_id = call_id = CallId(self._last_call_id)
+        exchange.asked_at = self._context.now
+        exchange.unlimited = ask.api_key == _JOIN_GROUP
         self._calls[call_id] = exchange
         self._calls_on.setdefault(exchange.connection_id, set()).add(call_id)
         self._context.actions.append(

@@ -48,10 +48,10 @@ _TRANSLATE = Mode.TRANSLATE
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
+    member.learn_generation(message.generation_id)
     context.clients.heard(member, connection, message.generation_id)
     if member.generation >= 0:
         member.touch(context.now)
-    member.learn_generation(message.generation_id)
     if context.was_elsewhere(member, message.generation_id):
         code: int = yield from adopt_again(context, member, connection, request)
         if code == ErrorCode.NONE:

@@ -176,7 +176,7 @@ def _describe_client(
     member.cooperative = is_cooperative(protocols)
     member.own_assignor = server_assignor(protocols)
     member.server_assignor = context.rules.of(member.group.id).assignor or member.own_assignor
-    member.subscription = member.told_topics = frozenset(subscription.topics)
+    member.subscription = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 

@@ -1,8 +1,34 @@
-"""The member ids that this process gave out, and those that a classic coordinator may get to know."""
+"""Member ids: which were given out here, which a classic coordinator may get to know, and what their form tells.
 
+The broker describes a client that is translated exactly as it describes one that speaks the new protocol by itself.
+Only the form of its member id tells one from the other:
+
+* Ids that are given out here begin with :data:`ISSUED_PREFIX`.
+* A client that was a classic member may come with the id that a classic coordinator gave it, which is the client id
+  or the instance id, a hyphen and a UUID in hexadecimal (``ClassicGroup.generateMemberId``).
+* A native client makes its own id (KIP-848, "Member ID"), or the broker makes one for it (ConsumerGroupHeartbeat v0):
+  a UUID in base64 and nothing before it (22 characters in Java and librdkafka, 24 in franz-go). A classic client that
+  joins a group with native members in it is given such an id too (``classicGroupJoinToConsumerGroup``). When it is
+  moved, and comes with that id, it is given one of ours (:mod:`translation.origin`).
+"""
+
+import re
 from collections.abc import Callable
 
 from translation.actions import ConnectionId
+
+ISSUED_PREFIX = "epochgate-"
+"""What the ids begin with that any process of Epochgate gives out."""
+
+_OF_CLASSIC_COORDINATOR = re.compile(r".*-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+
+
+def may_be_translated(member_id: str) -> bool:
+    """Whether a member of the new protocol with this id may be a classic client that is translated.
+
+    Else it is a native one. See the module for the forms.
+    """
+    return member_id.startswith(ISSUED_PREFIX) or _OF_CLASSIC_COORDINATOR.fullmatch(member_id) is not None
 
 
 class MemberIds:
@@ -16,7 +42,7 @@ class MemberIds:
 
     def issue(self) -> str:
         """A fresh member id. It is remembered that nobody had it before."""
-        member_id = self._new_uuid()
+        member_id = ISSUED_PREFIX + self._new_uuid()
         self.issued(member_id)
         return member_id
 

@@ -37,8 +37,9 @@ OBSERVED: frozenset[int] = frozenset(
 )
 """The APIs whose answers are looked at when the broker gives them."""
 
-ASKED: frozenset[int] = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""Those whose requests tell something already when they are passed on."""
+ASKED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""Those whose requests tell something already when they are passed on. So do those of JoinGroup, which is never passed
+on without the translation's word (:class:`translation.actions.Admitted`)."""
 
 _MEMBERS_LIMIT = 50_000
 _ENDED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
@@ -57,7 +58,8 @@ class Observer:
         self._events: list[Event] = []
 
     def asked(self, now: float, request: Request) -> list[Event]:
-        """A request was forwarded; its answer will follow, or the connection ends."""
+        """A request is forwarded whose sender the broker has accepted before; its answer will follow, or the connection
+        ends."""
         member = self._members.get((request.message.group_id, getattr(request.message, "member_id", "")))
         if member is not None:
             if request.api_key == ApiKey.JOIN_GROUP:
@@ -71,7 +73,11 @@ class Observer:
         return self._take()
 
     def answered(self, now: float, connection: Connection, request: Request, response: Any) -> list[Event]:
-        """The broker answered a request that was forwarded."""
+        """The broker answered a request that was forwarded.
+
+        A refusal says something of a member only on the connection on which the broker has accepted calls of that
+        member: anybody can send a call in its name.
+        """
         match request.api_key:
             case ApiKey.JOIN_GROUP:
                 self._joined(now, connection, request, response)
@@ -110,8 +116,7 @@ class Observer:
         message: JoinGroupRequest = request.message
         if response.error_code != ErrorCode.NONE:
             if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
-                member = self._members.get((message.group_id, message.member_id))
-                self._failed(member, response.error_code, "JoinGroup")
+                self._failed(connection, request, response.error_code, "JoinGroup")
             return
         self._forget_predecessor(message.group_id, response.member_id, message.group_instance_id)
         member = self._member(connection, request, response.member_id, MemberProtocol.CLASSIC)
@@ -140,7 +145,7 @@ class Observer:
         message = request.message
         member = self._members.get((message.group_id, message.member_id))
         if response.error_code != ErrorCode.NONE:
-            self._failed(member, response.error_code, "SyncGroup")
+            self._failed(connection, request, response.error_code, "SyncGroup")
             return
         if member is None:  # its JoinGroup went another way
             member = self._member(connection, request, message.member_id, MemberProtocol.CLASSIC)
@@ -148,6 +153,7 @@ class Observer:
             member.owned = NOTHING
             member.generation = message.generation_id
             self._tell(EventKind.JOINED, member, reason="first seen at its SyncGroup")
+        member.connection_id = connection.id
         member.touch(now)
         handed = _assigned(response.assignment) if member.is_consumer else NOTHING
         kept = member.owned or NOTHING
@@ -166,7 +172,7 @@ class Observer:
         code = response.error_code
         if code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             if code in _ENDED or code in _REJOIN:
-                self._failed(member, code, "Heartbeat")
+                self._failed(connection, request, code, "Heartbeat")
             return
         if member is None:
             member = self._member(connection, request, message.member_id, MemberProtocol.CLASSIC)
@@ -174,6 +180,7 @@ class Observer:
             member.generation = message.generation_id
             member.state = MemberState.STABLE
             self._tell(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
+        member.connection_id = connection.id
         member.touch(now)
         if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
             self._change(member, MemberState.PREPARE_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS.name)
@@ -192,9 +199,10 @@ class Observer:
             if member is not None and code in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
                 self._end(member, EventKind.LEFT, "LeaveGroup")
 
-    def _failed(self, member: PassingMember | None, code: int, what: str) -> None:
-        """A call of a member was answered with an error."""
-        if member is None:
+    def _failed(self, connection: Connection, request: Request, code: int, what: str) -> None:
+        """A call in the name of a member was answered with an error."""
+        member = self._members.get((request.message.group_id, request.message.member_id))
+        if member is None or member.connection_id != connection.id:
             return
         name = ErrorCode(code).name if code in _CODES else str(code)
         if code in _ENDED:
@@ -240,8 +248,10 @@ class Observer:
         member_id = response.member_id or message.member_id
         member = self._members.get((message.group_id, member_id))
         if response.error_code != ErrorCode.NONE:
-            self._failed(member, response.error_code, "ConsumerGroupHeartbeat")
+            self._failed(connection, request, response.error_code, "ConsumerGroupHeartbeat")
             return
+        if member is not None:
+            self._claimed(member, message)  # if that was not believed when it was sent
         if message.member_epoch < 0:
             if member is not None:
                 self._end(member, EventKind.LEFT, f"epoch {message.member_epoch}")
@@ -250,6 +260,7 @@ class Observer:
             self._topics.subscribed(message.group_id, member_id, message.subscribed_topic_names)
         if member is None or message.member_epoch == 0:
             member = self._new_consumer(connection, request, member_id, response.member_epoch)
+        member.connection_id = connection.id
         member.touch(now)
         moved = member.epoch != response.member_epoch
         member.epoch = member.generation = response.member_epoch
@@ -299,6 +310,7 @@ class Observer:
             member = PassingMember(group_id=key[0], id=member_id, protocol=protocol)
             if len(self._members) < self._limit:
                 self._members[key] = member
+        member.connection_id = connection.id
         member.client_id = request.client_id
         member.client_host = connection.client_host
         member.software = connection.software

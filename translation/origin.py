@@ -79,8 +79,7 @@ def find_out(
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
             verdict, found = yield from look()
-        if verdict is Verdict.CLASSIC_MEMBER and claims:
-            # An epoch 0 heartbeat owns nothing: the broker would free at once what the client still holds.
+        if _is_for_the_broker(verdict, claims=claims):
             raise StaysClassic
         if verdict in _IN_A_CONSUMER_GROUP:
             left = yield from _leave_classic_memberships(context, member, request, verdict, left_behind)
@@ -95,8 +94,34 @@ def find_out(
             left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
     if left_behind is not None:
         yield from leave_classic(group, left_behind)
+    _see_that_its_id_tells(context, member, request, claims=claims)
     # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
     see_that_somebody_waits(context, member, request)
+
+
+def _see_that_its_id_tells(context: Context, member: Member, request: Request, *, claims: bool) -> None:
+    """Raise if a client that begins a membership here should do so under an id of ours.
+
+    A classic member that joined a group with native members in it has an id of their form (seen on 4.4.0). Under that
+    another process of Epochgate would take it for one of them.
+    """
+    if (
+        not member.joined
+        and not claims
+        and not context.is_ours(member)
+        and request.version >= MEMBER_ID_REQUIRED_FROM
+        and request.message.group_instance_id is None
+    ):
+        raise NeedsAnotherId("its own is of the form that native members have")
+
+
+def _is_for_the_broker(verdict: Verdict, *, claims: bool) -> bool:
+    """Whether the broker itself has to answer the JoinGroup.
+
+    A classic member that claims partitions stays one: an epoch 0 heartbeat owns nothing, and the broker would free at
+    once what the client still holds. A JoinGroup under a native member's id would make that a classic member.
+    """
+    return verdict is Verdict.NATIVE_MEMBER or (verdict is Verdict.CLASSIC_MEMBER and claims)
 
 
 def _end_translated(

@@ -7,7 +7,7 @@ import msgspec
 
 from protocol_codecs import Uuid
 from protocol_codecs.uuids import uuid_to_text
-from translation.actions import MemberProtocol
+from translation.actions import ConnectionId, MemberProtocol
 from translation.member_state import MemberState
 from translation.partitions import OneTopic, TopicPartitions
 
@@ -30,6 +30,8 @@ class PassingMember(msgspec.Struct, kw_only=True):
     client_id: str | None = None
     client_host: str = ""
     software: str = ""
+    connection_id: ConnectionId | None = None
+    """That of its last call which the broker accepted."""
     is_consumer: bool = True
     generation: int = -1
     epoch: int = -1

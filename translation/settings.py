@@ -55,6 +55,30 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the conversion of a classic group waits for cooperative members to give up what they were not assigned
     again. Kafka's default for the longest that an application may take (``max.poll.interval.ms``)."""
 
+    turn_limit_s: float = 3.0
+    """How long a call upstream may go unanswered while a call for the same member waits that came on another
+    connection. Then the connection of the first is closed: its client reads nothing, or something that takes long
+    stands before the call. The shortest session timeout that stock brokers allow is 6 s, kafka-go waits 5 s for a
+    Heartbeat."""
+
+    session_timeout_min_ms: int = 6_000
+    """The shortest session timeout that a JoinGroup may ask for (Kafka: ``group.min.session.timeout.ms``)."""
+
+    session_timeout_max_ms: int = 1_800_000
+    """The longest (Kafka: ``group.max.session.timeout.ms``)."""
+
+    admitted_groups_limit: int = 1_000
+    """Groups of one connection for which it is remembered that the broker accepts its calls."""
+
+    native_members_limit: int = 50_000
+    """Members remembered as native ones."""
+
+    groups_limit: int = 20_000
+    """Groups without members of which something is remembered, such as that they are not translatable."""
+
+    relayed_limit: int = 10_000
+    """Classic members of one group that are remembered as relayed ones."""
+
     issued_ids_limit: int = 100_000
     """Member ids remembered as given out here."""
 

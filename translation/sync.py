@@ -30,8 +30,8 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
     what the client gets.
     """
-    context.clients.heard(member, connection, request.message.generation_id)
     member.learn_generation(request.message.generation_id)
+    context.clients.heard(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
     if context.was_elsewhere(member, request.message.generation_id):
         code = yield from adopt_again(context, member, connection, request)

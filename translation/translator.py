@@ -14,16 +14,16 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import commit, deadlines, join, leave, offset_fetch
-from translation.actions import Action, Answer, CallId, Connection, ConnectionId, EventKind, Request
+from translation import admission, commit, deadlines, join, leave, offset_fetch, passed_calls
+from translation.actions import Action, Admitted, Answer, CallId, Connection, ConnectionId, EventKind, Request
 from translation.adopt import adopting
-from translation.assignors import why_not_translatable
 from translation.context import Context
 from translation.describe import describe_groups
-from translation.exchange import Steps, Turns, Woken
+from translation.exchange import Steps, Turns
 from translation.going_back import back_to_classic
 from translation.heartbeat import HeartbeatAtRest, heartbeat, is_at_rest
 from translation.member import Member
+from translation.member_ids import may_be_translated
 from translation.member_state import MemberState
 from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
 from translation.policy import Mode, Policy, Rule
@@ -114,23 +114,31 @@ class Translator:
         self._context.runner.reply(call_id, message)
         return self._actions()
 
+    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+        """The broker answered a group call that was relayed: what it accepted counts here too."""
+        context = self._context
+        context.now = now
+        passed_calls.answered(context, connection, request, response)
+        return self._actions()
+
+    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+        """Whether the broker has accepted a call of this connection for this group (:mod:`translation.admission`)."""
+        return self._context.admissions.admits(connection_id, group_id)
+
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client closed its side. Its members live on until their sessions end."""
         context = self._context
         context.now = now
         members = context.clients.members_on(connection_id)
         context.clients.gone(connection_id)
-        self._abandon_joins(members, connection_id)
+        context.abandon_joins(members, connection_id)
         return self._actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The broker's side is gone, and with it the client's: calls on it have no answer any more."""
         context = self._context
         context.now = now
-        members = context.clients.members_on(connection_id)
-        context.clients.lost(connection_id)
-        self._abandon_joins(members, connection_id)
-        context.runner.lost(connection_id)
+        context.connection_lost(connection_id)
         return self._actions()
 
     def settled(self, connection_id: ConnectionId) -> bool:
@@ -171,12 +179,6 @@ class Translator:
 
     # -- who deals with a call ---------------------------------------------------------------------------------
 
-    def _abandon_joins(self, members: list[Member], connection_id: ConnectionId) -> None:
-        """Nobody waits any more for the JoinGroups that wait on this connection."""
-        for member in members:
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                self._context.runner.wake(member.parked_join, Woken.ABANDONED)
-
     def _actions(self) -> list[Action]:
         context = self._context
         actions, context.actions = context.actions, []
@@ -192,6 +194,8 @@ class Translator:
             return False  # whatever the policy says now: it is moved when its turn comes
         if self._context.rules.of(group_id).mode is not Mode.TRANSLATE:
             return True
+        if (group_id, member_id) in self._context.natives:
+            return True
         if group is None:
             return False
         group.look_again(self._context.now)
@@ -199,32 +203,59 @@ class Translator:
             group.relayed.pop(member_id, None)
         return group.passes_through is not None or member_id in group.relayed
 
+    # -- who may act -------------------------------------------------------------------------------------------
+
+    def _is_admitted(
+        self, connection: Connection, request: Request, deal: Callable[[Connection, Request], None]
+    ) -> bool:
+        """Whether a call counts. If that is not known yet the broker is asked, and ``deal`` is called if it agrees."""
+        context = self._context
+        if context.admissions.admits(connection.id, request.message.group_id):
+            return True
+        steps = admission.ask_broker(context, connection, request, lambda: deal(connection, request))
+        context.runner.start(steps, Turns(), connection.id, request.client_id)
+        return False
+
+    # -- the calls ---------------------------------------------------------------------------------------------
+
     def _join_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
+        if not message.group_id:
+            context.forward(request)  # the broker says what it thinks of that
+            return
+        if not self._is_admitted(connection, request, self._join_group):
+            return
+        context.actions.append(Admitted(request))
         rule = self._context.rules.of(message.group_id)
-        protocols = [protocol.name for protocol in message.protocols]
-        why_not = why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
+        why_not = passed_calls.why_not_translated(context, message)
         if rule.mode is Mode.REJECT:
             reason = "the policy rejects this group"
             context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
             context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        elif rule.mode is Mode.OBSERVE or not message.group_id:
+        elif rule.mode is Mode.OBSERVE:
             self._observe_join(connection, request, rule, why_not)
         elif why_not is not None:
-            self._pass_through(request, message, why_not, until=-math.inf)
+            context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
+            context.forward(request)  # the broker's answer tells what becomes of the group (_joined_classic)
+        elif context.is_native(message.group_id, message.member_id):
+            context.forward(request)
         elif heartbeat_version(context, connection) is None:
-            reason = "the broker has no ConsumerGroupHeartbeat v1"
-            self._pass_through(request, message, reason, until=math.inf)
+            self._pass_through(request, message, "the broker has no ConsumerGroupHeartbeat v1")
         elif context.now < context.group(message.group_id).passes_through_until and not self._has_joined(
             message
         ):
             self._join_left_alone(connection, request)
-        elif message.session_timeout_ms <= 0:
+        elif not self._is_session_timeout(message.session_timeout_ms):
             context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
         else:
             self._translate_join(connection, request)
+
+    def _is_session_timeout(self, timeout_ms: int) -> bool:
+        """Whether a broker with these settings would let a client have this session timeout."""
+        settings = self._context.settings
+        return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
 
     def _has_joined(self, message: JoinGroupRequest) -> bool:
         """Whether this client is a member of the new protocol here, whatever is known of the others."""
@@ -296,13 +327,12 @@ class Translator:
             and self._context.ids.is_issued(member.id)
         )
 
-    def _pass_through(
-        self, request: Request, message: JoinGroupRequest, reason: str, *, until: float
-    ) -> None:
+    def _pass_through(self, request: Request, message: JoinGroupRequest, reason: str) -> None:
+        """Relay a group until the policy changes."""
         context = self._context
         group = context.group(message.group_id)
         group.passes_through = reason
-        group.passes_through_until = until
+        group.passes_through_until = math.inf
         if message.member_id:
             context.relay(group, message.member_id, math.inf)
         context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
@@ -363,6 +393,8 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
+        elif not self._is_admitted(connection, request, self._heartbeat):
+            return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif self._moves_back(connection, request):
@@ -406,13 +438,14 @@ class Translator:
     def _sync_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: SyncGroupRequest = request.message
-        context.ids.has_joined_classic(message.member_id)
 
         def refuse(code: ErrorCode) -> None:
             context.answer(request, SyncGroupResponse(error_code=code))
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
+        elif not self._is_admitted(connection, request, self._sync_group):
+            return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
@@ -429,8 +462,14 @@ class Translator:
             context.answer(request, commit.refused(request, code))
 
         # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
-        if not message.member_id or self._relays(message.group_id, message.member_id):
+        if (
+            not message.member_id
+            or self._relays(message.group_id, message.member_id)
+            or self._is_of_native(message.group_id, message.member_id)
+        ):
             context.forward(request)
+        elif not self._is_admitted(connection, request, self._commit):
+            return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
@@ -443,12 +482,24 @@ class Translator:
                 refuse,
             )
 
+    def _is_of_native(self, group_id: str, member_id: str) -> bool:
+        """Whether a call with a generation or an epoch is that of a native member, for which the epoch is the broker's.
+
+        Clients of both kinds send it, and the broker describes both in the same way; the id is what tells them apart.
+        """
+        member = self._context.find(group_id, member_id)
+        if member is not None and (member.joined or not member.turns.idle):
+            return False
+        return not self._context.ids.is_issued(member_id) and not may_be_translated(member_id)
+
     def _leave_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: LeaveGroupRequest = request.message
         members = [member for member in leave.leaving(context, message) if member is not None]
         if not members:
             context.forward(request)  # brokers deal with it for members of either protocol
+            return
+        if not self._is_admitted(connection, request, self._leave_group):
             return
         turns = members[0].turns if len(members) == 1 else Turns()
         steps = leave.leave_group(context, connection, request)
@@ -467,7 +518,9 @@ class Translator:
         translated = frozenset(
             group.group_id
             for group in message.groups
-            if group.member_id and not self._relays(group.group_id, group.member_id)
+            if group.member_id
+            and not self._relays(group.group_id, group.member_id)
+            and not self._is_of_native(group.group_id, group.member_id)
         )
         if offset_fetch.names_a_member(message, translated):
             steps = offset_fetch.without_members(context, request, translated)

@@ -39,6 +39,14 @@ class WatchedTranslator:
         """The broker's answer to a Call."""
         return self._shown(self._translator.handle_reply(now, call_id, message))
 
+    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+        """The broker's answer to a group call that was relayed."""
+        return self._shown(self._translator.passed(now, connection, request, response))
+
+    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+        """Whether the broker has accepted a call of a connection for a group."""
+        return self._translator.admits(connection_id, group_id)
+
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client's side of a connection has ended."""
         return self._shown(self._translator.client_gone(now, connection_id))

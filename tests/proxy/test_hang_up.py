@@ -56,7 +56,8 @@ def pair(request: pytest.FixtureRequest, tcp_pair: TcpPair, authority: Authority
 def a_translator_with_a_member(*, sole_process: bool):
     history = translation.Bench(settings=TranslatorSettings(sole_process=sole_process))
     history.now = trio.current_time()
-    history.connect()  # the number of the connection that the test serves
+    served = history.connect()  # the number of the connection that the test serves
+    history.translator._context.admissions.admit(served.id, translation.GROUP)  # its client has called before
     history.stable_member(history.connect(), (0, 1), member_id=MEMBER)
     return history.translator
 

@@ -17,7 +17,7 @@ from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.translation_hub import Ask, TranslationHub
-from translation.actions import Call, Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import Admitted, Call, Connection, ConnectionId, Event, EventKind, Request, RequestId
 
 
 class Shell:
@@ -85,7 +85,7 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         hub.passed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
-    translator.on_request = lambda _connection, _request: []
+    translator.on_request = lambda _connection, request: [Admitted(request)]
     hub.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()

@@ -15,7 +15,7 @@ from translation.actions import Connection
 
 from .bench import GROUP, TOPIC, Bench
 
-A = "member-a"
+A = "epochgate-a"
 
 
 def described(

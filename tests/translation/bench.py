@@ -24,7 +24,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_subscription,
 )
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
-from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -36,8 +36,10 @@ from protocol_codecs.messages.offset_commit import (
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from translation.actions import (
     Action,
+    Admitted,
     Answer,
     Call,
+    Close,
     Connection,
     ConnectionId,
     Emit,
@@ -47,6 +49,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.admission import NOBODY
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -108,9 +111,14 @@ class Bench:
         versions: Mapping[int, tuple[int, int]] = KAFKA_4_3,
         *,
         new_group: bool = True,
+        lets_in: bool = True,
     ) -> None:
-        """``new_group``: the broker has no such group before the first join, and the bench answers so by itself."""
+        """``new_group``: the broker has no such group before the first join, and the bench answers so by itself.
+
+        ``lets_in``: the broker lets everybody act in every group, and the bench answers so by itself.
+        """
         self._new_group = new_group
+        self._lets_in = lets_in
         self.now = 1000.0
         self.versions = versions
         self._uuids = iter(f"uuid-{n}" for n in range(1, 10_000))
@@ -119,9 +127,11 @@ class Bench:
         self.answers: dict[RequestId, Any] = {}
         self.forwarded: list[RequestId] = []
         self.released: list[ConnectionId] = []
+        self.closed: list[ConnectionId] = []
         self.hung_up: set[ConnectionId] = set()
         """Whose clients have closed their side as the kernel knows, while the shell has not read so far."""
         self.events: list[Any] = []
+        self._requests: dict[RequestId, Request] = {}
         self._last_request = 0
         self._last_connection = 0
 
@@ -149,6 +159,10 @@ class Bench:
                     self.released.append(action.connection_id)
                 case Emit():
                     self.events.append(action.event)
+                case Close():
+                    self.closed.append(action.connection_id)
+                case Admitted():
+                    pass
                 case _:
                     raise AssertionError(action)
 
@@ -156,7 +170,7 @@ class Bench:
         """A request of a client."""
         self._last_request += 1
         request_id = RequestId(self._last_request)
-        request = Request(request_id, api_key, version, "app", message)
+        request = self._requests[request_id] = Request(request_id, api_key, version, "app", message)
         foreseen = None
         if api_key == ApiKey.HEARTBEAT:
             foreseen = self.translator.foresee_request(connection, request)
@@ -164,7 +178,18 @@ class Bench:
         if foreseen is not None:
             assert [action.message for action in actions] == [foreseen]
         self._do(actions)
+        if self._lets_in:
+            for call in self.questions():
+                self.reply(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), call)
         return request_id
+
+    def questions(self) -> list[Call]:
+        """What the broker is asked about who may act in a group."""
+        return [
+            call
+            for call in self.calls
+            if call.api_key == ApiKey.HEARTBEAT and call.message.member_id == NOBODY
+        ]
 
     def reply(self, message: Any, call: Call | None = None) -> None:
         """The broker's answer to a call; to the only one that waits if none is named."""
@@ -177,6 +202,11 @@ class Bench:
         if foreseen is not None:
             assert actions[0] == foreseen
         self._do(actions)
+
+    def passed(self, connection: Connection, request_id: RequestId, response: Any) -> None:
+        """The broker's answer to a request that was forwarded."""
+        assert request_id in self.forwarded
+        self._do(self.translator.passed(self.now, connection, self._requests[request_id], response))
 
     def reply_names(self) -> None:
         """Answer the Metadata question that waits, with the topics of this bench."""
@@ -336,7 +366,7 @@ class Bench:
         connection: Connection,
         partitions: tuple[int, ...],
         *,
-        member_id: str = "member-a",
+        member_id: str = "epochgate-a",
         epoch: int = 1,
         **join: Any,
     ) -> int:

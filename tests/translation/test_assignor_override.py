@@ -33,7 +33,7 @@ def test_a_changed_assignor_goes_upstream_at_once_alone_and_no_client_is_asked_t
     assert owned(request) is None
     assert request.subscribed_topic_names is None
     bench.beat(1)
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     assert sent(bench).server_assignor is None  # it is told once
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.NONE
@@ -58,7 +58,7 @@ def test_a_changed_assignor_whose_answer_is_lost_goes_with_the_next_full_heartbe
     bench.translator.set_policy(bench.now, UNIFORM)
     bench.advance(0.0)
     bench.upstream_lost(connection)
-    bench.heartbeat(bench.connect(), "member-a", 1)
+    bench.heartbeat(bench.connect(), "epochgate-a", 1)
     request = sent(bench)
     assert request.server_assignor == "uniform"
     assert owned(request) == {"orders": (0, 1)}
@@ -68,7 +68,7 @@ def test_an_assignor_that_the_broker_does_not_have_is_given_up_and_the_client_go
     bench, connection = stable()
     unknown = Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, assignor="magic"),))
     bench.translator.set_policy(bench.now, unknown)
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     bench.beat(0, ErrorCode.UNSUPPORTED_ASSIGNOR)
     assert sent(bench).server_assignor is None
     bench.beat(1)
@@ -79,8 +79,8 @@ def test_an_assignor_that_the_broker_does_not_have_is_given_up_and_the_client_go
 
 def test_a_join_group_that_waited_while_the_policy_changed_takes_the_new_assignor() -> None:
     bench, connection = stable()
-    bench.heartbeat(connection, "member-a", 1)
-    bench.join(connection, "member-a", protocol="range")
+    bench.heartbeat(connection, "epochgate-a", 1)
+    bench.join(connection, "epochgate-a", protocol="range")
     bench.translator.set_policy(bench.now, UNIFORM)
     bench.beat(1)
     assert sent(bench).server_assignor == "uniform"
@@ -89,19 +89,19 @@ def test_a_join_group_that_waited_while_the_policy_changed_takes_the_new_assigno
 def test_an_assignor_that_changes_while_the_first_heartbeat_is_under_way_goes_with_the_next() -> None:
     bench = Bench(TRANSLATE_ALL)
     connection = bench.connect()
-    bench.join(connection, "member-a", protocol="range")
+    bench.join(connection, "epochgate-a", protocol="range")
     assert sent(bench).server_assignor == "range"
     bench.translator.set_policy(bench.now, UNIFORM)
     bench.beat(1, orders=(0,))
-    bench.sync(connection, "member-a", 1)
-    bench.heartbeat(connection, "member-a", 1)
+    bench.sync(connection, "epochgate-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
     assert sent(bench).server_assignor == "uniform"
 
 
 def test_an_adopted_member_has_no_assignor_of_its_own_before_it_has_joined() -> None:
     bench, connection = stable()
-    member = bench.translator._context.member(GROUP, "member-a")
+    member = bench.translator._context.member(GROUP, "epochgate-a")
     member.adopted = True
     bench.translator.set_policy(bench.now, UNIFORM)
-    bench.heartbeat(connection, "member-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
     assert sent(bench).server_assignor is None

@@ -24,7 +24,7 @@ from translation.actions import Action, Call, Request, RequestId
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 
-A, B = "member-a", "member-b"
+A, B = "epochgate-a", "epochgate-b"
 LOADING = ConsumerGroupDescribeResponse(
     groups=(
         ConsumerGroupDescribeResponseDescribedGroup(

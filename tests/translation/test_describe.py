@@ -39,7 +39,7 @@ def test_a_consumer_group_is_described_in_the_classic_form(version: int, answer:
         topic_id=TOPIC_ID, topic_name=TOPIC, partitions=(0, 1)
     )
     member = ConsumerGroupDescribeResponseMember(
-        member_id="member-a",
+        member_id="epochgate-a",
         client_id="app",
         client_host="/192.0.2.1",
         subscribed_topic_names=(TOPIC,),

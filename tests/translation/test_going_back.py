@@ -15,9 +15,9 @@ from .live_groups import A, B, described
 
 OBSERVE_AT_ONCE = Policy(rules=(Rule(pattern=".*", mode=Mode.OBSERVE, switch_pause_ms=0),))
 CLASSIC, NEW = 0, 1
-BEHIND = described({"member-a": (NEW, 5), A: (CLASSIC, 4)})
+BEHIND = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 4)})
 """A has not come to the target assignment of epoch 5 yet."""
-SETTLED = described({"member-a": (NEW, 5), A: (CLASSIC, 5)})
+SETTLED = described({"epochgate-a": (NEW, 5), A: (CLASSIC, 5)})
 
 
 class Returning(Bench):
@@ -26,12 +26,12 @@ class Returning(Bench):
     def __init__(self, *others: str, **options: Any) -> None:
         super().__init__(**options)
         self.line = self.connect()
-        for member_id in ("member-a", *others):
+        for member_id in ("epochgate-a", *others):
             self.stable_member(self.line, (0,), member_id=member_id, epoch=5)
         self.settle(5)
         self._new_group = False
         self._do(self.translator.set_policy(self.now, OBSERVE_AT_ONCE))
-        self.rejoined = self.told_and_rejoined(self.line, "member-a")
+        self.rejoined = self.told_and_rejoined(self.line, "epochgate-a")
 
     def told_and_rejoined(self, line: Connection, member_id: str) -> RequestId:
         told = self.heartbeat(line, member_id, 5)
@@ -75,27 +75,27 @@ def test_it_does_not_wait_if_nobody_has_anything_to_give_up() -> None:
 
 def test_it_does_not_wait_for_a_static_member_that_is_away() -> None:
     bench = Returning()
-    bench.reply(described({"member-a": (NEW, 5), A: (CLASSIC, -2)}))
+    bench.reply(described({"epochgate-a": (NEW, 5), A: (CLASSIC, -2)}))
     assert bench.leaves_now()
 
 
 def test_it_does_not_wait_if_another_member_of_the_new_protocol_stays() -> None:
     bench = Returning()
-    bench.reply(described({"member-a": (NEW, 5), A: (CLASSIC, 4), B: (NEW, 5)}))
+    bench.reply(described({"epochgate-a": (NEW, 5), A: (CLASSIC, 4), B: (NEW, 5)}))
     assert bench.leaves_now()
 
 
 def test_nobody_is_asked_if_another_client_of_this_process_stays() -> None:
-    bench = Returning("member-b")
+    bench = Returning("epochgate-b")
     assert bench.leaves_now()
 
 
 def test_of_two_that_leave_at_once_the_second_is_the_last() -> None:
-    bench = Returning("member-b")
+    bench = Returning("epochgate-b")
     (first,) = bench.calls
-    bench.told_and_rejoined(bench.connect(), "member-b")
+    bench.told_and_rejoined(bench.connect(), "epochgate-b")
     assert bench.asked() == [ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE]
-    both = described({"member-a": (NEW, 5), "member-b": (NEW, 5), A: (CLASSIC, 4)})
+    both = described({"epochgate-a": (NEW, 5), "epochgate-b": (NEW, 5), A: (CLASSIC, 4)})
     bench.reply(both, bench.calls[1])
     assert bench.calls == [first]
 
@@ -155,7 +155,7 @@ class Replaced(Bench):
     def __init__(self) -> None:
         super().__init__()
         self.older, self.newer = self.connect(), self.connect()
-        self.stable_member(self.older, (0,), member_id="member-a", epoch=5, instance_id="one")
+        self.stable_member(self.older, (0,), member_id="epochgate-a", epoch=5, instance_id="one")
         self.settle(5)
         self._new_group = False
         self._do(self.translator.set_policy(self.now, OBSERVE_AT_ONCE))
@@ -167,7 +167,7 @@ def test_a_join_group_of_the_older_process_does_not_answer_for_the_newer_one_tha
     bench = Replaced()
     bench.reply(BEHIND)
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
-    stays = bench.join(bench.older, "member-a", instance_id="one")
+    stays = bench.join(bench.older, "epochgate-a", instance_id="one")
     bench.beat(5, orders=(0,))
     assert bench.answers[stays].generation_id == 5
     assert bench.error(bench.goes_back) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -187,7 +187,7 @@ def test_every_membership_with_the_instance_id_of_the_client_ends() -> None:
     """The client lost patience, so that it has two; the broker would put its classic self in the older one's place."""
     bench = Bench()
     line = bench.connect()
-    bench.stable_member(line, (0,), member_id="member-a", epoch=5, instance_id="one")
+    bench.stable_member(line, (0,), member_id="epochgate-a", epoch=5, instance_id="one")
     bench.settle(5)
     bench.join(line, "", instance_id="one")
     first_heartbeat = bench.heartbeat_call()
@@ -198,7 +198,7 @@ def test_every_membership_with_the_instance_id_of_the_client_ends() -> None:
     bench.reply(bench.heartbeat_answer(0, ErrorCode.COORDINATOR_NOT_AVAILABLE), first_heartbeat)
     bench.reply(SETTLED)
     leave = bench.heartbeat_call().message
-    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
+    assert (leave.member_id, leave.member_epoch) == ("epochgate-a", -1)
 
 
 def test_a_membership_that_the_broker_has_ended_meanwhile_is_not_waited_with_any_more() -> None:
@@ -224,10 +224,10 @@ def leaving(**options: Any) -> Bench:
     """A client leaves by itself; all others of its group are classic members."""
     bench = Bench(**options)
     line = bench.connect()
-    bench.stable_member(line, (0,), member_id="member-a", epoch=5)
+    bench.stable_member(line, (0,), member_id="epochgate-a", epoch=5)
     bench.settle(5)
     bench._new_group = False
-    bench.leave(line, "member-a")
+    bench.leave(line, "epochgate-a")
     return bench
 
 
@@ -260,13 +260,13 @@ def test_a_late_join_group_of_a_client_that_has_joined_again_since_ends_nothing(
     stalled, line = bench.connect(), bench.connect()
     bench.stable_member(line, (0, 1))
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
-    told = bench.heartbeat(line, "member-a", 1)
+    told = bench.heartbeat(line, "epochgate-a", 1)
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
 
-    late = bench.join(stalled, "member-a")
+    late = bench.join(stalled, "epochgate-a")
 
     assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.calls == []
-    bench.join(line, "member-a")
+    bench.join(line, "epochgate-a")
     bench.answer_lookups()
     assert bench.heartbeat_call().message.member_epoch == -1

@@ -101,7 +101,7 @@ def test_another_client_that_finds_out_too_does_not_have_it_left_alone_for_longe
     bench.nobody_else_leaves()
     assert {first, bench.waits} <= set(bench.forwarded)
     bench.advance(61)
-    assert bench.is_told(bench.connect("10.0.0.3"), "member-c")
+    assert bench.is_told(bench.connect("10.0.0.3"), "epochgate-c")
 
 
 def test_a_client_that_was_told_before_the_group_is_left_alone_leaves_no_membership_behind() -> None:
@@ -159,7 +159,7 @@ def test_a_member_that_came_meanwhile_and_can_not_be_carried_over_has_the_group_
     bench = Bench()
     connection = bench.connect()
     bench.join(connection, "")
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.answer_lookups()
     bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
     bench.reply(CUT_SHORT)

@@ -40,7 +40,7 @@ def transactional(bench: Bench, connection: Connection, generation: int, version
         producer_id=1,
         producer_epoch=0,
         generation_id_or_member_epoch=generation,
-        member_id="member-a",
+        member_id="epochgate-a",
         topics=(TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions),),
     )
     return bench.send(connection, ApiKey.TXN_OFFSET_COMMIT, version, request)
@@ -68,7 +68,7 @@ def test_a_transactional_commit_comes_from_the_producers_connection_and_keeps_it
     assert call.message.generation_id_or_member_epoch == 7
     bench.reply(transactional_answer(ErrorCode.NONE))
     heartbeat = bench.heartbeat(
-        consumer, "member-a", 7
+        consumer, "epochgate-a", 7
     )  # the member is still reached through its own connection
     assert bench.calls[-1].connection_id == consumer.id
     bench.beat(7)
@@ -85,7 +85,7 @@ def test_a_transactional_commit_with_an_old_generation_is_refused() -> None:
 def test_a_transactional_commit_in_another_process_goes_out_with_the_described_epoch() -> None:
     bench = Bench()
     transactional(bench, bench.connect(), 4)
-    bench.reply(described(member("member-a", epoch=5)))
+    bench.reply(described(member("epochgate-a", epoch=5)))
     (call,) = bench.calls
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.TXN_OFFSET_COMMIT, 5)
 
@@ -96,7 +96,7 @@ def test_an_offset_fetch_names_no_member_upstream_on_whatever_connection_or_proc
     bench = Bench()
     if known:
         bench.stable_member(bench.connect(), (0, 1), epoch=7)
-    groups = (OffsetFetchRequestGroup(group_id=GROUP, member_id="member-a", member_epoch=6, topics=None),)
+    groups = (OffsetFetchRequestGroup(group_id=GROUP, member_id="epochgate-a", member_epoch=6, topics=None),)
     bench.send(bench.connect(), ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=groups))
     (call,) = bench.calls
     (group,) = call.message.groups
@@ -170,12 +170,12 @@ def test_the_offset_fetch_of_a_group_that_is_not_translated_is_relayed_as_it_is(
 
 def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> None:
     bench = Bench()
-    bench.stable_member(bench.connect(), (0,), member_id="member-a", protocol="cooperative-sticky")
+    bench.stable_member(bench.connect(), (0,), member_id="epochgate-a", protocol="cooperative-sticky")
     bench.stable_member(
-        bench.connect(), (1,), member_id="member-b", instance_id="i-1", protocol="cooperative-sticky"
+        bench.connect(), (1,), member_id="epochgate-b", instance_id="i-1", protocol="cooperative-sticky"
     )
     identities = (
-        MemberIdentity(member_id="member-a"),
+        MemberIdentity(member_id="epochgate-a"),
         MemberIdentity(member_id="", group_instance_id="i-1"),
         MemberIdentity(member_id="stranger"),
     )
@@ -184,7 +184,7 @@ def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> Non
     bench.reply(
         LeaveGroupResponse(
             members=(
-                MemberResponse(member_id="member-a"),
+                MemberResponse(member_id="epochgate-a"),
                 MemberResponse(member_id="", group_instance_id="i-1"),
                 MemberResponse(member_id="stranger", error_code=ErrorCode.UNKNOWN_MEMBER_ID),
             )
@@ -192,42 +192,42 @@ def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> Non
     )
     codes = [one.error_code for one in bench.answers[leave].members]
     assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert bench.translator._context.find(GROUP, "member-a") is None
-    assert bench.translator._context.find(GROUP, "member-b") is None
+    assert bench.translator._context.find(GROUP, "epochgate-a") is None
+    assert bench.translator._context.find(GROUP, "epochgate-b") is None
 
 
 def test_leave_group_before_version_3_names_one_member() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
-    request = LeaveGroupRequest(group_id=GROUP, member_id="member-a")
+    request = LeaveGroupRequest(group_id=GROUP, member_id="epochgate-a")
     leave = bench.send(connection, ApiKey.LEAVE_GROUP, 2, request)
     bench.answer_lookups()
     bench.reply(LeaveGroupResponse())
     assert bench.error(leave) == ErrorCode.NONE
-    assert bench.translator._context.find(GROUP, "member-a") is None
+    assert bench.translator._context.find(GROUP, "epochgate-a") is None
 
 
 @pytest.mark.parametrize("version", range(10))
 def test_join_group_in_every_version(version: int) -> None:
     bench = Bench()
     connection = bench.connect()
-    join = bench.join(connection, "member-a", version=version)
+    join = bench.join(connection, "epochgate-a", version=version)
     bench.beat(3, orders=(0,))
     assert bench.answers[join].generation_id == 3
-    assert bench.handed(bench.sync(connection, "member-a", 3)) == {TOPIC: (0,)}
+    assert bench.handed(bench.sync(connection, "epochgate-a", 3)) == {TOPIC: (0,)}
 
 
 def test_join_group_version_0_has_no_rebalance_timeout_so_it_is_the_session_timeout() -> None:
     bench = Bench()
-    bench.join(bench.connect(), "member-a", version=0, rebalance_timeout_ms=-1, session_timeout_ms=10_000)
+    bench.join(bench.connect(), "epochgate-a", version=0, rebalance_timeout_ms=-1, session_timeout_ms=10_000)
     assert bench.heartbeat_call().message.rebalance_timeout_ms == 10_000 + 10_000 + 10_000
 
 
 def test_a_share_group_is_left_to_the_broker_which_refuses_a_classic_join() -> None:
     """GROUP_ID_NOT_FOUND at epoch 0; to the JoinGroup itself a broker says INCONSISTENT_GROUP_PROTOCOL."""
     bench = Bench()
-    join = bench.join(bench.connect(), "member-a")
+    join = bench.join(bench.connect(), "epochgate-a")
     bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)
     bench.answer_lookups()
     bench.beat(0, ErrorCode.GROUP_ID_NOT_FOUND)

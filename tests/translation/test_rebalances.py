@@ -190,7 +190,7 @@ def test_the_others_are_heartbeated_when_a_member_joins() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     bench.advance(1)
-    bench.join(bench.connect(), "member-b")
+    bench.join(bench.connect(), "epochgate-b")
     bench.beat(1)
     bench.advance(0)
     assert bench.heartbeat_call().message.member_id == A

@@ -30,8 +30,8 @@ def test_a_sync_group_waits_for_the_heartbeat_that_is_under_way() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), protocol="cooperative-sticky")
-    bench.heartbeat(connection, "member-a", 1)
-    sync = bench.sync(bench.connect(), "member-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
+    sync = bench.sync(bench.connect(), "epochgate-a", 1)
     assert sync not in bench.answers
     bench.beat(1, orders=(0,))
     assert bench.error(sync) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -40,7 +40,7 @@ def test_a_sync_group_waits_for_the_heartbeat_that_is_under_way() -> None:
 def test_an_id_that_nobody_knows_joins_under_that_id() -> None:
     """The client is not told that its membership is lost: some keep their partitions when JoinGroup fails."""
     bench = Bench(new_group=False)
-    join = bench.join(bench.connect(), "member-a", claims=(0,), protocol="cooperative-sticky")
+    join = bench.join(bench.connect(), "epochgate-a", claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)
     while any(call.api_key == ApiKey.DESCRIBE_GROUPS for call in bench.calls):
         bench.reply(
@@ -50,22 +50,22 @@ def test_an_id_that_nobody_knows_joins_under_that_id() -> None:
             bench.reply(NO_CONSUMER_GROUP)  # nor has it become one meanwhile
     bench.reply_names()  # of what it claims
     request = bench.heartbeat_call().message
-    assert (request.member_id, request.member_epoch, owned(request)) == ("member-a", 0, {})
+    assert (request.member_id, request.member_epoch, owned(request)) == ("epochgate-a", 0, {})
     assert join not in bench.answers
 
 
 def test_a_hidden_topic_stays_left_out_when_a_full_heartbeat_follows_a_lost_answer() -> None:
     bench = Bench()
     first, second = bench.connect(), bench.connect()
-    bench.join(first, "member-a", topics=(TOPIC, OTHER_TOPIC))
+    bench.join(first, "epochgate-a", topics=(TOPIC, OTHER_TOPIC))
     bench.reply(bench.heartbeat_answer(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     bench.reply(HIDDEN)
     bench.beat(1, orders=(0,))
-    bench.sync(first, "member-a", 1)
+    bench.sync(first, "epochgate-a", 1)
     bench.settle(1)
-    bench.heartbeat(first, "member-a", 1)
+    bench.heartbeat(first, "epochgate-a", 1)
     bench.upstream_lost(first)
-    bench.heartbeat(second, "member-a", 1)
+    bench.heartbeat(second, "epochgate-a", 1)
     request = bench.heartbeat_call().message
     assert (request.subscribed_topic_names, owned(request)) == ((TOPIC,), {TOPIC: (0,)})
 
@@ -75,7 +75,7 @@ def test_a_topic_that_is_hidden_while_a_member_lives_is_left_out_of_its_full_hea
     bench = Bench(settings=ONE_OF_SEVERAL)
     connection = bench.connect()
     bench.stable_member(connection, (0,), topics=(TOPIC, OTHER_TOPIC))
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     bench.reply(bench.heartbeat_answer(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     bench.reply(HIDDEN)
     assert bench.heartbeat_call().message.subscribed_topic_names == (TOPIC,)
@@ -87,11 +87,11 @@ def test_a_leave_group_that_the_broker_does_not_do_becomes_epoch_minus_1() -> No
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0,))
-    leave = bench.leave(connection, "member-a")
-    refused = MemberResponse(member_id="member-a", error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    leave = bench.leave(connection, "epochgate-a")
+    refused = MemberResponse(member_id="epochgate-a", error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     bench.reply(LeaveGroupResponse(members=(refused,)))
     request = bench.heartbeat_call().message
-    assert (request.member_id, request.member_epoch) == ("member-a", -1)
+    assert (request.member_id, request.member_epoch) == ("epochgate-a", -1)
     bench.beat(-1)
     assert bench.answers[leave].members[0].error_code == ErrorCode.NONE
 
@@ -100,7 +100,7 @@ def test_sync_group_echoes_the_protocol_type_and_the_clients_first_protocol() ->
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0,), protocol="roundrobin")
-    answer = bench.answers[bench.sync(connection, "member-a", 1)]
+    answer = bench.answers[bench.sync(connection, "epochgate-a", 1)]
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "roundrobin")
 
 
@@ -109,7 +109,7 @@ def test_a_topic_that_was_created_again_is_another_topic() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0,))
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     new_id = Uuid(b"orders, anew....")
     assignment = ConsumerGroupHeartbeatResponseAssignment(
         topic_partitions=(ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=new_id, partitions=(0,)),)

@@ -142,10 +142,10 @@ def test_a_client_that_comes_back_to_where_its_join_group_was_never_answered_is_
 def test_a_commit_of_a_replaced_process_is_fenced_although_another_process_saw_the_newer_one() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="old", instance_id="i-1")
-    commit = bench.commit(connection, "old", 1, instance_id="i-1")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-old", instance_id="i-1")
+    commit = bench.commit(connection, "epochgate-old", 1, instance_id="i-1")
     bench.reply(commit_answer(ErrorCode.UNKNOWN_MEMBER_ID))
-    bench.reply(described(member("new", epoch=5, instance_id="i-1")))
+    bench.reply(described(member("epochgate-new", epoch=5, instance_id="i-1")))
     (topic,) = bench.answers[commit].topics
     assert topic.partitions[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
@@ -255,14 +255,14 @@ def test_a_client_that_may_be_elsewhere_is_not_heartbeated_for(
 def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the_broker() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="old", instance_id="i-1")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-old", instance_id="i-1")
     bench.client_gone(connection)
-    here = bench.heartbeat(bench.connect(), "new", 5, instance_id="i-1")
-    bench.reply(described(member("new", epoch=5, instance_id="i-1")))
+    here = bench.heartbeat(bench.connect(), "epochgate-new", 5, instance_id="i-1")
+    bench.reply(described(member("epochgate-new", epoch=5, instance_id="i-1")))
     bench.beat(5)
     assert bench.error(here) == ErrorCode.REBALANCE_IN_PROGRESS
-    gone = bench.heartbeat(bench.connect(), "old", 1, instance_id="i-1")
-    bench.reply(described(member("new", epoch=5, instance_id="i-1")), bench.calls[-1])
+    gone = bench.heartbeat(bench.connect(), "epochgate-old", 1, instance_id="i-1")
+    bench.reply(described(member("epochgate-new", epoch=5, instance_id="i-1")), bench.calls[-1])
     assert bench.error(gone) == ErrorCode.FENCED_INSTANCE_ID
 
 

@@ -12,39 +12,44 @@ from .bench import TOPIC, Bench, owned
 def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() -> None:
     bench = Bench()
     old, new = bench.connect(), bench.connect()
-    bench.stable_member(old, (0, 1), member_id="old", instance_id="i-1")
+    bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
     join = bench.join(new, "", instance_id="i-1")
-    assert bench.heartbeat_call().message.member_id == "uuid-1"  # no MEMBER_ID_REQUIRED for static members
+    assert (
+        bench.heartbeat_call().message.member_id == "epochgate-uuid-1"
+    )  # no MEMBER_ID_REQUIRED for static members
     bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
-    bench.reply(described(member("old", instance_id="i-1")))
+    bench.reply(described(member("epochgate-old", instance_id="i-1")))
     away = bench.heartbeat_call().message
-    assert (away.member_id, away.member_epoch, away.instance_id) == ("old", -2, "i-1")
+    assert (away.member_id, away.member_epoch, away.instance_id) == ("epochgate-old", -2, "i-1")
     bench.beat(-2)
     assert bench.heartbeat_call().message.member_epoch == 0
     bench.beat(1, orders=(0, 1))
     assert bench.error(join) == ErrorCode.NONE
     # The old one is told on every call, and is not adopted again.
-    assert bench.error(bench.heartbeat(old, "old", 1, instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
-    assert bench.error(bench.join(old, "old", instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
+    assert (
+        bench.error(bench.heartbeat(old, "epochgate-old", 1, instance_id="i-1"))
+        == ErrorCode.FENCED_INSTANCE_ID
+    )
+    assert bench.error(bench.join(old, "epochgate-old", instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_the_instance_id_goes_with_every_heartbeat() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), instance_id="i-1")
-    bench.heartbeat(connection, "member-a", 1, instance_id="i-1")
+    bench.heartbeat(connection, "epochgate-a", 1, instance_id="i-1")
     assert bench.heartbeat_call().message.instance_id == "i-1"
 
 
 def test_a_heartbeat_of_a_member_from_elsewhere_asks_it_to_join() -> None:
     bench = Bench()
     connection = bench.connect()
-    heartbeat = bench.heartbeat(connection, "member-a", 4)
-    bench.reply(described(member("member-a", epoch=5)))
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 4)
+    bench.reply(described(member("epochgate-a", epoch=5)))
     bench.beat(5)
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
     assert EventKind.ADOPTED in bench.kinds()
-    join = bench.join(connection, "member-a", claims=(0,), protocol="cooperative-sticky")
+    join = bench.join(connection, "epochgate-a", claims=(0,), protocol="cooperative-sticky")
     bench.reply_names()
     upstream = bench.heartbeat_call().message
     assert (upstream.member_epoch, owned(upstream)) == (5, {TOPIC: (0,)})
@@ -55,22 +60,22 @@ def test_a_heartbeat_of_a_member_from_elsewhere_asks_it_to_join() -> None:
 def test_a_commit_of_a_member_from_elsewhere_goes_out_with_the_described_epoch() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.commit(connection, "member-a", 4)
-    bench.reply(described(member("member-a", epoch=5)))
+    bench.commit(connection, "epochgate-a", 4)
+    bench.reply(described(member("epochgate-a", epoch=5)))
     (call,) = bench.calls
     assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 5)
 
 
 def test_a_member_that_the_broker_does_not_know_either_joins_anew() -> None:
     bench = Bench()
-    heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
+    heartbeat = bench.heartbeat(bench.connect(), "epochgate-a", 4)
     bench.reply(described(member("somebody-else")))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() -> None:
     bench = Bench()
-    heartbeat = bench.heartbeat(bench.connect(), "member-a", 4)
+    heartbeat = bench.heartbeat(bench.connect(), "epochgate-a", 4)
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -78,11 +83,11 @@ def test_a_group_whose_members_are_hidden_from_the_principal_is_not_adopted() ->
 def test_a_client_with_partitions_whose_group_is_hidden_from_the_principal_is_left_to_the_broker() -> None:
     """An epoch 0 heartbeat would free at once what it works on, if it is a member already."""
     bench = Bench(new_group=False)
-    join = bench.join(bench.connect(), "member-a", claims=(0, 1), protocol="cooperative-sticky")
+    join = bench.join(bench.connect(), "epochgate-a", claims=(0, 1), protocol="cooperative-sticky")
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     (call,) = bench.calls
-    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "member-a")
-    bench.reply(JoinGroupResponse(generation_id=6, member_id="member-a"))
+    assert (call.api_key, call.message.member_id) == (ApiKey.JOIN_GROUP, "epochgate-a")
+    bench.reply(JoinGroupResponse(generation_id=6, member_id="epochgate-a"))
     assert bench.answers[join].generation_id == 6
 
 
@@ -90,7 +95,7 @@ def test_a_new_client_whose_group_is_hidden_from_the_principal_joins() -> None:
     bench = Bench(new_group=False)
     connection = bench.connect()
     bench.join(connection, "")
-    bench.join(connection, "uuid-1", claims=(0, 1), protocol="cooperative-sticky")
+    bench.join(connection, "epochgate-uuid-1", claims=(0, 1), protocol="cooperative-sticky")
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     bench.reply_names()
     assert bench.heartbeat_call().message.member_epoch == 0
@@ -99,8 +104,8 @@ def test_a_new_client_whose_group_is_hidden_from_the_principal_joins() -> None:
 def adopted(bench: Bench) -> Connection:
     """A connection whose client has sent a Heartbeat as a member that another process had served."""
     connection = bench.connect()
-    bench.heartbeat(connection, "member-a", 4)
-    bench.reply(described(member("member-a", epoch=5)))
+    bench.heartbeat(connection, "epochgate-a", 4)
+    bench.reply(described(member("epochgate-a", epoch=5)))
     bench.beat(5)
     return connection
 
@@ -108,12 +113,12 @@ def adopted(bench: Bench) -> Connection:
 def test_an_adopted_member_whose_client_joins_anew_holding_nothing_leaves_at_once() -> None:
     bench = Bench()
     connection = adopted(bench)
-    join = bench.join(connection, "member-b")
+    join = bench.join(connection, "epochgate-b")
     left = bench.heartbeat_call().message
-    assert (left.member_id, left.member_epoch) == ("member-a", -1)
+    assert (left.member_id, left.member_epoch) == ("epochgate-a", -1)
     bench.beat(-1)
     joined = bench.heartbeat_call().message
-    assert (joined.member_id, joined.member_epoch) == ("member-b", 0)
+    assert (joined.member_id, joined.member_epoch) == ("epochgate-b", 0)
     bench.beat(6, orders=(0,))
     assert bench.error(join) == ErrorCode.NONE
 
@@ -121,30 +126,30 @@ def test_an_adopted_member_whose_client_joins_anew_holding_nothing_leaves_at_onc
 def test_an_adopted_member_stays_if_its_client_still_holds_something() -> None:
     bench = Bench()
     connection = adopted(bench)
-    bench.join(connection, "member-b", claims=(0,), protocol="cooperative-sticky")
+    bench.join(connection, "epochgate-b", claims=(0,), protocol="cooperative-sticky")
     bench.reply_names()
-    assert bench.heartbeat_call().message.member_id == "member-b"
+    assert bench.heartbeat_call().message.member_id == "epochgate-b"
 
 
 def test_an_adopted_member_stays_if_another_connection_joins() -> None:
     bench = Bench()
     adopted(bench)
-    bench.join(bench.connect(), "member-b")
-    assert bench.heartbeat_call().message.member_id == "member-b"
+    bench.join(bench.connect(), "epochgate-b")
+    assert bench.heartbeat_call().message.member_id == "epochgate-b"
 
 
 def test_a_member_that_has_joined_here_stays_whoever_joins_on_its_connection() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
-    bench.join(connection, "member-b")
-    assert bench.heartbeat_call().message.member_id == "member-b"
+    bench.join(connection, "epochgate-b")
+    assert bench.heartbeat_call().message.member_id == "epochgate-b"
 
 
 def test_an_older_process_with_the_instance_id_fences_nobody_before_the_broker_was_asked() -> None:
     bench = Bench(new_group=False)
-    bench.join(bench.connect(), "older", instance_id="instance-1")
-    commit = bench.commit(bench.connect(), "newer", 3, instance_id="instance-1")
+    bench.join(bench.connect(), "epochgate-older", instance_id="instance-1")
+    commit = bench.commit(bench.connect(), "epochgate-newer", 3, instance_id="instance-1")
     assert commit not in bench.answers
 
 

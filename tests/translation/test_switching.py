@@ -8,6 +8,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection
 from translation.member import Move
 from translation.policy import Mode, Policy, Rule
@@ -23,7 +24,7 @@ def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membe
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.calls == []  # nothing is left while it may still hold partitions
     assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
     bench.beat(5)
     leaves(bench, A)
@@ -69,8 +70,8 @@ def test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_
     assert bench.join(older, A) in bench.forwarded
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
     answer = bench.answers[bench.join(newer, A)]
-    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "uuid-1")
-    bench.join(newer, "uuid-1")
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
+    bench.join(newer, "epochgate-uuid-1")
     bench.reply(mixed_group(A))
     leaves(bench, A)
 
@@ -84,7 +85,7 @@ def test_to_translate_a_client_keeps_the_id_of_an_older_join_group(why: str) -> 
     bench._new_group = False
     bench.join(older, A)
     if why == "it has heard the answer":
-        bench.sync(older, A, 1)
+        bench.passed(older, bench.sync(older, A, 1), SyncGroupResponse())
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
     bench.join(
         newer,
@@ -105,8 +106,8 @@ def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> N
     bench.beat(5, orders=(0, 1))
     assert bench.answers[join].generation_id == 5
     assert bench.calls == []
-    bench.sync(connection, "uuid-1", 5)
-    bench.heartbeat(connection, "uuid-1", 5, instance_id="instance")
+    bench.sync(connection, "epochgate-uuid-1", 5)
+    bench.heartbeat(connection, "epochgate-uuid-1", 5, instance_id="instance")
     assert bench.heartbeat_call().message.member_epoch == 5
 
 
@@ -116,7 +117,7 @@ def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_firs
     connection = bench.connect()
     told_to_move(bench, connection)
     bench.join(connection, "")
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, code)
     leaves(bench, A)
     bench.reply(LeaveGroupResponse())
@@ -160,11 +161,11 @@ def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_t
     connection = bench.connect()
     told_to_move(bench, connection)
     bench.join(connection, "")
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(5, orders=(0, 1))
     leaves(bench, A)
     bench.reply(LeaveGroupResponse())
@@ -180,11 +181,11 @@ def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds
     connection = bench.connect()
     told_to_move(bench, connection)
     bench.join(connection, "")
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     bench.beat(0, ErrorCode.NOT_COORDINATOR)
     assert bench.error(join) == ErrorCode.NOT_COORDINATOR
     bench._new_group = False
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.reply(mixed_group(A, B))
     leaves(bench, A)
 

@@ -22,11 +22,11 @@ def test_back_to_observe_a_join_group_does_not_overtake_the_first_heartbeat_of_o
     bench.reply(HeartbeatResponse())
     bench._new_group = False
     bench.join(older, "")
-    first = bench.join(older, "uuid-1")
+    first = bench.join(older, "epochgate-uuid-1")
     bench.reply(mixed_group(A, B))
     leave = leaves(bench, A)
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
-    second = bench.join(newer, "uuid-1")
+    second = bench.join(newer, "epochgate-uuid-1")
     assert bench.calls == [leave]
     bench.reply(LeaveGroupResponse())
     bench.reply(mixed_group(B))
@@ -41,12 +41,12 @@ def test_back_to_observe_a_client_whose_classic_membership_could_not_be_ended_le
     connection = bench.connect()
     told_to_move(bench, connection)
     bench.join(connection, "")
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.beat(5, orders=(0, 1))
     bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
     bench.settle(5)
-    told = bench.heartbeat(connection, "uuid-1", 5)
+    told = bench.heartbeat(connection, "epochgate-uuid-1", 5)
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     bench.join(connection, "")
     leaves(bench, A)
@@ -58,14 +58,14 @@ def test_back_to_observe_a_client_whose_classic_membership_could_not_be_ended_le
 def test_back_to_observe_a_member_is_told_to_join_anew_and_leaves_the_new_protocol_when_it_does() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    told = bench.heartbeat(connection, "member-a", 1)
+    told = bench.heartbeat(connection, "epochgate-a", 1)
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     assert bench.calls == []
     join = bench.join(connection, "")
     leave = bench.heartbeat_call().message
-    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
+    assert (leave.member_id, leave.member_epoch) == ("epochgate-a", -1)
     bench.beat(-1)
     (call,) = bench.calls
     assert call.api_key == ApiKey.JOIN_GROUP
@@ -83,9 +83,9 @@ def test_back_to_observe_a_client_that_has_hung_up_while_its_membership_ends_is_
     """It has joined anew on another connection; a static one would be put out of the group by its own late call."""
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    bench.heartbeat(connection, "member-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
     bench.join(connection, "")
     if as_read:
         bench.client_gone(connection)
@@ -98,14 +98,14 @@ def test_back_to_observe_a_client_that_has_hung_up_while_its_membership_ends_is_
 def test_back_to_observe_a_member_that_joins_before_it_hears_of_it_keeps_its_partitions() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a", protocol="cooperative-sticky")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a", protocol="cooperative-sticky")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    bench.heartbeat(connection, "member-a", 1)
-    bench.join(connection, "member-a", claims=(0, 1), protocol="cooperative-sticky")
+    bench.heartbeat(connection, "epochgate-a", 1)
+    bench.join(connection, "epochgate-a", claims=(0, 1), protocol="cooperative-sticky")
     upstream = bench.heartbeat_call().message
     assert (upstream.member_epoch, owned(upstream)) == (1, {TOPIC: (0, 1)})
     bench.beat(1, orders=(0, 1))
-    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(bench.heartbeat(connection, "epochgate-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_back_to_observe_a_member_that_has_not_been_told_stays_whatever_its_client_left_behind_before() -> (
@@ -119,18 +119,18 @@ def test_back_to_observe_a_member_that_has_not_been_told_stays_whatever_its_clie
         "older", None, connection.id, "app", "", bench.now
     )
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    bench.join(connection, "member-a")
+    bench.join(connection, "epochgate-a")
     assert bench.heartbeat_call().message.member_epoch == 2
 
 
 def test_back_to_observe_the_heartbeat_that_is_told_counts_as_life() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    session_ends = bench.translator._context.member(GROUP, "member-a").session_deadline
+    session_ends = bench.translator._context.member(GROUP, "epochgate-a").session_deadline
     bench.advance(session_ends - bench.now - 0.5)
-    bench.heartbeat(connection, "member-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
     while any(call.message.member_epoch == 1 for call in bench.calls):
         bench.beat(1)
     bench.advance(1.0)
@@ -140,9 +140,9 @@ def test_back_to_observe_the_heartbeat_that_is_told_counts_as_life() -> None:
 def test_back_to_observe_a_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    bench.heartbeat(connection, "member-a", 1)
+    bench.heartbeat(connection, "epochgate-a", 1)
     join = bench.join(connection, "")
     bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -153,11 +153,11 @@ def test_back_to_observe_a_membership_that_could_not_be_ended_is_ended_at_the_ne
 def test_a_member_that_is_to_go_back_and_then_not_is_left_alone() -> None:
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(bench.heartbeat(connection, "epochgate-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.NONE
 
@@ -182,14 +182,14 @@ def test_back_to_observe_those_whose_turn_has_not_come_go_on_translated() -> Non
     )
     bench = Bench()
     first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
-    bench.stable_member(first, (0,), member_id="member-a", protocol="cooperative-sticky")
-    bench.stable_member(second, (1,), member_id="member-b", protocol="cooperative-sticky")
+    bench.stable_member(first, (0,), member_id="epochgate-a", protocol="cooperative-sticky")
+    bench.stable_member(second, (1,), member_id="epochgate-b", protocol="cooperative-sticky")
     bench.translator.set_policy(bench.now, policy)
-    bench.heartbeat(first, "member-a", 1)
-    heartbeat = bench.heartbeat(second, "member-b", 1)
+    bench.heartbeat(first, "epochgate-a", 1)
+    heartbeat = bench.heartbeat(second, "epochgate-b", 1)
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.NONE
-    bench.join(second, "member-b", claims=(1,), protocol="cooperative-sticky")
+    bench.join(second, "epochgate-b", claims=(1,), protocol="cooperative-sticky")
     assert owned(bench.heartbeat_call().message) == {TOPIC: (1,)}
 
 
@@ -199,9 +199,9 @@ def test_back_to_observe_a_client_with_an_id_of_the_broker_does_not_complete_the
     """Both have the same client id and host. The one has been told, and has still to give up what it works on."""
     bench = Bench()
     first, second = bench.connect(), bench.connect()
-    bench.stable_member(first, (0,), member_id="member-a")
+    bench.stable_member(first, (0,), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    told = bench.heartbeat(first, "member-a", 1)
+    told = bench.heartbeat(first, "epochgate-a", 1)
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     bench._new_group = False
     bench.join(second, B)
@@ -213,6 +213,6 @@ def test_a_new_policy_that_changes_nothing_for_a_group_moves_nobody() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
-    heartbeat = bench.heartbeat(connection, "member-a", 1)
+    heartbeat = bench.heartbeat(connection, "epochgate-a", 1)
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.NONE

@@ -49,7 +49,7 @@ def test_a_group_that_the_broker_converts_only_without_members_is_moved_all_at_o
     bench.reply(HeartbeatResponse())
     assert {bench.error(told), bench.error(told_too)} == {ErrorCode.UNKNOWN_MEMBER_ID}
     bench.join(first, "")
-    join = bench.join(first, "uuid-1")
+    join = bench.join(first, "epochgate-uuid-1")
     bench.reply(LeaveGroupResponse())
     bench.answer_lookups()
     bench.beat(1, orders=(0, 1))
@@ -122,7 +122,7 @@ def test_to_translate_a_rebalance_does_not_wait_for_a_client_that_waits_for_the_
     told_to_move(bench, connection)
     bench._new_group = False
     bench.join(connection, "")
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group(state="PreparingRebalance"))
     leaves(bench, A)
@@ -157,7 +157,7 @@ def test_a_consumer_group_that_becomes_a_classic_one_when_its_first_mover_leaves
     assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
     bench._new_group = False
     bench.join(connection, "")
-    bench.join(connection, "uuid-1")
+    bench.join(connection, "epochgate-uuid-1")
     bench.reply(mixed_group(A, B))
     leaves(bench, A)
     bench.reply(LeaveGroupResponse())
@@ -191,7 +191,7 @@ def test_a_new_member_waits_until_the_classic_group_has_finished_its_rebalance()
     bench = Bench(new_group=False)
     connection = bench.connect()
     bench.join(connection, "")
-    join = bench.join(connection, "uuid-1")
+    join = bench.join(connection, "epochgate-uuid-1")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group(state="PreparingRebalance"))
     assert bench.calls == []
@@ -207,19 +207,19 @@ def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_
     for what they hold. That is mended when they have joined again, and not before."""
     bench = Bench()
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    assert bench.error(bench.heartbeat(connection, "member-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.error(bench.heartbeat(connection, "epochgate-a", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
     bench._new_group = False
     bench.join(connection, "")
-    join = bench.join(connection, "uuid-1")
-    bench.reply(described({"member-a": (1, 5), A: (0, 4)}))  # A has something to give up
+    join = bench.join(connection, "epochgate-uuid-1")
+    bench.reply(described({"epochgate-a": (1, 5), A: (0, 4)}))  # A has something to give up
     assert bench.calls == []
     bench.advance(0.25)
-    bench.reply(described({"member-a": (1, 5), A: (0, 5)}))
+    bench.reply(described({"epochgate-a": (1, 5), A: (0, 5)}))
     leave = bench.heartbeat_call().message
-    assert (leave.member_id, leave.member_epoch) == ("member-a", -1)
+    assert (leave.member_id, leave.member_epoch) == ("epochgate-a", -1)
     bench.beat(-1)
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group(state="PreparingRebalance"))
@@ -227,7 +227,7 @@ def test_a_client_that_was_to_go_back_and_then_not_joins_when_the_group_that_it_
     bench.advance(0.25)
     bench.reply(classic_group())
     joined = bench.heartbeat_call().message
-    assert (joined.member_id, joined.member_epoch) == ("uuid-1", 0)
+    assert (joined.member_id, joined.member_epoch) == ("epochgate-uuid-1", 0)
     bench.beat(5, orders=(0,))
     assert bench.error(join) == ErrorCode.NONE
 
@@ -236,12 +236,12 @@ def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
     """Its last member of the new protocol may have left since, by another process."""
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="member-a")
+    bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.client_gone(connection)
     bench._new_group = False
     joining = bench.connect("10.0.0.2")
     bench.join(joining, "")
-    bench.join(joining, "uuid-1")
+    bench.join(joining, "epochgate-uuid-1")
     (call,) = bench.calls
     assert call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE
 

@@ -11,7 +11,7 @@ def test_on_the_connection_of_the_join_group_nothing_goes_upstream() -> None:
     line = bench.connect()
     bench.stable_member(line, (0, 1), epoch=5)
     bench.settle(5)
-    bench.sync(line, "member-a", 5)
+    bench.sync(line, "epochgate-a", 5)
     assert bench.calls == []
 
 
@@ -20,7 +20,7 @@ def synced_on_another_connection(bench: Bench) -> tuple[Connection, RequestId]:
     line, other = bench.connect(), bench.connect()
     bench.stable_member(line, (0, 1), epoch=5)
     bench.settle(5)
-    return other, bench.sync(other, "member-a", 5)
+    return other, bench.sync(other, "epochgate-a", 5)
 
 
 def test_on_another_connection_the_broker_is_asked_first() -> None:

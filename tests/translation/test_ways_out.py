@@ -68,9 +68,9 @@ def members_alive() -> int:
 def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_session_timeout() -> None:
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
-    bench.stable_member(connection, (0, 1), session_timeout_ms=4_000)
+    bench.stable_member(connection, (0, 1), session_timeout_ms=6_000)
     bench.client_gone(connection)
-    bench.advance(5)
+    bench.advance(7)
     assert bench.calls == []
     assert bench.released == [connection.id]
 

@@ -24,6 +24,12 @@ class ForwardEverything:
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         return []
 
+    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+        return []
+
+    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+        return True
+
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         return [Release(connection_id)]
 
