@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
-
 from support.raw import PlainLogin
 from support.secured import allow, secret
 
@@ -53,6 +52,8 @@ def set_up_acls(admin: AdminClient, kinds_of_groups: tuple[str, ...]) -> None:
             allow(admin, user, ResourceType.TRANSACTIONAL_ID, f"{caller.key}-", WRITE, pattern=prefixed)
         if caller.group is not None:
             for kind in kinds_of_groups:
-                allow(admin, user, ResourceType.GROUP, f"{kind}-{caller.key}-", caller.group, pattern=prefixed)
+                allow(
+                    admin, user, ResourceType.GROUP, f"{kind}-{caller.key}-", caller.group, pattern=prefixed
+                )
         if caller.topic is not None:
             allow(admin, user, ResourceType.TOPIC, f"{caller.key}-", caller.topic, pattern=prefixed)

@@ -83,10 +83,17 @@ JOINS = [
     *join("the dynamic member's id", 2, 5, 9, member_id=dynamic_id),
     *join("the static member's ids", 5, member_id=static_id, instance_id=instance_id),
     *join("no member id, the static member's instance id", 5, 9, instance_id=instance_id),
-    *join("the dynamic member's id, the static one's instance id", 5, member_id=dynamic_id, instance_id=instance_id),
+    *join(
+        "the dynamic member's id, the static one's instance id",
+        5,
+        member_id=dynamic_id,
+        instance_id=instance_id,
+    ),
     *join("no member id, session timeout 1 ms", 5, session_timeout_ms=1),
     *join("the dynamic member's id, session timeout 1 ms", 5, member_id=dynamic_id, session_timeout_ms=1),
-    *join("the dynamic member's id, another topic", 5, member_id=dynamic_id, topics=lambda at: [at.other_topic]),
+    *join(
+        "the dynamic member's id, another topic", 5, member_id=dynamic_id, topics=lambda at: [at.other_topic]
+    ),
     *join("the dynamic member's id, an unknown topic", 5, member_id=dynamic_id, topics=["nowhere"]),
     *join("no member id, protocol type connect", 5, protocol_type="connect"),
     *join("the dynamic member's id, protocol type connect", 5, member_id=dynamic_id, protocol_type="connect"),
@@ -218,7 +225,9 @@ def txn_offset_commit(who: Callable[[Target], Known]) -> Script:
             committed_offset=STRANGERS_OFFSET,
             committed_metadata=None,
         )
-        topic = message("txn_offset_commit", 3, "TxnOffsetCommitRequestTopic", name=at.topic, partitions=(partition,))
+        topic = message(
+            "txn_offset_commit", 3, "TxnOffsetCommitRequestTopic", name=at.topic, partitions=(partition,)
+        )
         member = who(at)
         yield message(
             "txn_offset_commit",
@@ -321,7 +330,9 @@ GROUPS = [
 # -- the new protocol ----------------------------------------------------------------------------------------
 
 
-def new_heartbeat(at: Target, member_id: str, epoch: int, *, topics: tuple[str, ...] | None = None, **fields: Any) -> Any:
+def new_heartbeat(
+    at: Target, member_id: str, epoch: int, *, topics: tuple[str, ...] | None = None, **fields: Any
+) -> Any:
     """ConsumerGroupHeartbeat; with topics it is a full one that owns nothing."""
     full = {} if topics is None else {
         "rebalance_timeout": dt.timedelta(seconds=30), "subscribed_topic_names": topics, "topic_partitions": ()

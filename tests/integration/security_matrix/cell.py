@@ -9,7 +9,6 @@ from typing import Any
 
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription
 from kio.serial import entity_reader
-
 from support.broker import Kafka
 from support.raw import RawConnection
 
@@ -135,7 +134,9 @@ def _codes(value: Any) -> list[int]:
     if not dataclasses.is_dataclass(value):
         return []
     codes = [int(value.error_code)] if hasattr(value, "error_code") else []
-    return codes + [code for field in dataclasses.fields(value) for code in _codes(getattr(value, field.name))]
+    return codes + [
+        code for field in dataclasses.fields(value) for code in _codes(getattr(value, field.name))
+    ]
 
 
 def _told(answer: Any, group: str) -> str:
@@ -183,11 +184,17 @@ def look(kafka: Kafka, group: str, topic: str) -> Picture:
 
 
 def _topics_in(subscription: bytes) -> frozenset[str]:
-    return frozenset(entity_reader(ConsumerProtocolSubscription)(subscription, 2)[0].topics) if subscription else frozenset()
+    return (
+        frozenset(entity_reader(ConsumerProtocolSubscription)(subscription, 2)[0].topics)
+        if subscription
+        else frozenset()
+    )
 
 
 def _offset(kafka: Kafka, group: str, topic: str) -> int:
-    at = message("offset_fetch", 5, "OffsetFetchRequestTopic", name=topic, partition_indexes=(WATCHED_PARTITION,))
+    at = message(
+        "offset_fetch", 5, "OffsetFetchRequestTopic", name=topic, partition_indexes=(WATCHED_PARTITION,)
+    )
     with RawConnection(kafka.bootstrap) as connection:
         answer = connection.call(message("offset_fetch", 5, group_id=group, topics=(at,)))
     return int(answer.topics[0].partitions[0].committed_offset)

@@ -14,6 +14,7 @@ from support.raw import RawConnection
 from support.raw_new_member import topic_id
 from support.secured import sasl_settings
 from support.waiting import eventually
+
 from tools.kafka.cluster import Cluster, ExtraListener
 
 from .callers import CALLERS, Caller, set_up_acls
@@ -99,7 +100,10 @@ def _wait_for_transactions(kafka: Kafka) -> None:
         with RawConnection(kafka.bootstrap) as connection:
             connection.call(message("find_coordinator", 4, key_type=1, coordinator_keys=("warm-up",)))
             begin = message(
-                "init_producer_id", 4, transactional_id="warm-up", transaction_timeout=dt.timedelta(seconds=60)
+                "init_producer_id",
+                4,
+                transactional_id="warm-up",
+                transaction_timeout=dt.timedelta(seconds=60),
             )
             return int(connection.call(begin).error_code)
 

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment, TopicPartition
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
-
 from support.raw import RawConnection
 from support.raw_member import embedded
 from support.waiting import eventually
@@ -119,7 +118,11 @@ class _Connected:
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             group_instance_id=self.instance_id,
-            topics=(message("offset_commit", version, "OffsetCommitRequestTopic", name=self._topic, partitions=(at,)),),
+            topics=(
+                message(
+                    "offset_commit", version, "OffsetCommitRequestTopic", name=self._topic, partitions=(at,)
+                ),
+            ),
         )
         try:
             return name_of(self._connection.call(request).topics[0].partitions[0].error_code)
@@ -174,7 +177,9 @@ class ClassicMember(_Connected):
             self._judge(answer.error_code)
         elif hasattr(answer, "generation_id"):
             self.member_id, self.generation = answer.member_id, answer.generation_id
-            self._sync([member.member_id for member in answer.members] if answer.leader == self.member_id else [])
+            self._sync(
+                [member.member_id for member in answer.members] if answer.leader == self.member_id else []
+            )
         else:
             self.holds = partitions_in(answer.assignment)
             self._waits_for, self.at_rest = None, True
@@ -217,7 +222,9 @@ class ClassicMember(_Connected):
 class NativeMember(_Connected):
     """ConsumerGroupHeartbeat v1; gives up at once what is withdrawn."""
 
-    def __init__(self, address: str, group: str, topic: str, instance_id: str | None, topic_id: uuid.UUID) -> None:
+    def __init__(
+        self, address: str, group: str, topic: str, instance_id: str | None, topic_id: uuid.UUID
+    ) -> None:
         super().__init__(address, group, topic, instance_id)
         self._topic_id = topic_id
         self.member_id = str(uuid.uuid4())
@@ -234,7 +241,9 @@ class NativeMember(_Connected):
     def _step(self) -> None:
         answer = self._heartbeat(full=self.generation == 0)
         while answer.error_code == ErrorCode.none and answer.assignment is not None:
-            at = frozenset(number for topic in answer.assignment.topic_partitions for number in topic.partitions)
+            at = frozenset(
+                number for topic in answer.assignment.topic_partitions for number in topic.partitions
+            )
             if at == self.holds:
                 break
             self.holds = at

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription
-
 from support.raw_member import embedded
 
 INSTANCE_ID = "machine-1"

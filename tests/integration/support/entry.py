@@ -109,7 +109,10 @@ class Proxy:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
+                },
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready():
