@@ -246,6 +246,21 @@ class Limits(Section, frozen=True, kw_only=True):
             description="Connections that one client address may have open (Kafka: `max.connections.per.ip`).",
         ),
     ] = 2**31 - 1
+    session_timeout_min_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Shortest session timeout, in milliseconds, that a client of a translated group may ask for "
+            "(Kafka: `group.min.session.timeout.ms`). Change it here if the brokers have another.",
+        ),
+    ] = 6_000
+    session_timeout_max_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Longest session timeout, likewise (Kafka: `group.max.session.timeout.ms`).",
+        ),
+    ] = 1_800_000
     connection_max_age_s: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(

@@ -37,7 +37,12 @@ class StartError(Exception):
 def a_translator(config: Config, policy: Policy) -> Translator:
     """The translation as the configuration wants it."""
     sole_process = config.sole_process and config.workers == 1
-    return Translator(policy, settings=TranslatorSettings(sole_process=sole_process))
+    settings = TranslatorSettings(
+        sole_process=sole_process,
+        session_timeout_min_ms=config.limits.session_timeout_min_ms,
+        session_timeout_max_ms=config.limits.session_timeout_max_ms,
+    )
+    return Translator(policy, settings=settings)
 
 
 def collect_seldom() -> None:

@@ -1,8 +1,4 @@
-"""SyncGroup: hand out the assignment. The call may be repeated.
-
-Nothing goes upstream, unless it comes on another connection than the JoinGroup before it: then the broker is asked by a
-heartbeat whether who speaks there may speak for the group at all.
-"""
+"""SyncGroup: hand out the assignment. Nothing goes upstream, and the call may be repeated."""
 
 import math
 
@@ -17,7 +13,6 @@ from translation.actions import Connection, EventKind, Request
 from translation.adopt import adopt_again
 from translation.context import Context
 from translation.exchange import Steps
-from translation.heartbeat import beat
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, by_name
@@ -37,9 +32,6 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
         code = yield from adopt_again(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, request.message)
-    if code == ErrorCode.NONE and connection.id != member.answered_on:
-        # Nothing of this generation has come on this connection that the broker had a say in.
-        code = (yield from beat(context, member)) or _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
             member.touch(context.now)

@@ -12,6 +12,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection, EventKind, RequestId
 from translation.member import Member
@@ -19,6 +20,7 @@ from translation.policy import Policy
 from translation.settings import TranslatorSettings
 
 from .bench import GROUP, OTHER_TOPIC, Bench
+from .live_groups import mixed_group
 
 VICTIM = "epochgate-victim"
 INSTANCE = "instance-1"
@@ -329,6 +331,21 @@ def test_a_heartbeat_upstream_in_the_name_of_a_translated_member_makes_it_no_nat
     heartbeat = bench.send(stranger, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
     bench.passed(stranger, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=1))
     heartbeat_succeeds(bench, own)
+
+
+def test_a_classic_member_of_a_mixed_group_is_given_an_id_of_ours_when_it_is_moved() -> None:
+    """The broker gave it an id as native members have; another process would take it for one of them."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, NATIVE)
+    bench.reply(mixed_group(NATIVE))
+    (left,) = bench.calls
+    assert left.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
+    while bench.calls and bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
+        bench.reply(mixed_group("another"))
+    answer = bench.answers[join]
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
 
 
 # -- connections that outlive their client --------------------------------------------------------------------------

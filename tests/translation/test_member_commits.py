@@ -63,7 +63,6 @@ def test_until_sync_a_generation_may_commit_however_many_join_groups_were_answer
         bench.reply(commit_answer())
         assert commit_error(bench, allowed) == ErrorCode.NONE
     bench.sync(connection, A, 3)
-    bench.beat(3)
     assert commit_error(bench, bench.commit(connection, A, 2)) == ErrorCode.ILLEGAL_GENERATION
 
 
