@@ -8,7 +8,7 @@ from security_matrix import table
 from security_matrix.callers import CALLERS
 from security_matrix.calls import CALLS
 from security_matrix.cell import Outcome
-from security_matrix.differences import reason, unexplained, unused
+from security_matrix.differences import difference, unexplained, unused
 from security_matrix.matrix import Cell, places, play_all, secured_broker
 
 WITHOUT_READ = ("unauthenticated", "without", "describes")
@@ -79,7 +79,7 @@ def test_a_cell_that_comes_to_something_else_than_its_difference_says_is_not_exp
     known = Cell(caller, call, Outcome("NONE", ""), Outcome("NONE", "a rebalance"))
     worse = replace(known, through=Outcome("NONE", "static: no member any more"))
     stranger = replace(known, caller=CALLERS[0])
-    assert reason(known, "4.4.0") is not None
+    assert difference(known, "4.4.0") is not None
     assert unexplained([known, worse, stranger], "4.4.0") == [worse, stranger]
 
 

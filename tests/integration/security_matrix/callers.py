@@ -11,7 +11,12 @@ OWNER = PlainLogin("alice", secret("alice"))
 STRANGER = PlainLogin("bob", secret("bob"))
 """Everybody else who authenticates; what he may do depends on the group and the topic."""
 
-READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+READ, WRITE, DELETE, DESCRIBE = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ CALLERS = (
     Caller("describes", "DESCRIBE on the group", STRANGER, DESCRIBE),
     Caller("reads", "READ on the group", STRANGER, READ),
     Caller("sees", "READ on the group, DESCRIBE on the topic", STRANGER, READ, DESCRIBE),
-    Caller("owner", "the members' own principal", OWNER),
+    Caller("owner", "the members' own principal, with DELETE", OWNER),
 )
 
 
@@ -44,7 +49,7 @@ def set_up_acls(admin: AdminClient, kinds_of_groups: tuple[str, ...]) -> None:
     """
     prefixed = ResourcePatternType.PREFIXED
     for kind in kinds_of_groups:
-        allow(admin, OWNER.user, ResourceType.GROUP, f"{kind}-", READ, pattern=prefixed)
+        allow(admin, OWNER.user, ResourceType.GROUP, f"{kind}-", READ, DELETE, pattern=prefixed)
     for caller in CALLERS:
         allow(admin, OWNER.user, ResourceType.TOPIC, f"{caller.key}-", READ, pattern=prefixed)
         user = OWNER.user if caller.login is OWNER else STRANGER.user

@@ -148,7 +148,7 @@ def _told(answer: Any, group: str) -> str:
     if kind == "OffsetFetchResponse":
         (of_group,) = getattr(answer, "groups", (answer,))
         offsets = [one.committed_offset for topic in of_group.topics for one in topic.partitions]
-        return f"offset {', '.join(map(str, offsets))}"
+        return f"offset {offsets[0]}" if offsets else "no offset"
     return ""
 
 

@@ -16,6 +16,8 @@ class Difference:
     rows: tuple[str, ...]
     straight: str
     through: str
+    or_through: str = ""
+    """What it comes to through the proxy when a member happens to call meanwhile, if that is something else."""
     kafka: str = ""
     """The beginning of the versions that it is about; empty for all."""
 
@@ -26,8 +28,13 @@ class Difference:
             version.startswith(self.kafka)
             and cell.caller.key in self.callers
             and any(fnmatchcase(row, pattern) for pattern in self.rows)
-            and (str(cell.straight), str(cell.through)) == (self.straight, self.through)
+            and str(cell.straight) == self.straight
+            and str(cell.through) in {self.through, self.or_through}
         )
+
+    def __str__(self) -> str:
+        instead = f", or {self.or_through}" if self.or_through else ""
+        return f"{self.straight} → {self.through}{instead}"
 
 
 READERS = frozenset({"reads", "sees", "owner"})
@@ -95,11 +102,13 @@ DIFFERENCES = (
     ),
     Difference(
         "A new process with an instance id takes the place of the older one, which the broker is asked for; it "
-        "describes the members only to principals that may describe all topics of the group.",
+        "describes the members only to principals that may describe all topics of the group. Until that is known the "
+        "older one may be told that it is fenced.",
         BLIND,
         ("JoinGroup: v?, no member id, the static member's instance id",),
         "NONE; static: FENCED_INSTANCE_ID, no member any more; the caller is a member",
         "FENCED_INSTANCE_ID",
+        or_through="FENCED_INSTANCE_ID; static: FENCED_INSTANCE_ID",
     ),
     Difference(
         _ORDER,
@@ -137,14 +146,14 @@ DIFFERENCES = (
 )
 
 
-def reason(cell: Cell, version: str) -> str | None:
-    """Why a cell may differ; None if it may not."""
-    return next((one.why for one in DIFFERENCES if one.covers(cell, version)), None)
+def difference(cell: Cell, version: str) -> Difference | None:
+    """What makes a cell differ; None if it may not."""
+    return next((one for one in DIFFERENCES if one.covers(cell, version)), None)
 
 
 def unexplained(cells: Iterable[Cell], version: str) -> list[Cell]:
     """The cells that differ without a reason."""
-    return [cell for cell in cells if not cell.equal and reason(cell, version) is None]
+    return [cell for cell in cells if not cell.equal and difference(cell, version) is None]
 
 
 def unused(cells: Iterable[Cell], version: str) -> list[Difference]:

@@ -38,9 +38,11 @@ class Member(Protocol):
     """Whether it is a member and in no rebalance."""
     out: bool
     """Whether it has heard that it is no member, or hears nothing any more."""
+    is_to_join: bool
+    """Whether it has heard that it is to join again, and has not begun to."""
 
     def start_to_join(self) -> None:
-        """Its first call that begins a membership."""
+        """The call that begins a membership, or with which it joins again."""
 
     def step(self) -> None:
         """What a client does next; returns without waiting for other members."""
@@ -72,10 +74,11 @@ class _Connected:
         self.heard: list[str] = []
         self.at_rest = False
         self.out = False
+        self.is_to_join = False
 
     def step(self) -> None:
         """See Member."""
-        if self.out:
+        if self.out or self.is_to_join:
             return
         try:
             self._step()
@@ -136,8 +139,9 @@ class ClassicMember(_Connected):
     _waits_for: Any = None  # the request whose answer it waits for: JoinGroup or SyncGroup
 
     def start_to_join(self) -> None:
-        """The first JoinGroup; a dynamic member is given its id before."""
-        if self.instance_id is None:
+        """See Member. A dynamic member is given its id before its first JoinGroup."""
+        self.is_to_join = False
+        if self.instance_id is None and not self.member_id:
             self.member_id = self._connection.call(join_group(self._group, 5, [self._topic])).member_id
         self._join()
 
@@ -163,15 +167,15 @@ class ClassicMember(_Connected):
     def _judge(self, code: int) -> None:
         if code in {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}:
             self._hear(REBALANCE)  # clients take both as a reason to join again under the same id
-            self._join()
+            self.at_rest, self.is_to_join = False, True
         elif code != ErrorCode.none:
             self._out(name_of(code))
 
     def _go_on(self, answer: Any) -> None:
         if answer.error_code == ErrorCode.coordinator_not_available:
             self._connection.close()  # as Java does, which then looks for the coordinator
-            self._connection = self._connected()
-            self._join()
+            self._connection, self._waits_for = self._connected(), None
+            self.at_rest, self.is_to_join = False, True
         elif answer.error_code != ErrorCode.none:
             self._waits_for = None
             self._judge(answer.error_code)
@@ -295,9 +299,23 @@ class Members:
         self._group = group
 
     def step(self) -> None:
-        """A step of each."""
-        for member in self.by_role.values():
+        """A step of each.
+
+        When one hears of a rebalance the other is asked too, and they join one after another, the dynamic one first. So
+        what a caller is answered in the same rebalance does not depend on who happened to hear of it.
+        """
+        members = self.by_role.values()
+        for member in members:
             member.step()
+        if any(member.is_to_join for member in members):
+            for member in members:
+                member.step()
+        self._let_one_join()
+
+    def _let_one_join(self) -> None:
+        waiting = [member for member in self.by_role.values() if member.is_to_join]
+        if waiting:
+            waiting[0].start_to_join()
 
     @property
     def settled(self) -> bool:
@@ -317,6 +335,7 @@ class Members:
         def look() -> list[tuple[int, bool, list[str]]]:
             for member in members:
                 member.step()
+            self._let_one_join()
             return [(len(one.holds), one.at_rest, one.heard) for one in members]
 
         eventually(

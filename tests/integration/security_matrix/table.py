@@ -6,7 +6,7 @@ from pathlib import Path
 from support import ROOT
 
 from .callers import Caller
-from .differences import reason
+from .differences import difference
 from .matrix import Cell
 
 PAGE = ROOT / "docs" / "security.md"
@@ -54,12 +54,12 @@ def written(page: Path = PAGE) -> str:
 def _text(cell: Cell, version: str, notes: list[str]) -> str:
     if cell.equal:
         return str(cell.straight)
-    why = reason(cell, version)
-    if why is None:
+    known = difference(cell, version)
+    if known is None:
         return f"**{cell.straight} → {cell.through}**"
-    if why not in notes:
-        notes.append(why)
-    return f"{cell.straight} → {cell.through} ({notes.index(why) + 1})"
+    if known.why not in notes:
+        notes.append(known.why)
+    return f"{known} ({notes.index(known.why) + 1})"
 
 
 def _table(rows: Rows) -> list[str]:
