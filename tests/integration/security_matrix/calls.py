@@ -80,6 +80,7 @@ JOINS = [
     *join("no member id", 0, 2, 5, 9),
     Call("JoinGroup", "v5, no member id, then the one that it was given", join_as_told),
     *join("a member id that nobody has", 5, member_id="nobody"),
+    *join("a member id of Epochgate's form that nobody has", 5, member_id="epochgate-AAAAAAAAAAAAAAAAAAAAAA"),
     *join("the dynamic member's id", 2, 5, 9, member_id=dynamic_id),
     *join("the static member's ids", 5, member_id=static_id, instance_id=instance_id),
     *join("no member id, the static member's instance id", 5, 9, instance_id=instance_id),

@@ -45,6 +45,10 @@ _NOTHING_TO_DESCRIBE = (
     "A translated member is subscribed to those of its topics that the principal of its JoinGroup may describe; this "
     "caller may describe none. A classic group does not ask."
 )
+_GIVEN_ELSEWHERE = (
+    "Another process may have given this id out, or the client's membership may have ended meanwhile: it joins under it. "
+    "With an id that it is given it could join as well."
+)
 _ANSWERED_AT_ONCE = (
     "A translated member that joins again is answered at once, and others are disturbed only if partitions move. In a "
     "classic group a JoinGroup of the leader begins a rebalance; the member's own JoinGroup then takes the place of "
@@ -79,12 +83,26 @@ DIFFERENCES = (
         "NONE; a rebalance",
     ),
     Difference(
-        "Another process may have given this member id out, so it is not refused as unknown: the client is given one "
-        "of this process, with which it joins. After UNKNOWN_MEMBER_ID it would do the same.",
+        "A client that is to be translated and has an id of another form than Epochgate's is given one by "
+        "MEMBER_ID_REQUIRED, and joins with it. After UNKNOWN_MEMBER_ID it would join anew too.",
         READERS,
         ("JoinGroup: v5, a member id that nobody has",),
         "UNKNOWN_MEMBER_ID",
         "MEMBER_ID_REQUIRED",
+    ),
+    Difference(
+        _GIVEN_ELSEWHERE,
+        BLIND,
+        ("JoinGroup: v5, a member id of Epochgate's form that nobody has",),
+        "UNKNOWN_MEMBER_ID",
+        "NONE; the caller is a member",
+    ),
+    Difference(
+        _GIVEN_ELSEWHERE,
+        READERS - BLIND,
+        ("JoinGroup: v5, a member id of Epochgate's form that nobody has",),
+        "UNKNOWN_MEMBER_ID",
+        "NONE; a rebalance; the caller is a member",
     ),
     Difference(
         _ANSWERED_AT_ONCE,
