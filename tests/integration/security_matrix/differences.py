@@ -46,7 +46,7 @@ _NOTHING_TO_DESCRIBE = (
     "caller may describe none. A classic group does not ask."
 )
 _GIVEN_ELSEWHERE = (
-    "Another process may have given this id out, or the client's membership may have ended meanwhile: it joins under it. "
+    "Another process may have given this id out, or the membership may have ended, so the client joins under it. "
     "With an id that it is given it could join as well."
 )
 _ANSWERED_AT_ONCE = (
