@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.config import Visibility
 from proxy.exposition import exposed
 from proxy.metrics import Metrics
 from proxy.visibility.api import api_routes
@@ -80,8 +81,8 @@ class OwnPanel(ThisProcess):
         return None
 
 
-def admin_app(panel: Panel) -> Starlette:
-    """The application behind the admin port."""
+def admin_app(panel: Panel, limits: Visibility | None = None) -> Starlette:
+    """The application behind the admin port. ``limits`` bound its answers; those of the defaults if None."""
 
     async def expose(_request: Request) -> Response:
         return Response(await panel.exposition(), media_type=CONTENT_TYPE_LATEST)
@@ -97,7 +98,7 @@ def admin_app(panel: Panel) -> Starlette:
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            *api_routes(panel),
+            *api_routes(panel, limits or Visibility()),
             *page_routes(panel),
         ],
     )

@@ -4,7 +4,6 @@
 
 import json
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 import trio
 import typer
 
+from protocol_codecs.printable import printable
 from proxy.config import Config
 from proxy.config_file import ConfigError, load_config, load_policy, policy_file, policy_of
 from proxy.demo.cli import demo
@@ -25,6 +25,7 @@ from proxy.policy_reload import PolicyReloader
 from proxy.process import a_translator, run_to_exit
 from proxy.server import Server
 from proxy.tls import TlsFilesError, check_files
+from proxy.visibility.admin_client import fetch_groups
 from proxy.visibility.status_command import status
 from proxy.workers.supervisor import Supervisor
 from translation.policy import Policy
@@ -136,7 +137,7 @@ def check_policy(file: Path) -> None:
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     typer.echo(f"{file}: good, {rules}, default {policy.default}")
     for line in explain(policy):
-        typer.echo(line)
+        typer.echo(printable(line))
 
 
 @policy_app.command("plan")
@@ -150,12 +151,12 @@ def plan_policy(
         live = _live_groups(admin)
     except (OSError, ValueError) as error:
         said = error.reason if type(error) is urllib.error.URLError else error  # which wraps the reason
-        typer.echo(f"error: {admin}: {said}", err=True)
+        typer.echo(printable(f"error: {admin}: {said}"), err=True)
         raise typer.Exit(NO_ANSWER) from None
     changes = plan(policy, live.groups)
     of_all = summary(changes, len(live.groups), live.left_out)
     for line in (*changes, *unused(policy, live.groups), *of_all):
-        typer.echo(line)
+        typer.echo(printable(str(line)))
 
 
 def _load_policy(file: Path) -> Policy:
@@ -174,8 +175,7 @@ def _live_groups(admin: str) -> LiveGroups:
     """
     if not admin.startswith(("http://", "https://")):
         raise ValueError("expected http://host:port")
-    with urllib.request.urlopen(f"{admin.rstrip('/')}/api/groups", timeout=_ADMIN_S) as answer:  # noqa: S310 - checked
-        return msgspec.json.decode(answer.read(), type=LiveGroups)
+    return fetch_groups(admin.rstrip("/"), LiveGroups, timeout_s=_ADMIN_S)
 
 
 def main() -> None:

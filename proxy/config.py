@@ -297,6 +297,78 @@ class Log(Section, frozen=True, kw_only=True):
             "else `json`."
         ),
     ] = "auto"
+    lines_per_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Lines of one kind (`joined`, `connection closed`, ...) a second that are written, after ten "
+            "times as many at once; what is beyond is left out, counted, and said in the next line of that kind.",
+        ),
+    ] = 100
+
+
+class Visibility(Section, frozen=True, kw_only=True):
+    """What is kept, logged and shown of groups and members, so that nobody can make it grow.
+
+    What is beyond a bound is left out, and counted in `epochgate_bounds_hit_total`. Calls are not affected.
+    """
+
+    id_max_chars: Annotated[
+        int,
+        Meta(
+            ge=64,
+            le=32767,
+            description="Characters of an id, a client's software or a reason that are kept; of a longer one its "
+            "beginning, with `…` and a hash. A group with a longer id is in the log and the journal only.",
+        ),
+    ] = 255
+    groups: Annotated[
+        int,
+        Meta(ge=1, description="Groups that are kept. Groups with members stay, newer ones are left out."),
+    ] = 20_000
+    groups_without_members: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Groups without members that are kept, for an hour at most; those that never had a member are "
+            "forgotten first.",
+        ),
+    ] = 1_000
+    members: Annotated[int, Meta(ge=1, description="Members of all groups that are kept.")] = 50_000
+    members_of_group: Annotated[int, Meta(ge=1, description="Members of one group that are kept.")] = 10_000
+    partitions: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Partitions of all members that are kept; what further members hold is shown as not known.",
+        ),
+    ] = 1_000_000
+    partitions_of_event: Annotated[
+        int, Meta(ge=1, description="Partitions that one event may name; of more of them none is named.")
+    ] = 10_000
+    events_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Memory for the latest events of groups (120 of each), in bytes, roughly; the oldest are "
+            "forgotten first.",
+        ),
+    ] = 64 * 1024 * 1024
+    page_groups: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Groups in one answer of `/api/groups`; the next page is asked for with `after`.",
+        ),
+    ] = 1_000
+    page_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Size in bytes at which an answer of `/api/groups` ends, however few groups it has (one at "
+            "least).",
+        ),
+    ] = 16 * 1024 * 1024
 
 
 class MetricsSection(Section, frozen=True, kw_only=True):
@@ -355,6 +427,10 @@ class JournalSection(Section, frozen=True, kw_only=True):
             "and counted.",
         ),
     ] = 20_000
+    queue_max_bytes: Annotated[
+        int,
+        Meta(ge=4096, description="The same in bytes of memory, roughly."),
+    ] = 64 * 1024 * 1024
 
 
 class Drain(Section, frozen=True, kw_only=True):
@@ -380,6 +456,7 @@ class Config(Section, frozen=True, kw_only=True):
     limits: Limits = Limits()
     versions: Versions = Versions()
     metrics: MetricsSection = MetricsSection()
+    visibility: Visibility = Visibility()
     journal: JournalSection = JournalSection()
     drain: Drain = Drain()
     log: Log = Log()

@@ -2,25 +2,30 @@
 
 import structlog
 
+from proxy.config import Visibility
 from proxy.metrics import Metrics
 from proxy.visibility.book import GroupBook, Heard
-from proxy.visibility.group_metrics import Labels
+from proxy.visibility.bounds import EventBounds
+from proxy.visibility.group_metrics import OTHER, Labels
 from proxy.visibility.wall_clock import WallClock
+from proxy.visibility.wording import how_many
 from translation.actions import Event, EventKind, MemberProtocol
+from translation.partitions import TopicPartitions
 from translation.policy import Policy
+from translation.reasons import category
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
 
 _QUIET = frozenset({EventKind.EPOCH_MOVED})
 _NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
 """Members that pass through: how they live is the broker's business, and in its log."""
-_MOST_REASONS = 32
-_MOST_REMEMBERED = 10_000
-_OTHER = "other"
+_MOST_REMEMBERED = 2_000
+_MOST_PARTITIONS = 100
+"""Partitions that a log line names; of more it gives their number."""
 
 
 class EventTeller:
-    """Takes every event of the process. ``book`` gets them too."""
+    """Takes every event of the process, and cuts it to what ``limits`` allow. ``book`` gets it then."""
 
     def __init__(
         self,
@@ -28,18 +33,22 @@ class EventTeller:
         book: GroupBook | None = None,
         clock: WallClock | None = None,
         labels: Labels | None = None,
+        limits: Visibility | None = None,
     ) -> None:
         self._metrics = metrics
         self._book = book or GroupBook(Policy())
         self._clock = clock or WallClock()
         self._labels = labels or Labels(0)
-        self._reasons: set[str] = set()
+        self._bounds = EventBounds(limits or Visibility(), metrics.hit)
         self._passed_through: set[tuple[str, str]] = set()
 
     def tell(self, event: Event, now_us: int | None = None) -> Heard:
-        """Log, count and remember one event, that happened at ``now_us`` or now."""
+        """Log, count and remember one event, that happened at ``now_us`` or now. Others get it as it was heard."""
         self._metrics.events.labels(event.kind).inc()
-        heard = self._book.tell(event, self._clock.now_us() if now_us is None else now_us)
+        unkept_id = None if self._bounds.keeps_group(event.group_id) else event.group_id
+        event = self._bounds.bounded(event)
+        time_us = self._clock.now_us() if now_us is None else now_us
+        heard = self._book.tell(event, time_us, unkept_id=unkept_id)
         self._count(heard)
         say = _log.info if self._is_news(event) else _log.debug
         say(event.kind.replace("_", " "), **_said(event))
@@ -66,20 +75,16 @@ class EventTeller:
         elif event.kind is EventKind.ADOPTED:
             metrics.adoptions.labels(event.protocol).inc()
         elif event.kind is EventKind.PASSED_THROUGH:
-            metrics.passed_through.labels(self._bounded(event.reason)).inc()
+            metrics.passed_through.labels(category(event.reason)).inc()
         if heard.rebalances:
-            metrics.rebalances.labels(self._bounded(event.reason), event.protocol).inc()
-            metrics.group_rebalances.labels(self._labels.of(event.group_id), event.protocol).inc()
+            metrics.rebalances.labels(category(event.reason), event.protocol).inc()
+            metrics.group_rebalances.labels(self._label(event.group_id), event.protocol).inc()
         if heard.paused_s is not None:
             metrics.paused.labels(event.protocol).observe(heard.paused_s)
 
-    def _bounded(self, reason: str) -> str:
-        """The reason as a label; reasons are few, but nothing may make them many."""
-        if reason not in self._reasons:
-            if len(self._reasons) >= _MOST_REASONS:
-                return _OTHER
-            self._reasons.add(reason)
-        return reason
+    def _label(self, group_id: str) -> str:
+        """A group that is not kept would never give its label back."""
+        return self._labels.of(group_id) if group_id in self._book.groups else OTHER
 
 
 def _said(event: Event) -> dict[str, object]:
@@ -96,7 +101,13 @@ def _said(event: Event) -> dict[str, object]:
     if event.epoch >= 0:
         fields["epoch"] = event.epoch
     if event.partitions:
-        fields["partitions"] = {one.topic: list(one.partitions) for one in event.partitions}
+        fields["partitions"] = _partitions(event.partitions)
     if event.reason:
         fields["reason"] = event.reason
     return fields
+
+
+def _partitions(listed: TopicPartitions) -> dict[str, list[int]] | str:
+    if (number := how_many(listed)) > _MOST_PARTITIONS:
+        return f"{number} of {len(listed)} topics"
+    return {one.topic: list(one.partitions) for one in listed}

@@ -22,6 +22,7 @@ from prometheus_client import (
 )
 
 from proxy.tallies import Spreads, Sums, Tallies
+from proxy.visibility.bounds import Bound
 from proxy.visibility.group_metrics import FAMILIES, PREFIX, GroupCollector
 from translation.actions import MemberProtocol
 
@@ -90,6 +91,10 @@ class Metrics:
         """Which policy holds, counted from 1 on (0: none came from a file), and whether it is what the file says."""
         version, current = (_value(gauge) for gauge in (self.policy_version, self.policy_is_current))
         return int(version), bool(current)
+
+    def hit(self, bound: Bound) -> None:
+        """Something of a client was not kept or shown in full."""
+        self.bounds_hit.labels(bound).inc()
 
     def _declare_connections(self) -> None:
         self.client_connections = self._counter(
@@ -191,7 +196,8 @@ class Metrics:
         )
         self.rebalances = self._counter(
             "rebalances",
-            "Members that had to join again, by reason and by how they come (`translated`, `classic`, `consumer`).",
+            "Members that had to join again, by category of reason and by how they come (`translated`, `classic`, "
+            "`consumer`).",
             "reason",
             "protocol",
         )
@@ -210,9 +216,19 @@ class Metrics:
             "protocol",
         )
         self.passed_through = self._counter(
-            "passed_through", "JoinGroups that passed through untranslated, by reason.", "reason"
+            "passed_through",
+            "JoinGroups that passed through untranslated, by category of reason (`translation/reasons.py`).",
+            "reason",
         )
         self.events = self._counter("events", "What happened to members and groups, by kind.", "kind")
+        self.bounds_hit = self._counter(
+            "bounds_hit",
+            "Times that something of a client was not kept or shown in full, by the bound that was reached "
+            "(docs/security.md).",
+            "bound",
+        )
+        for bound in Bound:
+            self.bounds_hit.labels(bound)
         self.translation = self._spreads(
             "translation_seconds",
             "Time that the translation took for one thing that happened.",

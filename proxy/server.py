@@ -20,6 +20,7 @@ from proxy.connection import ClientConnection, Services
 from proxy.connections import Connections
 from proxy.descriptors import most_pipes
 from proxy.listeners import BoundListener, bind, bind_listener, port_of
+from proxy.logs import count_left_out
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.nodes import ClientView, NodeTable
@@ -32,6 +33,7 @@ from proxy.terms import Terms
 from proxy.tls import Certificates, TlsOpener
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialer, Open
+from proxy.visibility.bounds import Bound
 from proxy.visibility.outlook import Outlook
 from proxy.workers.asking import Answering
 from proxy.workers.totals import Family, families
@@ -84,6 +86,7 @@ class Server:
     ) -> None:
         self._config = config
         self.metrics = Metrics()
+        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
@@ -161,7 +164,8 @@ class Server:
         try:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
-                    app = admin_app(OwnPanel(self.metrics, self.health, self.answers))
+                    panel = OwnPanel(self.metrics, self.health, self.answers)
+                    app = admin_app(panel, self._config.visibility)
                     nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
                 with self._starting:

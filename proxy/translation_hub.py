@@ -39,6 +39,7 @@ from translation.actions import (
 )
 from translation.observer import Observer
 from translation.policy import Policy
+from translation.rule_book import LONGEST_GROUP_ID
 from translation.topic_book import TopicBook
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
@@ -311,7 +312,7 @@ class TranslationHub:
         """Remember where members of this group are heard."""
         group_id = request.message.group_id
         groups = self._groups_on.setdefault(connection.id, set())
-        if len(groups) < _GROUPS_OF_ONE:
+        if len(groups) < _GROUPS_OF_ONE and len(group_id) <= LONGEST_GROUP_ID:
             self._reached[group_id] = _Reached(shell, connection, request.client_id)
             groups.add(group_id)
 

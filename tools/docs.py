@@ -10,8 +10,10 @@ import msgspec
 from proxy.config import Config
 from proxy.metrics import Metrics
 from proxy.visibility import snapshot
+from proxy.visibility.bounds import Bound
 from translation.partitions import OneTopic
 from translation.policy import Policy
+from translation.reasons import Reason
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -84,6 +86,19 @@ This page is written by `make docs` from `proxy/metrics.py`.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
+"""
+
+
+_VALUES = """
+## Values of labels
+
+No label but `group` holds what a client says. `reason` is a category; the text itself, which may name an assignor or a
+member, is in the log, in the journal and on the page. The categories: the names of Kafka's error codes, {reasons}, and
+for JoinGroups that the policy lets pass by `observe` the same after `observed: `.
+
+`group` is the id of a group that has, or had, members here, or `other`.
+
+`bound` (docs/security.md says what each of them is): {bounds}.
 """
 
 
@@ -171,8 +186,14 @@ _API = """\
 On the admin port (`admin.bind`, `admin.port`). It only reads. What a person looks at (`/`, `/groups/<id>`), what
 machines ask for (`/healthz`, `/readyz`, `/metrics`: [metrics.md](metrics.md)), and:
 
-- `GET /api/groups`: a Snapshot without the groups' events; `?events=1` with them.
-- `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known. The id is percent-encoded.
+- `GET /api/groups`: a Snapshot without the groups' events; `?events=1` with them. It has at most
+  `visibility.page_groups` groups and about `visibility.page_max_bytes` bytes, in the order of their ids; if `left_out`
+  is not 0, `?after=<id>` (the last id of this page) gives the next page. `?id=<id>` gives one group.
+- `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
+
+A group id in a URL is percent-encoded, whatever is in it. Clients change the paths `.` and `..`: for groups of these
+names there is `/groups/?id=..`, also below `/api`. An id that is too long to be kept (`visibility.id_max_chars`) is
+nowhere here; of other long texts there is the beginning, with `…` and a hash of the whole text.
 
 With several worker processes it is one picture of all of them. Times that end in `_at`, `_since` and `time` are
 seconds since 1970-01-01 UTC. Fields may be added; a reader ignores those that it does not know. `v` changes if one
@@ -220,7 +241,9 @@ def metrics() -> str:
         f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
         for one in sorted(Metrics().table)
     ]
-    return _METRICS + "".join(rows)
+    reasons = ", ".join(f"`{one}`" for one in Reason)
+    bounds = ", ".join(f"`{one}`" for one in Bound)
+    return _METRICS + "".join(rows) + _VALUES.format(reasons=reasons, bounds=bounds)
 
 
 PAGES = {"configuration.md": configuration, "metrics.md": metrics, "api.md": api}

@@ -25,7 +25,7 @@ from translation.admissions import Admissions
 from translation.clients import Clients
 from translation.exchange import Runner, Woken
 from translation.member import Group, Member
-from translation.member_ids import MemberIds, may_be_translated
+from translation.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
 from translation.member_state import MemberEvent, MemberState
 from translation.native_members import NativeMembers
 from translation.partitions import NONE, Partitions, told
@@ -216,6 +216,8 @@ class Context:
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        if len(member_id) > LONGEST_MEMBER_ID:
+            return  # the broker is asked each time
         group.relayed.pop(member_id, None)
         group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
         if len(group.relayed) > self.settings.relayed_limit:

@@ -87,7 +87,8 @@ def join(
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
-        context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, str(error))
+        reason = f"the subscription is not readable: {error}"
+        context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, reason)
         context.forward(request)
         return
     overtake(context, member)

@@ -14,11 +14,15 @@ Only the form of its member id tells one from the other:
 
 import re
 from collections.abc import Callable
+from hashlib import sha256
 
 from translation.actions import ConnectionId
 
 ISSUED_PREFIX = "epochgate-"
 """What the ids begin with that any process of Epochgate gives out."""
+
+LONGEST_MEMBER_ID = 255
+"""Characters of an id that is remembered as it is; of a longer one a hash is."""
 
 _OF_CLASSIC_COORDINATOR = re.compile(r".*-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
@@ -60,17 +64,21 @@ class MemberIds:
         """A JoinGroup with this id is relayed on this connection: a classic coordinator gets to know the id."""
         self._issued.pop(member_id, None)
         if member_id:
-            self._joins_classic[member_id] = connection_id
+            self._joins_classic[_key(member_id)] = connection_id
             while len(self._joins_classic) > self._limit:
                 del self._joins_classic[next(iter(self._joins_classic))]
 
     def has_joined_classic(self, member_id: str) -> None:
         """Its SyncGroup shows that it has heard the answer."""
-        self._joins_classic.pop(member_id, None)
+        self._joins_classic.pop(_key(member_id), None)
 
     def may_become_classic(self, member_id: str, connection_id: ConnectionId) -> bool:
         """Whether a JoinGroup of this client, which waits no more for its answer, may still reach the coordinator.
 
         It was relayed on another connection, and would make a member of the new protocol with this id a classic one.
         """
-        return self._joins_classic.get(member_id, connection_id) != connection_id
+        return self._joins_classic.get(_key(member_id), connection_id) != connection_id
+
+
+def _key(member_id: str) -> str:
+    return member_id if len(member_id) <= LONGEST_MEMBER_ID else sha256(member_id.encode()).hexdigest()

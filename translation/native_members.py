@@ -2,6 +2,9 @@
 
 from collections import OrderedDict
 
+_LONGEST = 510
+"""Characters of both ids together; longer ones are recognised by their form alone."""
+
 
 class NativeMembers:
     """The last ``limit`` native members, by group id and member id: those whose ConsumerGroupHeartbeat the broker
@@ -19,6 +22,8 @@ class NativeMembers:
 
     def heard(self, group_id: str, member_id: str) -> None:
         """The broker has this member, and it is a native one."""
+        if len(group_id) + len(member_id) > _LONGEST:
+            return
         key = (group_id, member_id)
         self._members[key] = None
         self._members.move_to_end(key)

@@ -42,6 +42,8 @@ ASKED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
 on without the translation's word (:class:`translation.actions.Admitted`)."""
 
 _MEMBERS_LIMIT = 50_000
+_LONGEST_TEXT = 255
+"""Characters. A member with a longer id, or whose client says more of itself, is told of, and not remembered."""
 _ENDED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _REJOIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
 _CODES = frozenset(ErrorCode)
@@ -308,7 +310,7 @@ class Observer:
         member = self._members.get(key)
         if member is None or member.protocol is not protocol:
             member = PassingMember(group_id=key[0], id=member_id, protocol=protocol)
-            if len(self._members) < self._limit:
+            if len(self._members) < self._limit and not _is_long(connection, request, member_id):
                 self._members[key] = member
         member.connection_id = connection.id
         member.client_id = request.client_id
@@ -363,6 +365,14 @@ class Observer:
     def _take(self) -> list[Event]:
         events, self._events = self._events, []
         return events
+
+
+def _is_long(connection: Connection, request: Request, member_id: str) -> bool:
+    """Whether a client makes up texts longer than real clients need."""
+    message = request.message
+    instance_id = getattr(message, "group_instance_id", None) or getattr(message, "instance_id", None)
+    texts = (message.group_id, member_id, instance_id, request.client_id, connection.software)
+    return any(len(text) > _LONGEST_TEXT for text in texts if text)
 
 
 def _by_id(topics: Iterable[Any]) -> Owned:

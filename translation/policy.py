@@ -12,9 +12,13 @@ _Name = Annotated[str, Meta(min_length=1)]
 
 
 def _compile(pattern: str) -> Any:
-    """Compile quietly: the caller says what is wrong, not the library's own log on stderr."""
+    """Compile quietly: the caller says what is wrong, not the library's own log on stderr.
+
+    ``.`` is any character: else a client would evade ``.*`` with a line break in its group id.
+    """
     options = re2.Options()
     options.log_errors = False
+    options.dot_nl = True
     return re2.compile(pattern, options)
 
 

@@ -1,10 +1,11 @@
 """Which rule of the policy is that of a group, asked at every call."""
 
-from translation.policy import Policy, Rule
+from translation.policy import Mode, Policy, Rule
 
 _REMEMBERED = 10_000
-_LONGEST_REMEMBERED = 255
-"""A client makes up as many group ids as it likes, of up to 32 KiB."""
+LONGEST_GROUP_ID = 255
+"""Characters. A client makes up as many group ids as it likes, of up to 32 KiB; a group with a longer one is never
+translated, so that nothing has to be remembered of it."""
 
 
 class RuleBook:
@@ -19,10 +20,11 @@ class RuleBook:
         rule = self._found.get(group_id)
         if rule is None:
             rule = self._policy.rule_for(group_id)
-            if len(group_id) <= _LONGEST_REMEMBERED:
-                if len(self._found) == _REMEMBERED:
-                    self._found.clear()
-                self._found[group_id] = rule
+            if len(group_id) > LONGEST_GROUP_ID:
+                return Rule(mode=Mode.OBSERVE, group=group_id) if rule.mode is Mode.TRANSLATE else rule
+            if len(self._found) == _REMEMBERED:
+                self._found.clear()
+            self._found[group_id] = rule
         return rule
 
     def use(self, policy: Policy) -> None:

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from protocol_codecs import Uuid
 
 _LIMIT = 20_000
+_LONGEST_ID = 255
+_LONGEST_TOPIC = 249
+"""Kafka's own bound for names of topics."""
 
 
 class TopicBook:
@@ -26,7 +29,9 @@ class TopicBook:
 
     def subscribed(self, group_id: str, member_id: str, topics: tuple[str, ...]) -> None:
         """What a member subscribes to: if it is one topic, then that is what it is assigned."""
-        if len(topics) == 1 and len(self._only) < self._limit:
+        known = (group_id, member_id) in self._only or len(self._only) < self._limit
+        is_short = max(len(group_id), len(member_id)) <= _LONGEST_ID
+        if len(topics) == 1 and known and is_short and len(topics[0]) <= _LONGEST_TOPIC:
             self._only[group_id, member_id] = topics[0]
         else:
             self._only.pop((group_id, member_id), None)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, source, told
+from pipeline.commands.common import Conf, KafkaConf, Master, pairs, say, session, source, told
 
 VIOLATED = 3
 """Exit code when a partition was owned twice."""
@@ -41,19 +41,17 @@ def audit(
             lambda at, name: events.from_topic(spark, at, name, pairs(kafka_conf)),
         )
         summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
-    typer.echo(
+    say(
         f"{summary.events} events of {summary.groups} groups ({summary.duplicates} twice, {summary.lost} lost); "
         f"clocks may differ by {summary.skew_us / 1000:g} ms"
     )
-    typer.echo(f"owned twice: {summary.violations}")
+    say(f"owned twice: {summary.violations}")
     for name, count in sorted(summary.overlaps.items()):
-        typer.echo(f"  {name}: {count}")
-    typer.echo(f"owned by nobody: {summary.gaps} times, at longest {summary.longest_gap_us / 1000:g} ms")
+        say(f"  {name}: {count}")
+    say(f"owned by nobody: {summary.gaps} times, at longest {summary.longest_gap_us / 1000:g} ms")
     for (ahead, behind), apart_us in sorted(summary.clocks.items()):
-        typer.echo(
-            f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms"
-        )
+        say(f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms")
     for reason, count in summary.quarantined.items():
-        typer.echo(f"quarantined {count}: {reason}")
+        say(f"quarantined {count}: {reason}")
     if summary.violations:
         raise typer.Exit(VIOLATED)

@@ -9,6 +9,7 @@ import typer
 
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
+from protocol_codecs.printable import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +47,18 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line; names and messages in it may be a client's, and can't command the terminal."""
+    typer.echo(printable(text), err=err)
+
+
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Tell a person what is missing, without a traceback."""
     try:
         yield
     except PipelineError as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from None
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, told
+from pipeline.commands.common import Conf, KafkaConf, Master, pairs, say, session, told
 from pipeline.errors import PipelineError
 
 
@@ -52,9 +52,9 @@ def readiness(
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
         seen = None if journal is None else events.from_files(spark, journal.absolute())
         summary = job.run(spark, rows, about, out, options, seen)
-    typer.echo(f"{summary.groups} groups")
+    say(f"{summary.groups} groups")
     for verdict, count in sorted(summary.verdicts.items()):
-        typer.echo(f"  {verdict}: {count}")
-    typer.echo(f"{summary.waves} waves; policy files in {out / job.POLICY}")
+        say(f"  {verdict}: {count}")
+    say(f"{summary.waves} waves; policy files in {out / job.POLICY}")
     for reason, count in summary.quarantined.items():
-        typer.echo(f"quarantined {count}: {reason}")
+        say(f"quarantined {count}: {reason}")

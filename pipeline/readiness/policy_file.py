@@ -38,4 +38,5 @@ def _file(folder: Path, wave: int, rules: list[str]) -> Path:
 
 def quoted(name: str) -> str:
     """A YAML scalar that is this text and nothing else: a group may be called ``no``, ``1:30`` or anything."""
-    return str(yaml.safe_dump(name, default_style='"', allow_unicode=True, width=2**30)).rstrip("\n")
+    readable = name.isprintable()
+    return str(yaml.safe_dump(name, default_style='"', allow_unicode=readable, width=2**30)).rstrip("\n")

@@ -10,6 +10,7 @@ from pipeline.audit.output import VIOLATION
 from pipeline.readiness.output import NOT_READY
 from pipeline.report import plots
 from pipeline.report.facts import Audit, Progress, Readiness
+from protocol_codecs.printable import printable
 
 _PAGE = Path(__file__).with_name("page.html")
 
@@ -23,7 +24,7 @@ def write(
     done_waves: int = 0,
 ) -> None:
     """Write the page; what is None is left out. ``done_waves`` have been moved already."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     environment.filters |= {"ms": milliseconds, "number": number, "when": when}
     told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
     if readiness is not None:
@@ -45,6 +46,11 @@ def write(
     written = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     page = environment.from_string(_PAGE.read_text(encoding="utf-8")).render(written=written, **told)
     file.write_text(page, encoding="utf-8")
+
+
+def _shown(value: object) -> object:
+    """What the page shows: texts of clients with their control characters visible, markup of ours as it is."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TextIO, cast
 import trio
 from rich.console import Console
 
+from protocol_codecs.printable import printable
 from proxy.config import Log
 from proxy.demo.embedded import perform_embedded
 from proxy.demo.failure import DemoFailed
@@ -46,7 +47,7 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
         interrupted = True
     if result is None:
         for message in failed:
-            console.print(f"FAILED: {message}", style="bold red", markup=False)
+            console.print(printable(f"FAILED: {message}", keep="\n"), style="bold red", markup=False)
         if interrupted:
             console.print("interrupted; everything that was started has ended")
         return INTERRUPTED if interrupted else FAILED

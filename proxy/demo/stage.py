@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from protocol_codecs.printable import printable
 from proxy.demo.changes import Changes
 from proxy.demo.group import DemoGroup
 from proxy.demo.members import MemberBoard
@@ -59,8 +60,8 @@ class Stage:
         self.view.step_began(self)
 
     def say(self, text: str) -> None:
-        """Tell those who watch what has happened."""
-        line = Line(self.elapsed_s, text)
+        """Tell those who watch what has happened. What a client or a broker said in it can't command the terminal."""
+        line = Line(self.elapsed_s, printable(text))
         self.lines.append(line)
         self.view.said(line)
 

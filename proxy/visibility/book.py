@@ -2,6 +2,9 @@
 
 The book is told every event and keeps, bounded in every direction: the members of each group, its latest events, its
 last rebalance and why it is not translated. It knows no clock: wall clock times come with the events.
+
+Anybody can name groups, so what is new never drives out what is in use: groups without members are forgotten first,
+and beyond the bounds newcomers are not kept.
 """
 
 from collections import OrderedDict, deque
@@ -9,6 +12,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from proxy.config import Visibility
+from proxy.visibility.bounds import Bound, bytes_of, cut
 from proxy.visibility.snapshot import (
     EVENTS_KEPT,
     BrokerView,
@@ -21,21 +26,19 @@ from proxy.visibility.snapshot import (
     state_of,
     stuck_of,
 )
+from proxy.visibility.vacant_groups import VacantGroups
+from proxy.visibility.wording import how_many
 from translation.actions import Event, EventKind
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
 from translation.policy import Mode, Policy, Rule
-
-GROUPS_LIMIT = 20_000
-EVENTS_LIMIT = 200_000
-"""Events kept of all groups together."""
+from translation.reasons import OBSERVED
 
 _KEEP_EMPTY_S = 3600.0
 _MOVING_S = 3.0
 """A JoinGroup so soon after a member was told to move is taken for its answer to that."""
 _NOT_MOVING_S = 120.0
 """A group that is to be translated and whose classic members have not been moved for so long is stuck."""
-_OBSERVED = "observed: "
 _TRANSLATABLE = "translatable"
 _DEFAULT_REBALANCE_TIMEOUT_S = 300.0
 _UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
@@ -87,7 +90,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     rule: str
     assignor: str | None
     members: dict[str, MemberRecord] = {}
-    events: deque[tuple[int, Event]] = msgspec.field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+    had_members: bool = False
+    events: deque[tuple[int, Event]] = msgspec.field(default_factory=deque)
     rebalance: Rebalance | None = None
     rebalances: int = 0
     why_not: str | None = None
@@ -119,23 +123,30 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupBook:
-    """All groups of one process. ``dropped`` is told the id of each group that is forgotten."""
+    """All groups of one process. ``dropped`` is told the id of each group that is forgotten.
+
+    ``hit`` is told of each bound of ``limits`` that was reached.
+    """
 
     def __init__(
         self,
         policy: Policy,
         *,
         dropped: Callable[[str], None] = lambda _: None,
-        groups_limit: int = GROUPS_LIMIT,
-        events_limit: int = EVENTS_LIMIT,
+        limits: Visibility | None = None,
+        hit: Callable[[Bound], None] = lambda _: None,
     ) -> None:
         self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
         """By id, the one with the oldest news first."""
         self._policy = policy
         self._dropped = dropped
-        self._groups_limit = groups_limit
-        self._events_limit = events_limit
-        self._events = 0
+        self._limits = limits or Visibility()
+        self._hit = hit
+        self._vacant = VacantGroups()
+        self._told: OrderedDict[str, None] = OrderedDict()  # groups of which events are kept, old news first
+        self._event_bytes = 0
+        self._members = 0
+        self._partitions = 0
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
@@ -148,13 +159,23 @@ class GroupBook:
                 group.mode_since_us = now_us
             group.mode, group.rule, group.assignor = rule.mode, named, rule.assignor
 
-    def tell(self, event: Event, now_us: int) -> Heard:
-        """Something happened."""
+    def tell(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> Heard:
+        """Something happened.
+
+        ``unkept_id`` is the group's true id if it is too long for the group to be kept; the event has another then.
+        """
+        if unkept_id is not None:
+            return Heard(group=self._new_group(unkept_id, now_us), event=event)
         group = self._group(event.group_id, now_us)
+        heard = self._tell(group, event, now_us)
+        self._keep_bounds(group)
+        return heard
+
+    def _tell(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
         group.updated_us = now_us
         self._remember(group, event, now_us)
         if event.kind is EventKind.PASSED_THROUGH:
-            reason = event.reason.removeprefix(_OBSERVED)
+            reason = event.reason.removeprefix(OBSERVED)
             group.why_not = None if reason == _TRANSLATABLE else reason
         elif event.kind is EventKind.POLICY_CHANGED:
             group.moved_us = group.told_to_move_us = now_us
@@ -169,7 +190,9 @@ class GroupBook:
         """A broker said how it sees a group."""
         group = self.groups.get(group_id)
         if group is not None:
-            group.broker = broker
+            most = self._limits.id_max_chars
+            members = tuple(cut(one, most) for one in broker.members[: self._limits.members_of_group])
+            group.broker = msgspec.structs.replace(broker, members=members)
 
     def tidy(self, now_us: int) -> None:
         """Forget groups that have been empty for long."""
@@ -182,19 +205,41 @@ class GroupBook:
     def _group(self, group_id: str, now_us: int) -> GroupRecord:
         group = self.groups.get(group_id)
         if group is None:
-            rule, named = rule_of(self._policy, group_id)
-            group = GroupRecord(
-                id=group_id, mode=rule.mode, rule=named, assignor=rule.assignor, mode_since_us=now_us
-            )
-            self.groups[group_id] = group
-            if len(self.groups) > self._groups_limit:
-                self._drop(next(iter(self.groups)))
+            group = self.groups[group_id] = self._new_group(group_id, now_us)
         else:
             self.groups.move_to_end(group_id)
         return group
 
+    def _new_group(self, group_id: str, now_us: int) -> GroupRecord:
+        rule, named = rule_of(self._policy, group_id)
+        return GroupRecord(
+            id=group_id, mode=rule.mode, rule=named, assignor=rule.assignor, mode_since_us=now_us
+        )
+
+    def _keep_bounds(self, group: GroupRecord) -> None:
+        """Forget groups if there are too many of them, or of those without members, and events that are too many."""
+        vacant, limits = self._vacant, self._limits
+        if group.members:
+            vacant.occupied(group.id)
+        else:
+            vacant.add(group.id, had_members=group.had_members)
+        while len(vacant) > limits.groups_without_members:
+            self._hit(Bound.GROUPS_WITHOUT_MEMBERS)
+            self._drop(vacant.first())
+        if len(self.groups) > limits.groups:
+            self._hit(Bound.GROUPS)
+            self._drop(vacant.first() if vacant else group.id)
+        while self._event_bytes > limits.events_max_bytes:
+            self._hit(Bound.EVENTS)
+            self._forget_oldest_event(self.groups[next(iter(self._told))])
+
     def _drop(self, group_id: str) -> None:
-        self._events -= len(self.groups.pop(group_id).events)
+        group = self.groups.pop(group_id)
+        self._vacant.occupied(group_id)
+        self._told.pop(group_id, None)
+        self._event_bytes -= sum(bytes_of(event) for _, event in group.events)
+        for member in group.members.values():
+            self._forget(member)
         self._dropped(group_id)
 
     def _remember(self, group: GroupRecord, event: Event, now_us: int) -> None:
@@ -202,23 +247,55 @@ class GroupBook:
             known.kind is event.kind and known.reason == event.reason for _, known in group.events
         ):
             return  # what is said at each JoinGroup would drive out all else
-        before = len(group.events)
+        if len(group.events) == EVENTS_KEPT:
+            self._forget_oldest_event(group)
         group.events.append((now_us, event))
-        self._events += len(group.events) - before
-        while self._events > self._events_limit:
-            oldest = next(one for one in self.groups.values() if one.events)
-            oldest.events.popleft()
-            self._events -= 1
+        self._event_bytes += bytes_of(event)
+        self._told[group.id] = None
+        self._told.move_to_end(group.id)
+
+    def _forget_oldest_event(self, group: GroupRecord) -> None:
+        self._event_bytes -= bytes_of(group.events.popleft()[1])
+        if not group.events:
+            del self._told[group.id]
+
+    # -- members -------------------------------------------------------------------------------------------------
+
+    def _may_keep_member(self, group: GroupRecord) -> bool:
+        if len(group.members) >= self._limits.members_of_group:
+            self._hit(Bound.MEMBERS_OF_GROUP)
+            return False
+        if self._members >= self._limits.members:
+            self._hit(Bound.MEMBERS)
+            return False
+        return True
+
+    def _forget(self, member: MemberRecord) -> None:
+        self._members -= 1
+        self._partitions -= how_many(member.owned)
+
+    def _holds(self, member: MemberRecord, owned: TopicPartitions | None) -> None:
+        """A member that is kept holds these partitions now."""
+        others = self._partitions - how_many(member.owned)
+        if others + how_many(owned) > self._limits.partitions:
+            self._hit(Bound.PARTITIONS)
+            owned = None
+        member.owned = owned
+        self._partitions = others + how_many(owned)
 
     def _member_event(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
         ended = event.state == MemberState.ABSENT
         member = group.members.get(event.member_id)
         if member is None:
             member = MemberRecord(id=event.member_id, state_since_us=now_us)
-            if not ended:
+            if not ended and self._may_keep_member(group):
                 group.members[event.member_id] = member
+                group.had_members = True
+                self._members += 1
         before, had = member.state, member.owned
         _copy(event, member, now_us)
+        if (event.owned is not None or event.kind is EventKind.ADOPTED) and event.member_id in group.members:
+            self._holds(member, event.owned)
         if before != event.state:
             member.state_since_us = now_us
             if before not in _UNSETTLED:
@@ -231,7 +308,8 @@ class GroupBook:
                 paused_s = (now_us - member.unsettled_since_us) / _MICRO
             member.gave_up_all = False
         if ended:
-            group.members.pop(event.member_id, None)
+            if group.members.pop(event.member_id, None) is not None:
+                self._forget(member)
             if not group.members:
                 group.broker = None  # nobody is here on whose connection it could be asked again
         rebalances = event.state == MemberState.PREPARE_REBALANCE and before not in ("", event.state)
@@ -251,7 +329,7 @@ class GroupBook:
                 reason = self._why(group, event, now_us)
                 group.rebalance = Rebalance(started_us=now_us, reason=reason, members={event.member_id})
                 group.rebalances += 1
-            else:
+            elif len(rebalance.members) < self._limits.members_of_group:
                 rebalance.members.add(event.member_id)
         elif (
             rebalance is not None
@@ -328,8 +406,6 @@ def _copy(event: Event, member: MemberRecord, now_us: int) -> None:
     member.state = event.state
     member.updated_us = now_us
     member.rebalance_timeout_ms = event.rebalance_timeout_ms
-    if event.owned is not None or event.kind is EventKind.ADOPTED:
-        member.owned = event.owned
 
 
 def _member_view(member: MemberRecord, now_us: int) -> MemberView:

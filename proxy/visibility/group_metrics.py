@@ -1,11 +1,11 @@
 """The metrics that describe groups as they are now, made at each scrape from the book or from a merged picture.
 
-Group ids as labels are bounded: the first so many groups have series of their own, as long as they live, and all
-others share those of ``other``.
+Group ids as labels are bounded: the first so many groups with members have series of their own, as long as they live,
+and all others share those of ``other``.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,10 +16,10 @@ from proxy.turns import Turns
 from proxy.visibility.book import GroupRecord
 from proxy.visibility.snapshot import BrokerView, GroupView
 from translation.member_state import MemberState
+from translation.reasons import category
 
 PREFIX = "epochgate_"
 OTHER = "other"
-_MOST_REASONS = 32
 _UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 
 
@@ -70,7 +70,9 @@ GAP = Family(
     "The largest distance between a member's epoch and the generation that its client holds.",
 )
 NOT_TRANSLATABLE = Family(
-    "not_translatable_groups", ("reason",), "Groups that can't be translated, by what stands in the way."
+    "not_translatable_groups",
+    ("reason",),
+    "Groups that can't be translated, by category of what stands in the way.",
 )
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
@@ -110,13 +112,17 @@ class Labels:
         self._most = most
         self._labelled: set[str] = set()
 
-    def of(self, group_id: str) -> str:
-        """The label of a group."""
+    def of(self, group_id: str, *, has_members: bool = True) -> str:
+        """The label of a group. One without members gets none of its own: anybody can name groups."""
         if group_id not in self._labelled:
-            if len(self._labelled) >= self._most:
+            if not has_members or len(self._labelled) >= self._most:
                 return OTHER
             self._labelled.add(group_id)
         return group_id
+
+    def keep(self, group_ids: Container[str]) -> None:
+        """Only these groups are left: the labels of all others are free again."""
+        self._labelled = {group_id for group_id in self._labelled if group_id in group_ids}
 
     def drop(self, group_id: str) -> bool:
         """A group is gone: its label is free again. Whether it had one."""
@@ -205,10 +211,10 @@ class _Sums:
             self._sums[single][()] = 0
 
     def add(self, group: Figures) -> None:
-        sums, label = self._sums, self._labels.of(group.id)
+        sums, label = self._sums, self._labels.of(group.id, has_members=bool(group.members))
         sums[GROUPS][group.mode, _protocol(group), _state(group)] += 1
         if group.why_not:
-            sums[NOT_TRANSLATABLE][(_reason(sums[NOT_TRANSLATABLE], group.why_not),)] += 1
+            sums[NOT_TRANSLATABLE][(category(group.why_not),)] += 1
         for (protocol, state), count in group.members.items():
             sums[MEMBERS][group.mode, protocol, state] += count
             sums[GROUP_MEMBERS][label, protocol] += count
@@ -246,10 +252,6 @@ def _state(group: Figures) -> str:
     if not group.members:
         return "Empty"
     return "Rebalancing" if any(state in _UNSETTLED for _, state in group.members) else "Stable"
-
-
-def _reason(known: Counter[tuple[str, ...]], reason: str) -> str:
-    return reason if (reason,) in known or len(known) < _MOST_REASONS else OTHER
 
 
 def _done(group: Figures) -> int:

@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from proxy.metrics import Metrics
+from proxy.visibility.bounds import bytes_of
 from translation.actions import Event
 from translation.partitions import TopicPartitions
 
@@ -68,6 +69,7 @@ class Line(msgspec.Struct, frozen=True):
     event: Event | None = None
     reason: str = ""
     seq: int = 0
+    memory: int = 0  # bytes, roughly
 
 
 class Sink(Protocol):
@@ -100,11 +102,13 @@ class JournalError(Exception):
 
 
 class Queue:
-    """What waits for one sink. Beyond ``limit`` new lines are lost."""
+    """What waits for one sink. Beyond ``limit`` lines, or about ``max_bytes`` of memory, new lines are lost."""
 
-    def __init__(self, sink: Sink, limit: int, metrics: Metrics) -> None:
+    def __init__(self, sink: Sink, limit: int, max_bytes: int, metrics: Metrics) -> None:
         self.sink = sink
         self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._lines: deque[Line] = deque()
         self._seq = 0
         self._lost: tuple[int, int] | None = None  # how many, and when the last of them happened
@@ -118,7 +122,7 @@ class Queue:
 
     def put(self, line: Line) -> None:
         """Take a line, or lose it."""
-        if len(self._lines) >= self._limit:
+        if len(self._lines) >= self._limit or self._bytes + line.memory > self._max_bytes:
             before = 0 if self._lost is None else self._lost[0]
             self._lost = before + 1, line.time_us
             self._counts[1].inc()
@@ -131,6 +135,7 @@ class Queue:
     def _append(self, line: Line) -> None:
         self._seq += 1
         self._lines.append(msgspec.structs.replace(line, seq=self._seq))
+        self._bytes += line.memory
 
     def _end_loss(self) -> None:
         """Tell what was lost, before what comes next."""
@@ -173,6 +178,7 @@ class Queue:
             await self.sink.idle()
         while self._lines:
             batch = [self._lines.popleft() for _ in range(min(BATCH, len(self._lines)))]
+            self._bytes -= sum(line.memory for line in batch)
             try:
                 await self.sink.write([_event(line, identity) for line in batch])
             except JournalError as error:
@@ -184,6 +190,7 @@ class Queue:
     def _not_written(self, batch: list[Line], *, keep: bool) -> None:
         if keep:
             self._lines.extendleft(reversed(batch))
+            self._bytes += sum(line.memory for line in batch)
             return
         # The lines that wait are newer than these: the loss is told before them, by one line however often it fails.
         told = [line for line in batch if line.kind == LOST]
@@ -199,9 +206,16 @@ class Journal:
     """The front: gives each event to all sinks."""
 
     def __init__(
-        self, sinks: list[Sink], *, replica: str, boot: str, queue_events: int, metrics: Metrics
+        self,
+        sinks: list[Sink],
+        *,
+        replica: str,
+        boot: str,
+        queue_events: int,
+        queue_max_bytes: int,
+        metrics: Metrics,
     ) -> None:
-        self._queues = [Queue(sink, queue_events, metrics) for sink in sinks]
+        self._queues = [Queue(sink, queue_events, queue_max_bytes, metrics) for sink in sinks]
         self._identities = [
             (replica, boot if not n else f"{boot}-{sink.name}") for n, sink in enumerate(sinks)
         ]
@@ -209,7 +223,7 @@ class Journal:
     def tell(self, event: Event, mode: str, time_us: int) -> None:
         """Something happened to a group."""
         if self._queues:
-            self._put(Line(time_us, event.kind, mode, event))
+            self._put(Line(time_us, event.kind, mode, event, memory=bytes_of(event)))
 
     def mark(self, kind: str, time_us: int, reason: str = "") -> None:
         """The process started, or stopped."""

@@ -8,6 +8,7 @@ import trio
 
 from proxy.config import Config
 from proxy.events import EventTeller
+from proxy.logs import say_left_out
 from proxy.metrics import Metrics, software_version
 from proxy.streams import open_tcp
 from proxy.translation_hub import TranslationHub
@@ -83,13 +84,14 @@ class Outlook:
         self.clock = WallClock()
         self._census: Census | None = None
         self.labels = Labels(config.metrics.groups)
-        self.book = GroupBook(policy, dropped=self._dropped)
-        self._teller = EventTeller(metrics, self.book, self.clock, self.labels)
+        self.book = GroupBook(policy, dropped=self._dropped, limits=config.visibility, hit=metrics.hit)
+        self._teller = EventTeller(metrics, self.book, self.clock, self.labels, config.visibility)
         self._journal = Journal(
             sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc),
             replica=self.replica,
             boot=boot,
             queue_events=config.journal.queue_events,
+            queue_max_bytes=config.journal.queue_max_bytes,
             metrics=metrics,
         )
         metrics.groups.figures = self._figures
@@ -99,9 +101,9 @@ class Outlook:
         """Something happened to a member or a group."""
         now_us = self.clock.now_us()
         heard = self._teller.tell(event, now_us)
-        self._journal.tell(event, heard.group.mode, now_us)
-        if heard.membership_changed and self._census is not None:
-            self._census.changed(event.group_id)
+        self._journal.tell(heard.event, heard.group.mode, now_us)
+        if heard.membership_changed and self._census is not None and heard.group.id in self.book.groups:
+            self._census.changed(heard.group.id)
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
@@ -166,4 +168,5 @@ class Outlook:
             await self._journal.run()
 
     def _tidy(self) -> None:
+        say_left_out()
         self.book.tidy(self.clock.now_us())

@@ -133,7 +133,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything. ``left_out`` counts groups that are not in the picture because there are too many."""
+    """Everything. ``left_out`` counts groups behind the last one of this page."""
 
     v: int = VERSION
     time: float

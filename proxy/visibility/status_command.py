@@ -2,11 +2,9 @@
 
 import sys
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -16,8 +14,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from protocol_codecs.printable import printable, printable_json
 from proxy.config import Address
 from proxy.config_file import ConfigError, load_config
+from proxy.visibility.admin_client import fetch_groups
 from proxy.visibility.snapshot import GroupView, Snapshot
 from proxy.visibility.wording import ago, duration, how_many, partitions
 
@@ -61,45 +61,35 @@ def status(
         if watch and not as_json:
             _watch(url, group)
             return
-        snapshot = fetch(url, events=group is not None)
+        shown = fetch(url, group)
     except (CantAskError, ConfigError) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {printable(str(error))}", err=True)
         raise typer.Exit(UNREACHABLE) from None
-    shown = chosen(snapshot, group)
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(shown), indent=2) + b"\n")
+        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+        sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
     else:
         Console().print(picture(shown, one=group is not None))
     if any(one.stuck for one in shown.groups):
         raise typer.Exit(STUCK)
 
 
-def fetch(url: str, *, events: bool) -> Snapshot:
-    """Ask a proxy for its picture.
+def fetch(url: str, group: str | None) -> Snapshot:
+    """Ask a proxy for its picture: of all groups, or of one with its events.
 
     :raises CantAskError: it does not answer, or something else does.
     """
     try:
-        with urllib.request.urlopen(  # noqa: S310  _url gives http(s) only
-            f"{url}/api/groups{'?events=1' if events else ''}", timeout=_TIMEOUT_S
-        ) as answer:
-            return msgspec.json.decode(answer.read(), type=Snapshot)
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise CantAskError(f"no proxy can be asked at {url}: {error}") from error
+        return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
     except msgspec.DecodeError as error:
         raise CantAskError(f"what answers at {url} is no Epochgate: {error}") from error
-
-
-def chosen(snapshot: Snapshot, group: str | None) -> Snapshot:
-    """The picture of one group alone, or of all."""
-    if group is None:
-        return snapshot
-    found = tuple(one for one in snapshot.groups if one.id == group)
-    return msgspec.structs.replace(snapshot, groups=found)
+    except (OSError, ValueError) as error:
+        raise CantAskError(f"no proxy can be asked at {url}: {error}") from error
 
 
 def picture(snapshot: Snapshot, *, one: bool) -> RenderableType:
-    """What is printed."""
+    """What is printed: what clients made up stands in it with its control characters visible."""
+    snapshot = _printable(snapshot)
     state = "ready" if snapshot.ready else f"not ready: {snapshot.not_ready_reason}"
     head = Text.assemble(
         ("epochgate ", "bold"),
@@ -113,6 +103,21 @@ def picture(snapshot: Snapshot, *, one: bool) -> RenderableType:
     if not snapshot.groups:
         return Group(head, Text("No group has been seen yet."))
     return Group(head, _groups(snapshot))
+
+
+def _printable(snapshot: Snapshot) -> Snapshot:
+    return msgspec.convert(_with_printable_texts(msgspec.to_builtins(snapshot)), Snapshot)
+
+
+def _with_printable_texts(value: Any) -> Any:
+    """The same with all its texts printable."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple):
+        return [_with_printable_texts(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_printable_texts(one) for name, one in value.items()}
+    return value
 
 
 def _groups(snapshot: Snapshot) -> Table:
@@ -163,8 +168,8 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
             str(member.generation) if member.generation >= 0 else "-",
             str(member.epoch) if member.epoch >= 0 else "-",
             Text(f"{how_many(member.partitions)}: {partitions(member.partitions)}"),
-            member.software or "not told",
-            member.client_host,
+            Text(member.software or "not told"),
+            Text(member.client_host),
         )
     events = Table(box=None, show_header=False, pad_edge=False)
     for event in group.events[: -_EVENTS_SHOWN - 1 : -1]:
@@ -173,9 +178,8 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
             what = f"{event.previous_state} -> {event.state}"
         who = Text(event.client_id or event.member)
         why = Text(event.reason)
-        events.add_row(
-            Text(ago(event.time_us / 1e6, now), "dim"), what, who, partitions(event.partitions), why
-        )
+        listed = Text(partitions(event.partitions))
+        events.add_row(Text(ago(event.time_us / 1e6, now), "dim"), what, who, listed, why)
     return [*parts, members, Text("latest events", "dim"), events]
 
 
@@ -225,10 +229,9 @@ def _watch(url: str, group: str | None) -> None:
         try:
             while True:
                 try:
-                    shown = chosen(fetch(url, events=group is not None), group)
-                    live.update(picture(shown, one=group is not None))
+                    live.update(picture(fetch(url, group), one=group is not None))
                 except CantAskError as error:
-                    live.update(Text(str(error), "bold red"))
+                    live.update(Text(printable(str(error)), "bold red"))
                 time.sleep(1)
         except KeyboardInterrupt:
             return

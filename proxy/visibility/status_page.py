@@ -8,14 +8,16 @@ clients make up.
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import trio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
+from protocol_codecs.printable import printable
 from proxy.turns import Turns
 from proxy.visibility import wording
-from proxy.visibility.api import picture
+from proxy.visibility.api import GROUP, asked_group, picture
 from proxy.visibility.snapshot import GroupView, Snapshot
 from proxy.visibility.timeline import colour_of, timeline
 from proxy.workers.asking import Processes
@@ -24,6 +26,7 @@ SHOWN = 200
 """Rows of the list of groups at most; a filter finds the others."""
 
 _EVENTS_SHOWN = 40
+_MEMBERS_SHOWN = 500
 _PAGES = Path(__file__).parent / "pages"
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _NOT_FOUND = 404
@@ -47,11 +50,17 @@ def group_path(group_id: str) -> str:
     return f"/groups/{quote(group_id, safe='')}"
 
 
+def _shown(value: object) -> object:
+    """What a template writes: text of clients with its control characters visible, markup of ours as it is."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_PAGES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -126,12 +135,13 @@ def page_routes(processes: Processes) -> list[Route]:
         return HTMLResponse(text, headers=_SAFE)
 
     async def group(request: Request) -> Response:
-        group_id = request.query_params.get("id") or request.path_params["group_id"]
+        group_id = asked_group(request)
         snapshot = await picture(processes, events=True)
         if snapshot is None:
             return _no_answer()
         shown = next((one for one in snapshot.groups if one.id == group_id), None)
-        drawn = None if shown is None else timeline(shown, snapshot.time)
+        # In a thread: with thousands of partitions it takes longer than clients should wait.
+        drawn = None if shown is None else await trio.to_thread.run_sync(timeline, shown, snapshot.time)
         text = await _rendered(
             one_group,
             snapshot=snapshot,
@@ -140,6 +150,7 @@ def page_routes(processes: Processes) -> list[Route]:
             group_id=group_id,
             drawn=drawn,
             colour_of=colour_of,
+            members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
             events=() if shown is None else shown.events[: -_EVENTS_SHOWN - 1 : -1],
         )
         return HTMLResponse(text, 200 if shown is not None else _NOT_FOUND, headers=_SAFE)
@@ -153,6 +164,6 @@ def page_routes(processes: Processes) -> list[Route]:
 
     return [
         Route("/", groups),
-        Route("/groups/{group_id:path}", group),
+        Route(f"/groups/{GROUP}", group),
         Route("/assets/{name}", asset),
     ]

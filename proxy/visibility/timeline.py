@@ -14,6 +14,8 @@ from translation.partitions import TopicPartitions
 WINDOW_S = 15 * 60.0
 LANES = 48
 COLOURS = 8
+BARS = 100
+"""Bars of one lane at most, the newest ones."""
 
 _SHORTEST_S = 20.0
 _MARKS = frozenset(
@@ -79,8 +81,8 @@ def timeline(group: GroupView, now: float) -> Timeline:
     colours = {owner: numbers[names[owner]] for owner in owners}
     scale = 100 / (now - start)
     lanes = [
-        LaneView(topic, partition, tuple(_bars(spans[topic, partition], start, now, names, colours)))
-        for topic, partition in sorted(spans)
+        LaneView(topic, partition, tuple(_bars(spans[topic, partition][-BARS:], start, now, names, colours)))
+        for topic, partition in sorted(spans)[:LANES]
     ]
     marks = [
         Mark((event.time_us / 1e6 - start) * scale, _said(event, names))
@@ -88,12 +90,12 @@ def timeline(group: GroupView, now: float) -> Timeline:
         if event.kind in _MARKS and event.time_us / 1e6 >= start
     ]
     return Timeline(
-        lanes=tuple(lanes[:LANES]),
+        lanes=tuple(lanes),
         marks=tuple(marks),
         ticks=tuple(_ticks(now - start)),
         colours=colours,
         seconds=now - start,
-        left_out=max(0, len(lanes) - LANES),
+        left_out=max(0, len(spans) - LANES),
     )
 
 

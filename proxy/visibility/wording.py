@@ -6,6 +6,8 @@ from translation.partitions import TopicPartitions
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _RUN = 2
+_LONGEST = 1000
+"""Characters of a list of partitions that a person may want to read."""
 
 
 def duration(seconds: float) -> str:
@@ -27,10 +29,14 @@ def ago(then: float, now: float) -> str:
 
 
 def partitions(listed: TopicPartitions | None) -> str:
-    """Partitions with runs put together: ``orders 0-3, 7``; empty for none, ``not known`` for None."""
+    """Partitions with runs put together: ``orders 0-3, 7``; empty for none, ``not known`` for None.
+
+    A long list is cut, and ends in ``…``.
+    """
     if listed is None:
         return "not known"
-    return "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
+    said = "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
 
 
 def how_many(listed: TopicPartitions | None) -> int:

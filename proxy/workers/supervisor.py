@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from proxy.admin import admin_app, serve_admin
 from proxy.config import Address, Config, Limits
 from proxy.listeners import BindError, Door, bind, bind_listener, port_of
+from proxy.logs import count_left_out
 from proxy.metrics import Metrics
 from proxy.seldom import Seldom
 from proxy.server import Ports, Readiness
+from proxy.visibility.bounds import Bound
 from proxy.visibility.group_metrics import Labels, figures_of_view
 from proxy.visibility.snapshot import Snapshot, merge
 from proxy.workers.affinity import worker_of
@@ -45,6 +47,7 @@ class Supervisor:
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
+        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.metrics.groups.labels = Labels(config.metrics.groups)
         self._config = config
         self._policy = policy
@@ -87,7 +90,8 @@ class Supervisor:
         admin_may_close = trio.Event()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve_admin, self._admin_socket, admin_app(self), admin_may_close.wait)
+                app = admin_app(self, self._config.visibility)
+                nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 async with trio.open_nursery() as working:
                     for slot in self._slots:
                         working.start_soon(slot.run)
@@ -139,6 +143,7 @@ class Supervisor:
         told = await self.ask("groups", Snapshot)
         groups = merge(told).groups if told else ()
         self.metrics.groups.figures = lambda: map(figures_of_view, groups)
+        self.metrics.groups.labels.keep({group.id for group in groups})
         return self._totals.expose()
 
     async def not_ready(self) -> str | None:

@@ -180,7 +180,7 @@ def admin():
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            status, body = server.answer if self.path == "/api/groups" else (404, b"")
+            status, body = server.answer if self.path.partition("?")[0] == "/api/groups" else (404, b"")
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
@@ -239,3 +239,18 @@ def test_a_proxy_that_is_not_there_is_exit_1(tmp_path, url):
     done = run_plan(tmp_path, url)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {url}: ")
+
+
+def test_a_group_id_can_not_command_the_terminal(tmp_path, admin):
+    hostile = "web-\x1b[2J\r\n\u202e"
+    group = {"id": hostile, "mode": "observe", "assignor": None, "members": [], "why_not": hostile}
+    admin.answer = (200, json.dumps({"groups": [group]}).encode())
+    done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}")
+    assert done.returncode == 0, done.stderr
+    assert not {"\x1b", "\r", "\u202e"} & set(done.stdout)
+    assert done.stdout.startswith("web-\\x1b[2J\\r\\n\\u202e: observe -> translate")
+
+
+@pytest.mark.parametrize("group_id", ["web-a\nb", "web-\n", "web-\r\u2028"])
+def test_a_line_break_does_not_evade_a_pattern(group_id):
+    assert Rule(pattern="web-.*", mode=Mode.REJECT).matches(group_id)

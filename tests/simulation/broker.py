@@ -1,8 +1,9 @@
 """The broker: connections, topics, and the embedded coordinator, which may fail over.
 
 As a real broker it works on one request of a connection at a time, so a call waits behind a long poll or a
-JoinGroup that waits. A failover keeps what the log has (every answered change), starts all timers anew, and for
-a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
+JoinGroup that waits, and it refuses what the principal of a connection may not do. A failover keeps what the log has
+(every answered change), starts all timers anew, and for a while answers NOT_COORDINATOR and then
+COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from collections import deque
@@ -42,7 +43,14 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol_codecs.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from protocol_codecs.messages.sync_group import SyncGroupResponse
+from protocol_codecs.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from tests.simulation.authorizer import Principal, names_a_hidden_topic, why_refused
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
 from tests.simulation.oversights import Oversights
@@ -108,6 +116,9 @@ class Broker:
     # -- connections ---------------------------------------------------------------------------------------------
 
     def received(self, link: Link, ask: Ask) -> None:
+        if not link.principal.is_authenticated:
+            link.close(self)
+            return
         served = self._connections.get(link)
         if served is None:
             served = self._connections[link] = _Served(link)
@@ -138,7 +149,10 @@ class Broker:
             if ask.api_key == ApiKey.FETCH:
                 self.kernel.after(_LONG_POLL_MS, self._answer, request_id, "records")
             elif ask.api_key == ApiKey.METADATA:
-                self._answer(request_id, metadata(self.coordinator.shard.image, ask.message))
+                hidden = served.link.principal.hidden_topics
+                self._answer(request_id, metadata(self.coordinator.shard.image, ask.message, hidden))
+            elif (code := why_refused(served.link.principal, ask)) is not None:
+                self._answer(request_id, refusal(ask, code))
             elif self.trouble is not None:
                 self._answer(request_id, refusal(ask, self.trouble))
             else:
@@ -164,6 +178,8 @@ class Broker:
             return
         served, ask = waiting
         served.busy_with = None
+        if ask.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
+            response = _visible(served.link.principal, response)
         self.watch.said(self, served.link, ask, response)
         served.link.send(self, Reply(ask.number, response))
         self._serve(served)
@@ -305,12 +321,28 @@ class Broker:
         return flat(self.group.target_assignment.get(member_id, {}))
 
 
-def metadata(image: MetadataImage, message: Any) -> MetadataResponse:
-    """The topics that were asked for, by name or by id."""
+def _visible(principal: Principal, response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+    """What a principal is shown of these groups: nothing of one in which it may not describe a topic."""
+    groups = tuple(
+        ConsumerGroupDescribeResponseDescribedGroup(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, group_id=group.group_id
+        )
+        if names_a_hidden_topic(principal, group)
+        else group
+        for group in response.groups
+    )
+    return msgspec.structs.replace(response, groups=groups)
+
+
+def metadata(image: MetadataImage, message: Any, hidden: frozenset[str] = frozenset()) -> MetadataResponse:
+    """The topics that were asked for, by name or by id; ``hidden`` are those that are not to be described."""
     topics = []
     for asked in message.topics:
         topic = image.by_id(asked.topic_id) if asked.name is None else image.by_name(asked.name)
-        if topic is None:
+        if asked.name in hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            topics.append(MetadataResponseTopic(error_code=code, name=asked.name))
+        elif topic is None or topic.name in hidden:
             unknown = (
                 ErrorCode.UNKNOWN_TOPIC_ID if asked.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
@@ -353,18 +385,45 @@ def refusal(ask: Ask, code: ErrorCode) -> Any:
             return HeartbeatResponse(error_code=code)
         case ApiKey.LEAVE_GROUP:
             return LeaveGroupResponse(error_code=code)
-        case ApiKey.OFFSET_COMMIT:
-            return OffsetCommitResponse(
-                topics=tuple(
-                    OffsetCommitResponseTopic(
-                        name=topic.name,
-                        topic_id=topic.topic_id,
-                        partitions=tuple(
-                            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                            for p in topic.partitions
-                        ),
-                    )
-                    for topic in ask.message.topics
-                )
+        case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
+            return _refused_commit(ask, code)
+        case ApiKey.OFFSET_FETCH:
+            fetched = tuple(
+                OffsetFetchResponseGroup(error_code=code, group_id=group.group_id)
+                for group in ask.message.groups
             )
+            return OffsetFetchResponse(error_code=code, groups=fetched)
     raise AssertionError(ask)
+
+
+def _refused_commit(ask: Ask, code: ErrorCode) -> OffsetCommitResponse | TxnOffsetCommitResponse:
+    refused = [
+        (topic.name, topic.topic_id, [partition.partition_index for partition in topic.partitions])
+        for topic in ask.message.topics
+    ]
+    if ask.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        return TxnOffsetCommitResponse(
+            topics=tuple(
+                TxnOffsetCommitResponseTopic(
+                    name=name,
+                    topic_id=topic_id,
+                    partitions=tuple(
+                        TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                        for index in indexes
+                    ),
+                )
+                for name, topic_id, indexes in refused
+            )
+        )
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=name,
+                topic_id=topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in indexes
+                ),
+            )
+            for name, topic_id, indexes in refused
+        )
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.clients.habits import ALL_KINDS
 from tests.simulation.plan import CHANGES, FAULTS
 
@@ -27,7 +28,14 @@ EVENTS = (
     "rejoins",
 )
 
-MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS)
+OTHERS = (
+    *(f"hostile calls of {name}" for name in PRINCIPALS),
+    "hostile connections that read nothing",
+    "members of the new protocol through the proxy",
+    "commits of members of the new protocol, through the proxy",
+)
+
+MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS, *OTHERS)
 
 AT_LEAST = 20
 """How often each of them occurs in the 2,000 seeds of the tests, at the very least."""
@@ -42,6 +50,7 @@ def table(counts: Mapping[str, int]) -> str:
         ("faults", tuple(FAULTS)),
         ("changes", tuple(CHANGES)),
         ("what happened", EVENTS),
+        ("those who are to make no difference", OTHERS),
     )
     lines = []
     for heading, names in parts:

@@ -84,8 +84,8 @@ class _HandNetwork(Network):
         self.links: list[Link] = []
         self.free = True
 
-    def connect(self, name: str, near: Any, far: Any) -> Link:
-        link = super().connect(name, near, far)
+    def connect(self, name: str, near: Any, far: Any, *about: Any) -> Link:
+        link = super().connect(name, near, far, *about)
         self.links.append(link)
         return link
 

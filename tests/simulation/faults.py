@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient, Phase
+from tests.simulation.clients.hostile import Hostile
 from tests.simulation.network import Link
 from tests.simulation.plan import ANOTHER_COMES, SWITCH
+from tests.simulation.proxy_process import ShellConnection
 from translation.policy import Mode, Policy, Rule
 
 if TYPE_CHECKING:
@@ -105,12 +107,22 @@ def _zombie_commit(world: "World") -> None:
 # -- connections ---------------------------------------------------------------------------------------------------
 
 
+def _honest_shells(world: "World") -> list[ShellConnection]:
+    """The hostile ones see to their own troubles, so that the others have the same with and without them."""
+    return [
+        shell
+        for process in world.processes
+        for shell in process.connections.values()
+        if not isinstance(shell.client.near, Hostile)
+    ]
+
+
 def _client_links(world: "World") -> list[Link]:
-    return [shell.client for p in world.processes for shell in p.connections.values() if shell.client_open]
+    return [shell.client for shell in _honest_shells(world) if shell.client_open]
 
 
 def _upstream_links(world: "World") -> list[Link]:
-    return [shell.upstream for p in world.processes for shell in p.connections.values()]
+    return [shell.upstream for shell in _honest_shells(world)]
 
 
 def _cut(world: "World", link: Link | None) -> None:

@@ -27,6 +27,8 @@ from translation.timers import Timers
 _HISTORY = frozenset(
     {
         "_births",
+        "_called_on",
+        "_client_on",
         "_commits",
         "_connection_of",
         "_deserted",
@@ -83,16 +85,17 @@ _WAKES = frozenset({"_timed_out", "_wake"})
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
-def fingerprint(*things: Any) -> bytes:
-    """Sixteen bytes for these things and everything that they refer to."""
-    walker = _Walker()
+def fingerprint(*things: Any, opaque: tuple[type, ...] = ()) -> bytes:
+    """Sixteen bytes for these things and everything that they refer to, except what is inside of ``opaque`` types."""
+    walker = _Walker(opaque)
     for thing in things:
         walker.walk(thing)
     return blake2b(repr(walker.words).encode(), digest_size=16).digest()
 
 
 class _Walker:
-    def __init__(self) -> None:
+    def __init__(self, opaque: tuple[type, ...]) -> None:
+        self._by_name = (type, BuiltinFunctionType, Story, Log, Network, *opaque)
         self.words: list[Any] = []
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []
@@ -112,7 +115,7 @@ class _Walker:
         if isinstance(thing, (frozenset, set)):
             self._put("set", sorted(map(_name_of, thing)))
             return
-        if isinstance(thing, (type, BuiltinFunctionType, Story, Log, Network)):
+        if isinstance(thing, self._by_name):
             self._put(type(thing).__name__)
             return
         number = self._seen.get(id(thing))

@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from protocol_codecs import ErrorCode
 from translation import (
+    admission,
     adopt,
     commit,
+    context,
     deadlines,
     going_back,
     heartbeat,
@@ -21,18 +23,22 @@ from translation import (
     leave,
     origin,
     outcomes,
+    passed_calls,
     switching,
     translator,
     upstream,
 )
+from translation.admissions import Admissions
 from translation.clients import Clients
 from translation.context import Context, replaced
-from translation.exchange import Turns
+from translation.exchange import Runner, Turns
 from translation.heartbeat import reconsider
 from translation.member import Member
 from translation.member_state import MemberEvent, MemberState
+from translation.native_members import NativeMembers
 from translation.partitions import NONE, from_topics
 from translation.settings import TranslatorSettings
+from translation.translator import Translator
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -409,6 +415,55 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
         yield
 
 
+def let_everybody_act() -> AbstractContextManager[Any]:
+    """Nobody asks the broker whether the sender of a call may act in its group."""
+    return patch.object(Translator, "_is_admitted", lambda self, connection, request, deal: True)
+
+
+def take_any_answer_for_a_yes() -> AbstractContextManager[Any]:
+    """The broker is asked whether the sender may act, and what it answers counts for nothing."""
+    return patch.object(admission, "ErrorCode", Mock(GROUP_AUTHORIZATION_FAILED=object()))
+
+
+def admit_all_connections_of_a_group() -> AbstractContextManager[Any]:
+    """What the broker accepts on one connection counts on every other."""
+
+    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
+        return any(group_id in groups for groups in self._admitted.values())
+
+    return patch.object(Admissions, "admits", broken)
+
+
+def admit_all_groups_of_a_connection() -> AbstractContextManager[Any]:
+    """What the broker accepts for one group counts for every other."""
+
+    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
+        return connection_id in self._admitted
+
+    return patch.object(Admissions, "admits", broken)
+
+
+def believe_relayed_calls() -> AbstractContextManager[Any]:
+    """A call that was relayed counts, whatever the broker answered to it."""
+    return patch.object(passed_calls, "_ACCEPTED", frozenset(ErrorCode))
+
+
+def wait_for_a_turn_without_end() -> AbstractContextManager[Any]:
+    """A member waits for ever for the answer to a call that came on a connection which reads nothing."""
+    return patch.object(Runner, "limit_turn", lambda self, exchange: None)
+
+
+@contextmanager
+def adopt_whoever_commits() -> Iterator[None]:
+    """A member of the new protocol that nobody translates is adopted when it commits."""
+    with (
+        patch.object(NativeMembers, "__contains__", lambda self, key: False),
+        patch.object(translator, "may_be_translated", lambda member_id: True),
+        patch.object(context, "may_be_translated", lambda member_id: True),
+    ):
+        yield
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_early,
     skip_the_generation_check,
@@ -453,4 +508,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     move_a_classic_member_with_partitions,
     leave_the_classic_group_first,
     leave_a_group_alone_for_ever,
+    let_everybody_act,
+    take_any_answer_for_a_yes,
+    admit_all_connections_of_a_group,
+    admit_all_groups_of_a_connection,
+    believe_relayed_calls,
+    wait_for_a_turn_without_end,
+    adopt_whoever_commits,
 )

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tests.simulation.authorizer import ALICE, Principal
 from tests.simulation.kernel import Kernel
 
 _CLOSED = object()
@@ -73,15 +74,28 @@ class Pipe:
 
 
 class Link:
-    """One connection between who dialled (``near``) and who listened (``far``)."""
+    """One connection between who dialled (``near``) and who listened (``far``), with the rights of ``principal``.
 
-    __slots__ = ("_ended", "far", "name", "near", "network", "to_far", "to_near")
+    ``delay_ms`` decides how long its messages take; None leaves that to the network.
+    """
 
-    def __init__(self, network: "Network", name: str, near: Party, far: Party) -> None:
+    __slots__ = ("_ended", "delay_ms", "far", "name", "near", "network", "principal", "to_far", "to_near")
+
+    def __init__(
+        self,
+        network: "Network",
+        name: str,
+        near: Party,
+        far: Party,
+        principal: Principal = ALICE,
+        delay_ms: Callable[[], int] | None = None,
+    ) -> None:
         self.network = network
         self.name = name
         self.near = near
         self.far = far
+        self.principal = principal
+        self.delay_ms = delay_ms
         self.to_far = Pipe(self, far)
         self.to_near = Pipe(self, near)
         self._ended: list[Party] = []
@@ -145,12 +159,20 @@ class Network:
         self.kernel = kernel
         self._delay_ms = delay_ms
 
-    def connect(self, name: str, near: Party, far: Party) -> Link:
-        return Link(self, name, near, far)
+    def connect(
+        self,
+        name: str,
+        near: Party,
+        far: Party,
+        principal: Principal = ALICE,
+        delay_ms: Callable[[], int] | None = None,
+    ) -> Link:
+        return Link(self, name, near, far, principal, delay_ms)
 
     def carry(self, pipe: Pipe) -> None:
         kernel = self.kernel
-        at_ms = max(kernel.now_ms + self._delay_ms(), pipe.last_at_ms, pipe.slow_until_ms)
+        delay_ms = (pipe.link.delay_ms or self._delay_ms)()
+        at_ms = max(kernel.now_ms + delay_ms, pipe.last_at_ms, pipe.slow_until_ms)
         pipe.last_at_ms = at_ms
         kernel.at(at_ms, pipe.deliver)
 

@@ -10,8 +10,12 @@ import msgspec
 
 from tests.simulation.clients.classic import Pace
 from tests.simulation.clients.habits import ALL_KINDS, FAMILIES, KAFKA_PYTHON, Habits
+from tests.simulation.clients.hostile import HostilePlan
 
 TOPICS = ("orders", "refunds")
+
+ALWAYS_MS = 10**9
+"""Longer than any run."""
 
 
 class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,10 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace
     topics: frozenset[str]
     instance_id: str | None
+    through_proxy: bool = False
+    """Whether a member of the new protocol comes through the proxy."""
+    commits_for_ms: int = 0
+    """How long from its start on a member of the new protocol commits; then it idles, and goes on heartbeating."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +59,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Who comes when a fault says that another client comes, in this order."""
     faults: tuple[FaultPlan, ...]
     calm_from_ms: int
+    hostiles: tuple[HostilePlan, ...] = ()
+    """Who means the group no good. They are gone when it gets calm."""
 
 
 ANOTHER_COMES = "another client comes"
@@ -125,26 +135,69 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
     # A broker puts a classic process with a known instance id in the place of a new-protocol member without a
     # rebalance, which is not safe; only a process that has the old member can see to it that it leaves first.
     may_be_static = not switches or processes == 1
+    assignment_interval_ms = chance.choice((1_000, 1_000, 0))
+    slow_network = broker_session_ms > 6_000 and chance.random() < 0.3
+    clients = tuple(
+        make_client(chance, f"c{n}", topics, calm_from_ms, family, may_be_static=may_be_static)
+        for n in range(chance.randint(2, 5))
+    )
+    newcomers = tuple(
+        make_client(chance, f"d{n}", topics, 1, family, may_be_static=may_be_static)
+        for n in range(kinds.count(ANOTHER_COMES))
+    )
+    others = random.Random(f"others {seed}")  # noqa: S311  reproducible on purpose; who is drawn so changes nobody else
+    if family is ALL_KINDS and others.random() < 0.15:
+        clients += (_native(others, "n0", topics, calm_from_ms),)
     return Plan(
         seed=seed,
         topics=topics,
         broker_session_ms=broker_session_ms,
         broker_heartbeat_ms=broker_heartbeat_ms,
-        assignment_interval_ms=chance.choice((1_000, 1_000, 0)),
+        assignment_interval_ms=assignment_interval_ms,
         processes=processes,
         hold_ups_ms=hold_ups_ms,
-        slow_network=broker_session_ms > 6_000 and chance.random() < 0.3,
+        slow_network=slow_network,
         starts_observed=starts_observed,
-        clients=tuple(
-            make_client(chance, f"c{n}", topics, calm_from_ms, family, may_be_static=may_be_static)
-            for n in range(chance.randint(2, 5))
-        ),
-        newcomers=tuple(
-            make_client(chance, f"d{n}", topics, 1, family, may_be_static=may_be_static)
-            for n in range(kinds.count(ANOTHER_COMES))
-        ),
+        clients=tuple(_or_through_the_proxy(others, client) for client in clients),
+        newcomers=tuple(_or_through_the_proxy(others, client) for client in newcomers),
         faults=faults,
         calm_from_ms=calm_from_ms,
+        hostiles=_hostiles(others, calm_from_ms),
+    )
+
+
+def _native(others: random.Random, name: str, topics: dict[str, int], until_ms: int) -> ClientPlan:
+    """One more member of the new protocol."""
+    return ClientPlan(
+        name=name,
+        starts_ms=others.randint(0, until_ms // 2),
+        habits=None,
+        pace=Pace(),
+        topics=frozenset(topics),
+        instance_id=None,
+    )
+
+
+def _or_through_the_proxy(others: random.Random, client: ClientPlan) -> ClientPlan:
+    """Most members of the new protocol come through the proxy, and commit; some of them idle after a while."""
+    if client.habits is not None or others.random() < 0.3:
+        return client
+    commits_for_ms = others.choice((3_000, 12_000, ALWAYS_MS, ALWAYS_MS))
+    return msgspec.structs.replace(client, through_proxy=True, commits_for_ms=commits_for_ms)
+
+
+def _hostiles(others: random.Random, calm_from_ms: int) -> tuple[HostilePlan, ...]:
+    """In every fourth run there are one or two."""
+    if others.random() < 0.75:
+        return ()
+    return tuple(
+        HostilePlan(
+            name=f"h{n}",
+            principal=others.choices(("nobody", "mallory", "oscar", "trudy", "alice"), (3, 4, 3, 2, 2))[0],
+            starts_ms=others.randint(0, calm_from_ms // 2),
+            pause_ms=others.choice((300, 1_000, 3_000)),
+        )
+        for n in range(others.choice((1, 1, 2)))
     )
 
 

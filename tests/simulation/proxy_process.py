@@ -18,10 +18,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from protocol_codecs import ApiKey
+from tests.simulation.authorizer import OPEN_GROUP
+from tests.simulation.clients.hostile import Hostile
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.watch import Violation, Watch
-from tests.simulation.wire import KAFKA_4_3, TRANSLATED, Ask, Reply
+from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
     Call,
@@ -130,8 +132,11 @@ class ProxyProcess:
         self.incarnation += 1
         self.translator = self._make_translator()
         self.connections: dict[ConnectionId, ShellConnection] = {}
+        self._client_on: dict[ConnectionId, Party] = {}
+        """Whose each connection is or was."""
         self._by_link: dict[Link, ShellConnection] = {}
         self._requests: dict[RequestId, ShellConnection] = {}
+        self._called_on: dict[CallId, ConnectionId] = {}
         self._deserted: set[RequestId] = set()
         self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._working = False
@@ -182,9 +187,12 @@ class ProxyProcess:
         connection = Connection(
             ConnectionId(self._last_id), host, KAFKA_4_3, has_hung_up=lambda: client.end_has_arrived_at(self)
         )
-        upstream = self._network.connect(f"{client.name}^", self, self._broker)
+        upstream = self._network.connect(
+            f"{client.name}^", self, self._broker, client.principal, client.delay_ms
+        )
         shell = ShellConnection(connection, client, upstream)
         self.connections[connection.id] = shell
+        self._client_on[connection.id] = client.near
         self._by_link[client] = self._by_link[upstream] = shell
 
     def received(self, link: Link, message: Any) -> None:
@@ -234,7 +242,7 @@ class ProxyProcess:
             self._requests.pop(shell.awaiting, None)
             shell.awaiting = None
         for ask, _ in shell.owed:
-            self._watch.deserted(shell.client.near, ask)
+            self._observer(shell.client.near).deserted(shell.client.near, ask)
 
     def _forget(self, shell: ShellConnection) -> None:
         self._desert(shell)
@@ -255,7 +263,7 @@ class ProxyProcess:
             shell.awaiting = request.id
             shell.known = True
             self._requests[request.id] = shell
-            self._watch.call_arrived(self, shell.client.near, ask)
+            self._observer(shell.client.near).call_arrived(self, shell.client.near, ask)
             self._do("handle_request", shell.connection, request)
 
     def _send_upstream(self, shell: ShellConnection, what: Call | Ask) -> None:
@@ -271,15 +279,24 @@ class ProxyProcess:
         if isinstance(asked, Call):
             assert reply.number == asked.call_id, "the broker answered another call"
             shell.call_outstanding = False
-            self._watch.called_back(self, asked, reply.message)
+            self._observer(shell.client.near).called_back(self, asked, reply.message)
+            self._called_on[asked.call_id] = asked.connection_id
             self._do("handle_reply", CallId(asked.call_id), reply.message)
             self._inject(shell)
         elif shell.client_open:
             entry = shell.owed[0]
             assert entry[0] is asked, "a response out of order"
             entry[1] = reply.message
-            self._watch.relayed(self, shell.client.near, asked, reply.message)
+            self._observer(shell.client.near).relayed(self, shell.client.near, asked, reply.message)
+            self._passed(shell, asked, reply.message)
             self._flush(shell)
+
+    def _passed(self, shell: ShellConnection, ask: Ask, response: Any) -> None:
+        """Show the translation what the broker itself answered to a group call."""
+        if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "passed"):
+            self._last_id += 1
+            request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
+            self._do("passed", shell.connection, request, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -314,7 +331,11 @@ class ProxyProcess:
             while self._work:
                 what, arguments = self._work.popleft()
                 foreseen = self._foreseen(what, *arguments)
-                actions = getattr(self.translator, what)(self._now_s, *arguments)
+                hostile = self._without_rights(what, arguments)
+                before = None if hostile is None else self._watch.hostile.before(self)
+                actions = getattr(self.translator, what)(self.now_s, *arguments)
+                if hostile is not None and before is not None:
+                    self._watch.hostile.after(self, hostile, before, what, actions)
                 if foreseen is not None and not _came_true(foreseen, actions):
                     raise Violation(f"{self} foresaw {foreseen} and then did {actions}")
                 for action in actions:
@@ -322,6 +343,23 @@ class ProxyProcess:
         finally:
             self._working = False
         self._book()
+
+    def _observer(self, client: Party) -> Any:
+        """Who watches what is done for this client."""
+        return self._watch.observers.get(client, self._watch)
+
+    def _without_rights(self, what: str, arguments: tuple[Any, ...]) -> Hostile | None:
+        """The client on whose connection this happens, if it has no READ on the group."""
+        if what in {"handle_request", "passed"}:
+            connection_id = arguments[0].id
+        elif what == "handle_reply":
+            connection_id = self._called_on.pop(arguments[0])
+        elif what in {"client_gone", "upstream_lost"}:
+            connection_id = arguments[0]
+        else:
+            return None
+        client = self._client_on[connection_id]
+        return client if isinstance(client, Hostile) and not client.principal.reads_group else None
 
     def _foreseen(self, what: str, *arguments: Any) -> Any:
         """What the shell would send before the translation says so."""
@@ -338,12 +376,12 @@ class ProxyProcess:
                 if shell is not None:
                     shell.awaiting = None
                     ask = shell.owed[-1][0]
-                    self._watch.forwarded(self, shell.client.near, ask)
+                    self._observer(shell.client.near).forwarded(self, shell.client.near, ask)
                     self._send_upstream(shell, ask)
                     self._next(shell)
             case Call():
                 shell = self.connections.get(action.connection_id)
-                self._watch.called(self, action, lost=shell is None)
+                self._observer(self._client_on[action.connection_id]).called(self, action, lost=shell is None)
                 if shell is None:
                     self._do("upstream_lost", action.connection_id)
                 else:
@@ -359,7 +397,8 @@ class ProxyProcess:
                     self._forget(shell)
                     shell.upstream.close(self)
             case Emit():
-                self._watch.emitted(self, action.event)
+                if action.event.group_id != OPEN_GROUP:  # nobody but the hostile ones is there
+                    self._watch.emitted(self, action.event)
 
     def _answer(self, answer: Answer) -> None:
         shell = self._requests.pop(answer.request_id, None)
@@ -371,14 +410,17 @@ class ProxyProcess:
         entry = shell.owed[-1]
         entry[1] = answer.message
         arrives = not shell.client.to_near.broken
-        self._watch.answered(self, shell.client.near, entry[0], answer.message, arrives=arrives)
+        self._observer(shell.client.near).answered(
+            self, shell.client.near, entry[0], answer.message, arrives=arrives
+        )
         self._flush(shell)
         self._next(shell)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     @property
-    def _now_s(self) -> float:
+    def now_s(self) -> float:
+        """The time by its own clock, in seconds."""
         return (self._kernel.now_ms + self._ahead_ms) / 1000
 
     def jump(self, by_ms: int) -> None:
@@ -409,7 +451,7 @@ class ProxyProcess:
                 self._look_at_time()
 
     def _look_at_time(self) -> None:
-        if self.translator.next_deadline() <= self._now_s:
+        if self.translator.next_deadline() <= self.now_s:
             self._do("handle_time")
         else:
             self._book()

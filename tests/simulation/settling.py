@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+_IDLES_FOR_MS = 50_000
+"""How long a member of the new protocol that commits no more is looked at: a classic client of which no more is known
+would be ended after 45 s."""
+
+
 def why_not_settled(world: "World") -> str | None:
     """What is still missing; None if nothing is."""
     group = world.broker.group or world.broker.classic_group
@@ -27,6 +32,8 @@ def why_not_settled(world: "World") -> str | None:
         in_consumer_group = world.broker.group is not None
         members = [one for one in members if not _is_kept_out(one, in_consumer_group)]
     for client in members:
+        if isinstance(client, NativeMember) and client.idles_for_ms < _IDLES_FOR_MS:
+            return f"{client} has not been idle for {_IDLES_FOR_MS / 1000:g} s"
         if isinstance(client, ClassicClient) and (client.phase is not Phase.STABLE or client.wants_rejoin):
             return f"{client} is {client.phase}{' and wants to rejoin' if client.wants_rejoin else ''}"
         if client.member_id not in world.broker.members():

@@ -1,7 +1,10 @@
 """One run: a seed in, a result out."""
 
+from itertools import zip_longest
+
 import msgspec
 
+from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.settling import why_not_settled
 from tests.simulation.watch import Violation
@@ -33,6 +36,7 @@ def run(seed: int, plan: Plan | None = None, *, always_story: bool = False) -> R
     failure, invariant = None, 0
     try:
         play(world)
+        compare_without_hostile(world)
     except Violation as violation:
         failure, invariant = str(violation), violation.number
     except Exception as error:
@@ -70,3 +74,16 @@ def play(world: World) -> None:
         elif kernel.now_ms - settled_from_ms >= _STAYS_SETTLED_MS:
             return
     raise Violation(4, f"not settled after {SETTLES_WITHIN_MS / 1000:g} s: {reason or 'it keeps changing'}")
+
+
+def compare_without_hostile(world: World) -> None:
+    """Play the same plan without the hostile connections: nobody else must notice, if they have no rights."""
+    plan = world.plan
+    if not plan.hostiles or any(PRINCIPALS[hostile.principal].reads_group for hostile in plan.hostiles):
+        return
+    without = World(msgspec.structs.replace(plan, hostiles=()))
+    play(without)
+    told = world.watch.story.without_asides()
+    for line, other in zip_longest(told, without.watch.story.without_asides(), fillvalue="nothing more"):
+        if line != other:
+            raise Violation(7, f"without the hostile connections it would have been: {other}\nand is: {line}")

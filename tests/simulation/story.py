@@ -3,7 +3,7 @@
 Lines are kept as they come and put into words only when somebody wants to read them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
@@ -18,6 +18,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Event
+from translation.member_ids import ISSUED_PREFIX
 
 
 class Story:
@@ -26,9 +27,17 @@ class Story:
     def __init__(self) -> None:
         self.topic_names: dict[Uuid, str] = {}
         self._lines: list[tuple[int, str, str, Any]] = []
+        self._asides: set[int] = set()
 
-    def tell(self, now_ms: int, who: str, what: str, thing: Any = None) -> None:
+    def tell(self, now_ms: int, who: str, what: str, thing: Any = None, *, aside: bool = False) -> None:
+        """Add a line; an ``aside`` is about a hostile connection, and about nobody else."""
+        if aside:
+            self._asides.add(len(self._lines))
         self._lines.append((now_ms, who, what, thing))
+
+    def without_asides(self) -> Iterator[str]:
+        """The lines that would be the same if there were no hostile connections."""
+        return (self._line(line) for n, line in enumerate(self._lines) if n not in self._asides)
 
     def learn_topic(self, topic_id: Uuid, name: str) -> None:
         """Give a topic a name; one that is created again gets an apostrophe."""
@@ -45,10 +54,11 @@ class Story:
         return listed or "nothing"
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{at_ms / 1000:9.3f}  {who:<12} {what}{self._words(thing)}"
-            for at_ms, who, what, thing in self._lines
-        )
+        return "\n".join(map(self._line, self._lines))
+
+    def _line(self, line: tuple[int, str, str, Any]) -> str:
+        at_ms, who, what, thing = line
+        return f"{at_ms / 1000:9.3f}  {who:<12} {what}{self._words(thing)}"
 
     def _words(self, thing: Any) -> str:
         match thing:
@@ -69,33 +79,35 @@ class Story:
                 _, subscription = decode_subscription(message.protocols[0].metadata)
                 instance = f" instance {message.group_instance_id}" if message.group_instance_id else ""
                 return (
-                    f"JoinGroup as {_short(message.member_id)}{instance} "
+                    f"JoinGroup as {short(message.member_id)}{instance} "
                     f"({', '.join(p.name for p in message.protocols)}), "
                     f"claims {_named(subscription.owned_partitions)}"
                 )
             case JoinGroupResponse():
                 if message.error_code:
-                    return f"JoinGroup: {_code(message)} (member id {_short(message.member_id)})"
-                return f"JoinGroup: {_short(message.member_id)} at generation {message.generation_id}"
+                    return f"JoinGroup: {_code(message)} (member id {short(message.member_id)})"
+                return f"JoinGroup: {short(message.member_id)} at generation {message.generation_id}"
             case SyncGroupRequest():
-                return f"SyncGroup generation {message.generation_id}"
+                return f"SyncGroup of {short(message.member_id)} generation {message.generation_id}"
             case SyncGroupResponse():
                 if message.error_code:
                     return f"SyncGroup: {_code(message)}"
                 _, assignment = decode_assignment(message.assignment)
                 return f"SyncGroup: assigned {_named(assignment.assigned_partitions)}"
             case HeartbeatRequest():
-                return f"Heartbeat generation {message.generation_id}"
+                return f"Heartbeat of {short(message.member_id)} generation {message.generation_id}"
             case OffsetCommitRequest():
                 return (
-                    f"OffsetCommit generation {message.generation_id_or_member_epoch} {_committed(message)}"
+                    f"OffsetCommit of {short(message.member_id)} generation "
+                    f"{message.generation_id_or_member_epoch} {_committed(message)}"
                 )
             case LeaveGroupRequest():
-                return f"LeaveGroup {_short(message.member_id or message.members[0].member_id)}"
+                leaving = message.member_id or message.members[0].member_id
+                return f"LeaveGroup of {short(leaving or message.members[0].group_instance_id)}"
             case ConsumerGroupHeartbeatRequest():
                 owned = "null" if message.topic_partitions is None else self._topics(message.topic_partitions)
                 full = "full " if message.rebalance_timeout_ms >= 0 else ""
-                return f"{full}heartbeat for {_short(message.member_id)} epoch {message.member_epoch}, owned {owned}"
+                return f"{full}heartbeat for {short(message.member_id)} epoch {message.member_epoch}, owned {owned}"
             case ConsumerGroupHeartbeatResponse():
                 if message.error_code:
                     return f"heartbeat: {_code(message)} {message.error_message or ''}"
@@ -118,8 +130,9 @@ def api_name(api_key: int) -> str:
     return ApiKey(api_key).name
 
 
-def _short(member_id: str | None) -> str:
-    return (member_id or "nobody")[:8]
+def short(member_id: str | None) -> str:
+    """A member id, cut to what tells it from the others."""
+    return (member_id or "nobody").removeprefix(ISSUED_PREFIX)[:8]
 
 
 def _code(message: Any) -> str:
@@ -152,5 +165,5 @@ def _committed(message: OffsetCommitRequest) -> str:
 def _event(event: Event) -> str:
     listed = " ".join(f"{one.topic}{_indexes(one.partitions)}" for one in event.partitions)
     change = f" {event.previous_state} -> {event.state}" if event.previous_state else f" ({event.state})"
-    words = f"[{event.kind}: {_short(event.member_id)}{change if event.state else ''}"
+    words = f"[{event.kind}: {short(event.member_id)}{change if event.state else ''}"
     return f"{words}{' ' + listed if listed else ''}{', ' + event.reason if event.reason else ''}]"

@@ -10,11 +10,14 @@ Chapter 4 of the design, as it is checked here:
    ``said``: no commit with an old generation is accepted for a partition that somebody else, and not the committer,
    holds by contract. One with the current generation is: a generation is all that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
-5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order.
+5. ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order; and for a Heartbeat
+   within a time that keeps its session alive (:mod:`tests.simulation.promptness`).
 6. ``answered``: REBALANCE_IN_PROGRESS only if the broker gave this member another assignment since its SyncGroup, or
    it claimed what was withheld, or another process adopted it; no other ending of a membership without a cause (one
    is that the policy changed, after which the client is within its contract until it has given up everything); and
    only codes that this API's old clients know.
+7. :mod:`tests.simulation.watch_hostile`: a connection without READ on the group makes no difference to anybody.
+8. :mod:`tests.simulation.watch_natives`: a member of the new protocol is left alone.
 
 While the policy lets the group pass through, its members are classic ones, and what the broker itself does to them is
 not judged. What the proxy does to them is: it ends no classic membership of a client that works on something (2).
@@ -30,8 +33,9 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_protocol import decode_subscription
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
+from tests.simulation.promptness import Promptness
 from tests.simulation.standing import Pid, Standing
-from tests.simulation.story import Story
+from tests.simulation.story import Story, short
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Event, EventKind
 
@@ -39,9 +43,12 @@ if TYPE_CHECKING:
     from tests.simulation.broker import Broker
     from tests.simulation.clients.caller import Caller
     from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch_hostile import HostileWatch
+    from tests.simulation.watch_natives import NativeWatch
 
 _E = ErrorCode
-_OVER = frozenset({_E.UNKNOWN_MEMBER_ID, _E.ILLEGAL_GENERATION, _E.FENCED_INSTANCE_ID})
+MEMBERSHIP_IS_OVER = frozenset({_E.UNKNOWN_MEMBER_ID, _E.ILLEGAL_GENERATION, _E.FENCED_INSTANCE_ID})
+_OVER = MEMBERSHIP_IS_OVER
 _TRANSIENT = frozenset({_E.NOT_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE})
 
 CODES: dict[int, frozenset[ErrorCode]] = {
@@ -73,6 +80,10 @@ class Watch:
         self.kernel = kernel
         self.story = Story()
         self.broker: Broker
+        self.hostile: HostileWatch
+        self.natives: NativeWatch
+        self.observers: dict[Any, Any] = {}
+        """Who looks at what a proxy does for a client, if that is not this one: the hostile ones, and natives."""
         self.standings: dict[Any, Standing] = {}
         self.client_of: dict[str, Standing] = {}
         """Who uses a member id."""
@@ -81,6 +92,7 @@ class Watch:
         self._holders: dict[Pid, list[Any]] = {}
         self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
         self._commits: dict[tuple[Any, int], bool | None] = {}
+        self._promptness = Promptness()
         self._broker_said: Any = None
         """The last answer of the broker to a request of the proxy's own."""
 
@@ -88,6 +100,10 @@ class Watch:
 
     def tell(self, who: Any, what: str, thing: Any = None) -> None:
         self.story.tell(self.kernel.now_ms, str(who), what, thing)
+
+    def aside(self, who: Any, what: str, thing: Any = None) -> None:
+        """Tell something that only concerns a hostile connection."""
+        self.story.tell(self.kernel.now_ms, str(who), what, thing, aside=True)
 
     def note(self, who: Any, what: str) -> None:
         self.tell(who, what)
@@ -196,6 +212,7 @@ class Watch:
         """A proxy has read a call of a client."""
         standing = self.standings[client]
         standing.heard()
+        self._promptness.asked(standing, ask, self.kernel.now_ms)
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
                 standing.joins_waiting.add(ask.number)
@@ -222,6 +239,7 @@ class Watch:
     def deserted(self, client: "Caller", ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
         standing = self.standings[client]
+        self._check_promptness(standing, ask)
         if ask.number in standing.joins_waiting:
             standing.deserted_join = True
             standing.joins_waiting.discard(ask.number)
@@ -268,7 +286,8 @@ class Watch:
     ) -> None:
         """A proxy answers a call itself; ``arrives`` says whether the connection is whole."""
         standing = self.standings[client]
-        codes = _codes(message)
+        self._check_promptness(standing, ask)
+        codes = codes_in(message)
         if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
             self._joined_classic(standing, ask, message)
             return
@@ -340,7 +359,30 @@ class Watch:
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 
+    def _check_promptness(self, standing: Standing, ask: Ask) -> None:
+        if (late := self._promptness.why_late(standing, ask, self.kernel.now_ms)) is not None:
+            raise Violation(5, late)
+
     group_id = "payments"
+
+    def spoken_for(self, ask: Ask) -> None:
+        """Somebody else with READ on the group sends a call in a member's name.
+
+        For one of several processes the client has moved to another connection, and is away when that one ends.
+        """
+        standing = self.client_of.get(getattr(ask.message, "member_id", ""))
+        if standing is not None:
+            standing.moved = True
+
+    def told_in_its_place(self, ask: Ask, message: Any) -> None:
+        """Somebody else with READ on the group was told in a member's name that it is to join again.
+
+        For the proxy, as for a broker, the member's time to do so runs from then on.
+        """
+        standing = self.client_of.get(getattr(ask.message, "member_id", ""))
+        told = ErrorCode.REBALANCE_IN_PROGRESS in codes_in(message)
+        if told and standing is not None and standing.asked_to_rejoin_ms is None:
+            standing.asked_to_rejoin_ms = self.kernel.now_ms
 
     def _told_to_rejoin(self, process: "ProxyProcess", standing: Standing) -> None:
         self.count("rejoins")
@@ -396,6 +438,7 @@ class Watch:
         if ask.api_key == ApiKey.FETCH:
             return
         standing = self.standings[client]
+        self._check_promptness(standing, ask)
         if ask.api_key == ApiKey.JOIN_GROUP:
             self._joined_classic(standing, ask, message)
         elif ask.api_key == ApiKey.SYNC_GROUP and message.error_code == ErrorCode.NONE:
@@ -404,7 +447,7 @@ class Watch:
                 for topic in self.broker.image.topics.values()
                 for index in range(topic.partitions)
             }
-        if _codes(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
+        if codes_in(message) & _OVER and ask.api_key != ApiKey.LEAVE_GROUP:
             standing.end("the broker told it that its membership is over")
 
     def _joined_classic(self, standing: Standing, ask: Ask, message: Any) -> None:
@@ -429,17 +472,29 @@ class Watch:
             if call.message.member_epoch == 0:
                 client = process.connections[call.connection_id].client.near
                 self.standings[client].joins_as = call.message.member_id
-            self._check_release(str(process), call.message)
         elif call.api_key == ApiKey.JOIN_GROUP and not lost:
             client = process.connections[call.connection_id].client.near
             self.standings[client].joins_at_the_broker = True
-        elif call.api_key == ApiKey.LEAVE_GROUP and not lost:
+        if not lost:
+            self.hostile.check_words(process, call)
+            self.check_call(process, call)
+
+    def check_call(self, process: "ProxyProcess", call: Call) -> None:
+        """Whatever made the proxy send this: it takes nothing away from anybody."""
+        self.natives.check_call(process, call)
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._check_release(str(process), call.message)
+        elif call.api_key == ApiKey.LEAVE_GROUP:
             for identity in call.message.members:
                 self._check_released(str(process), identity.member_id, frozenset())
 
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         self.tell(process, "<-", message)
         self._broker_said = message
+        self.learn_assignment(call, message)
+
+    def learn_assignment(self, call: Call, message: Any) -> None:
+        """The broker may have assigned something to a member in answer to a request of the proxy's own."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
             standing = self.client_of.get(call.message.member_id)
             if standing is not None:
@@ -451,6 +506,7 @@ class Watch:
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         self.tell(process, "", event)
+        self.natives.check_event(process, event)
         standing = self.client_of.get(event.member_id)
         if event.kind is not EventKind.ADOPTED or standing is None:
             return
@@ -510,7 +566,7 @@ class Watch:
 
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
-        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in _codes(response):
+        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
             self._check_commit(ask.message)
 
     def _check_commit(self, message: Any) -> None:
@@ -540,7 +596,7 @@ class Watch:
 
     def expired(self, broker: "Broker", member_id: str) -> None:
         """The coordinator removed a member because one of its own timeouts passed."""
-        self.tell(broker, f"removes {member_id[:8]}: its timeout has passed")
+        self.tell(broker, f"removes {short(member_id)}: its timeout has passed")
         standing = self.client_of.get(member_id)
         if standing is None or standing.member_id != member_id or standing.excuse() is not None:
             return
@@ -558,7 +614,7 @@ class Watch:
 
         The leader gives its partitions to whom it likes, as it does with those of members that are removed.
         """
-        self.tell(broker, f"goes on without {member_id[:8]}: its timeout has passed")
+        self.tell(broker, f"goes on without {short(member_id)}: its timeout has passed")
         standing = self.client_of.get(member_id)
         if standing is not None and standing.member_id == member_id:
             standing.end("the broker's own timeout passed")
@@ -578,7 +634,8 @@ def _generation(message: Any) -> int:
     return int(generation)
 
 
-def _codes(message: Any) -> set[int]:
+def codes_in(message: Any) -> set[int]:
+    """The error codes of a response."""
     if hasattr(message, "error_code"):
         return {message.error_code}
     return {partition.error_code for topic in message.topics for partition in topic.partitions}

@@ -20,6 +20,7 @@ KAFKA_4_3: Mapping[int, tuple[int, int]] = {
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
 }
 
 TRANSLATED = frozenset(
@@ -29,10 +30,24 @@ TRANSLATED = frozenset(
         ApiKey.HEARTBEAT,
         ApiKey.LEAVE_GROUP,
         ApiKey.OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.OFFSET_FETCH,
+        ApiKey.DESCRIBE_GROUPS,
     }
 )
 """The APIs that the shell hands to the translation; the others it relays."""
+
+
+SHOWN_WHEN_PASSED = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
+"""The APIs of which the shell shows the translation also the answers that the broker itself gave."""
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,7 @@
 """Everything of one run, put together from its plan."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.config import CoordinatorConfig
@@ -8,6 +9,7 @@ from tests.simulation import faults
 from tests.simulation.broker import Broker
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient
+from tests.simulation.clients.hostile import Hostile, Victim
 from tests.simulation.clients.native import NativeMember
 from tests.simulation.hold_ups import HoldUps
 from tests.simulation.kernel import Kernel
@@ -15,6 +17,8 @@ from tests.simulation.network import Link, Network
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.watch import Watch
+from tests.simulation.watch_hostile import HostileWatch
+from tests.simulation.watch_natives import NativeWatch
 from translation.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -40,6 +44,8 @@ class World:
         )
         self.broker = Broker(self.kernel, self.watch, config)
         self.watch.broker = self.broker
+        self.watch.hostile = HostileWatch(self.watch)
+        self.watch.natives = NativeWatch(self.watch)
         for name, partitions in plan.topics.items():
             self.broker.set_topic(name, partitions)
         self.learn_topics()
@@ -56,6 +62,13 @@ class World:
         self._uuids = 0
         for client in plan.clients:
             self.kernel.at(client.starts_ms, self.start, client, client.name)
+        self.hostiles = [Hostile(one, self, plan.seed) for one in plan.hostiles]
+        for hostile in self.hostiles:
+            self.watch.observers[hostile] = self.watch.hostile
+            if not hostile.principal.reads_group:
+                self.watch.hostile.names.add(hostile.name)
+            self.kernel.at(hostile.plan.starts_ms, hostile.start)
+            self.kernel.at(plan.calm_from_ms, hostile.stop)
         for fault in plan.faults:
             self.kernel.at(fault.at_ms, faults.happen, self, fault.kind)
 
@@ -97,9 +110,14 @@ class World:
         if plan.instance_id is not None:
             self.watch.count("client with an instance id")
         if plan.habits is None:
-            client = NativeMember(name, self, plan.topics, f"native-{name}")
+            client = NativeMember(name, self, plan)
             self.watch.began(client)
+            self.watch.natives.began(client)
+            if client.through_proxy:
+                self.watch.count("members of the new protocol through the proxy")
+            self.watch.observers[client] = self.watch.natives
             self.watch.client_of[client.member_id] = self.watch.standings[client]
+            self.watch.standings[client].member_id = client.member_id
         else:
             client = ClassicClient(name, self, plan.habits, plan.pace, plan.topics, plan.instance_id)
             self.watch.began(client)
@@ -110,7 +128,7 @@ class World:
 
     def dial(self, client: Caller, line: str) -> Link | None:
         self._links += 1
-        if isinstance(client, NativeMember):
+        if isinstance(client, NativeMember) and not client.through_proxy:
             return self.network.connect(f"{client.name}.{self._links}", client, self.broker)
         process = self.process_of(client)
         if not process.up:
@@ -118,6 +136,52 @@ class World:
         link = self.network.connect(f"{client.name}.{line}{self._links}@{process}", client, process)
         process.accept(link, client.host)
         return link
+
+    # -- hostile clients -------------------------------------------------------------------------------------------
+
+    def victims(self) -> list[Victim]:
+        """All members whose ids there are to know."""
+        return self._victims(self.watch.standings)
+
+    def victims_at(self, link: Link) -> list[Victim]:
+        """Those of them that are served by the process that this connection goes to."""
+        return self._victims(
+            client
+            for client in self.watch.standings
+            if client.host in self.homes and self.process_of(client) is link.far
+        )
+
+    @staticmethod
+    def _victims(clients: Iterable[Any]) -> list[Victim]:
+        return [
+            Victim(
+                client.member_id,
+                getattr(client, "instance_id", None),
+                client.epoch if isinstance(client, NativeMember) else client.generation,
+                tuple(sorted(client.topics)),
+            )
+            for client in clients
+            if client.member_id or getattr(client, "instance_id", None) is not None
+        ]
+
+    def dial_as(self, hostile: Hostile) -> Link | None:
+        """A connection of a hostile client, to any process."""
+        process = hostile.chance.choice(self.processes)
+        if not process.up:
+            return None
+        hostile.links += 1
+        name = f"{hostile.name}.{hostile.links}@{process}"
+        link = self.network.connect(name, hostile, process, hostile.principal, hostile.delay_ms)
+        process.accept(link, hostile.host)
+        return link
+
+    def stall_answers(self, link: Link, for_ms: int) -> None:
+        """Who does not read lets the proxy read nothing from the broker either."""
+        self.watch.count("hostile connections that read nothing")
+        for process in self.processes:
+            for shell in process.connections.values():
+                if shell.client is link:
+                    shell.upstream.to_near.slow_until_ms = self.kernel.now_ms + for_ms
 
     def process_of(self, client: Caller) -> ProxyProcess:
         """Where the client's address is served."""

@@ -10,13 +10,14 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection, EventKind, RequestId
 from translation.member import Member
-from translation.policy import Policy
+from translation.policy import Mode, Policy, Rule
+from translation.rule_book import RuleBook
 from translation.settings import TranslatorSettings
 
 from .bench import GROUP, OTHER_TOPIC, Bench
@@ -373,3 +374,17 @@ def test_groups_of_one_connection_that_are_remembered_are_bounded() -> None:
         True,
         True,
     ]
+
+
+def test_a_group_with_a_longer_id_than_anybody_needs_is_relayed_and_nothing_is_kept_of_it() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    message = HeartbeatRequest(group_id="g" * 256, generation_id=1, member_id=VICTIM)
+    heartbeat = bench.send(connection, ApiKey.HEARTBEAT, 3, message)
+    assert bench.forwarded == [heartbeat]
+    assert bench.translator._context.groups == {}
+
+
+def test_a_group_with_a_long_id_is_rejected_all_the_same() -> None:
+    reject = Policy(rules=(Rule(pattern="g+", mode=Mode.REJECT),))
+    assert RuleBook(reject).of("g" * 256).mode is Mode.REJECT

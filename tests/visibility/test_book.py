@@ -1,9 +1,13 @@
 """What is known of groups, and the pictures that are made and merged of it."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
+from proxy.config import Visibility
 from proxy.visibility.book import GroupBook, view_of
+from proxy.visibility.bounds import Bound, bytes_of
 from proxy.visibility.group_metrics import (
     OTHER,
     PREFIX,
@@ -132,13 +136,19 @@ def test_the_assignor_that_the_policy_gives_a_group_follows_the_policy():
 
 def test_what_is_kept_is_bounded():
     dropped: list[str] = []
-    book = GroupBook(Policy(), dropped=dropped.append, groups_limit=3, events_limit=20)
+    limits = Visibility(groups=3, events_max_bytes=10_000)
+    hits: Counter[Bound] = Counter()
+    book = GroupBook(Policy(), dropped=dropped.append, limits=limits, hit=lambda bound: hits.update([bound]))
     for number in range(10):
         for group in "abcd":
             tell(book, [event(EventKind.EPOCH_MOVED, group=group, epoch=number)])
-    assert len(book.groups) == 3
-    assert sum(len(group.events) for group in book.groups.values()) <= 20
-    assert dropped
+    assert list(book.groups) == ["a", "b", "c"], "those that have members stay"
+    assert set(dropped) == {"d"}
+    kept = [one for group in book.groups.values() for _, one in group.events]
+    assert len(kept) >= 5
+    assert sum(map(bytes_of, kept)) <= 10_000
+    assert hits[Bound.GROUPS] == 10
+    assert hits[Bound.EVENTS] >= 30 - len(kept)
 
 
 def test_empty_groups_are_forgotten_after_an_hour(book):
@@ -195,3 +205,10 @@ def test_figures_of_a_picture_are_those_of_the_book(book):
     assert gauges([figures_of_view(view_of(record, now_us))], 9) == gauges(
         [figures_of_record(record, now_us)], 9
     )
+
+
+def test_a_label_is_free_again_when_its_group_is_gone():
+    labels = Labels(1)
+    assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
+    labels.keep({"b"})
+    assert [labels.of("b"), labels.of("a")] == ["b", OTHER]

@@ -53,10 +53,12 @@ class Memory:
 
 
 class Bench:
-    def __init__(self, sink, limit: int = 100) -> None:
+    def __init__(self, sink, limit: int = 100, max_bytes: int = 2**20) -> None:
         self.metrics = Metrics()
         self.sink = sink
-        self.journal = Journal([sink], **IDENTITY, queue_events=limit, metrics=self.metrics)
+        self.journal = Journal(
+            [sink], **IDENTITY, queue_events=limit, queue_max_bytes=max_bytes, metrics=self.metrics
+        )
 
     def tell(self, count: int = 1, **fields) -> None:
         for _ in range(count):
@@ -150,6 +152,24 @@ async def test_what_does_not_fit_is_lost_and_told_where_it_is_missing(autojump_c
     assert (lost.seq, lost.reason) == (11, "4"), "7 to 10 are missing"
     assert [one.seq for one in bench.sink.written] == [1, 2, 3, 4, 5, 6, 11, 12]
     assert bench.count("events_total") == 8
+
+
+async def test_what_waits_is_bounded_in_memory_too(autojump_clock):
+    bench = Bench(Memory(), limit=1000, max_bytes=100_000)
+    bench.sink.hanging = trio.Event()
+    async with running(bench):
+        bench.tell()
+        await trio.sleep(1)  # it is being written, and that hangs
+        bench.tell(10, partitions=topic(*range(1000)))
+        assert bench.count("queue_events") == 2
+        bench.tell(10)
+        assert bench.count("events_lost_total") == 8
+        bench.sink.hanging.set()
+        await trio.sleep(1)
+        bench.tell(2, partitions=topic(*range(1000)))
+        await trio.sleep(1)
+    assert [one.reason for one in bench.sink.written if one.kind == "lost"] == ["8"]
+    assert len(bench.sink.written) == 16, "what was written makes room"
 
 
 async def test_events_wait_for_a_sink_that_is_away(autojump_clock):
@@ -333,8 +353,8 @@ async def test_a_folder_that_cannot_be_is_an_error_each_time_and_works_when_it_c
 
 
 def test_putting_an_event_never_waits_for_a_sink():
-    queue = Queue(Memory(), 1000, Metrics())
-    journal = Journal([], **IDENTITY, queue_events=1, metrics=Metrics())
+    queue = Queue(Memory(), 1000, 2**30, Metrics())
+    journal = Journal([], **IDENTITY, queue_events=1, queue_max_bytes=2**30, metrics=Metrics())
     journal.tell(Event(kind=EventKind.JOINED, group_id="g"), "observe", 1)  # no sink: nothing to do
     assert queue.sink.written == []
 

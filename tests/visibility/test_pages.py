@@ -1,6 +1,8 @@
 """The pages and /api/groups, as they leave the process; in a browser they are seen in tests/integration."""
 
 import html
+import http.client
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +13,11 @@ import msgspec
 import pytest
 import trio
 
-from proxy.admin import Health, OwnPanel, admin_app
+from proxy.admin import Health, OwnPanel, admin_app, serve_admin
+from proxy.config import Visibility
 from proxy.metrics import Metrics
 from proxy.visibility.book import GroupBook
+from proxy.visibility.encoding import encode_in_turns
 from proxy.visibility.snapshot import GroupView, Snapshot
 from proxy.visibility.status_page import SHOWN, group_path
 from proxy.visibility.timeline import timeline
@@ -24,6 +28,27 @@ from translation.partitions import OneTopic
 from translation.policy import Mode, Policy
 
 HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
+CONTROL = "\x1b[2J\x7f\u202e\u2028"
+PAGE = 100
+GROUP_IDS = [
+    *(
+        HOSTILE,
+        "a/b",
+        "/",
+        "//x",
+        "..",
+        ".",
+        "../..",
+        "%2e",
+        "%2F",
+        "a?b#c",
+        "a&b=c+d",
+        "ü",
+        "\U0001f600",
+        " ",
+    ),
+    *("a\nb", "a\n", "\n", "\r\n", "\t", "\x00", CONTROL, "\u200b", "\ufeff", "\\", "g" * 255, "ü" * 255),
+]
 NOW_S = 1000.0
 
 
@@ -87,7 +112,8 @@ class Site:
             "groups": partial(self._answer, events=False),
             "groups with events": partial(self._answer, events=True),
         }
-        self.http = Http(admin_app(OwnPanel(metrics, self.health, answers)))
+        self.app = admin_app(OwnPanel(metrics, self.health, answers), Visibility(page_groups=PAGE))
+        self.http = Http(self.app)
 
     async def _answer(self, *, events: bool) -> Snapshot:
         return self.snapshot(events=events)
@@ -157,7 +183,7 @@ def test_what_clients_make_up_stays_text(site, path):
     assert "49" not in page.text.split("<main")[1], "a group id is no template"
 
 
-@pytest.mark.parametrize("group_id", [HOSTILE, "a/b", "..", ".", "%2e", "a?b#c", "ü", " "])
+@pytest.mark.parametrize("group_id", GROUP_IDS)
 def test_each_group_has_a_page_whatever_it_is_called(site, group_id):
     site.tell(life(group=group_id), 990)
     page = site.http.get(group_path(group_id))
@@ -268,3 +294,88 @@ def test_partitions_are_put_together():
         == "a 0-3, 7, 9, 10; id 1"
     )
     assert partitions(None) == "not known"
+
+
+async def real_answers(site: Site, urls: list[str]) -> list[Page]:
+    """What the server of the admin port gives to an HTTP client."""
+    sock, done = socket.create_server(("127.0.0.1", 0)), trio.Event()
+    port = sock.getsockname()[1]
+
+    def ask() -> list[Page]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        pages = []
+        for url in urls:
+            connection.request("GET", url)
+            answer = connection.getresponse()
+            pages.append(Page(answer.status, dict(answer.headers), answer.read()))
+        connection.close()
+        return pages
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_admin, sock, site.app, done.wait)
+        pages = await trio.to_thread.run_sync(ask)
+        done.set()
+    return pages
+
+
+def test_each_group_can_be_asked_for_over_http_whatever_it_is_called(site):
+    for number, group_id in enumerate(GROUP_IDS):
+        site.tell(life(f"m-{number}", group=group_id), 990)
+    urls = [group_path(group_id) for group_id in GROUP_IDS]
+    urls += [f"/api{url}" for url in urls]
+    urls += [f"/api/groups?id={quote(group_id, safe='')}" for group_id in GROUP_IDS]
+    pages = trio.run(real_answers, site, urls)
+    assert {page.status_code for page in pages} == {200}
+    for number in range(len(GROUP_IDS)):
+        page, one, chosen = pages[number :: len(GROUP_IDS)]
+        assert f"app-m-{number}<" in page.text or f"app-m-{number} " in page.text
+        assert msgspec.json.decode(one.content, type=GroupView).id == GROUP_IDS[number]
+        assert [group.id for group in msgspec.json.decode(chosen.content, type=Snapshot).groups] == [
+            GROUP_IDS[number]
+        ]
+
+
+def test_control_characters_are_visible_on_the_pages(site):
+    names = {"client_id": CONTROL, "reason": CONTROL, "software": CONTROL, "client_host": CONTROL}
+    site.tell(life(CONTROL, group=CONTROL, owned=topic(0, name=CONTROL), **names), 990)
+    for path in ("/", group_path(CONTROL), f"/?q={quote(CONTROL)}"):
+        text = site.http.get(path).text
+        assert not set(CONTROL) - set("[2J") & set(text)
+        assert "u202e" in text
+
+
+def test_groups_are_told_in_pages(site):
+    names = [f"g-{number:04}" for number in range(2 * PAGE + 50)]
+    for name in names:
+        site.tell(life(group=name), 990)
+    told, path = [], "/api/groups"
+    for left_out in (PAGE + 50, 50, 0):
+        page = msgspec.json.decode(site.http.get(path).content, type=Snapshot)
+        assert page.left_out == left_out
+        told += [group.id for group in page.groups]
+        path = f"/api/groups?after={told[-1]}"
+    assert told == names
+    assert msgspec.json.decode(site.http.get(path).content, type=Snapshot).groups == ()
+
+
+def test_a_page_of_groups_ends_at_its_size(site):
+    for number in range(50):
+        site.tell(life(group=f"g-{number}"), 990)
+    encode, picture = msgspec.json.encode, site.snapshot()
+    page = trio.run(partial(encode_in_turns, picture, encode, max_bytes=20_000))
+    assert 15_000 < len(page) < 21_000
+    decoded = msgspec.json.decode(page, type=Snapshot)
+    assert decoded.left_out == 50 - len(decoded.groups)
+    least = msgspec.json.decode(
+        trio.run(partial(encode_in_turns, picture, encode, max_bytes=1)), type=Snapshot
+    )
+    assert len(least.groups) == 1
+
+
+def test_a_group_with_very_many_members_has_a_page_of_bounded_size(site):
+    owned = topic(*range(0, 4000, 2))
+    for number in range(2000):
+        site.tell([event(EventKind.JOINED, f"m-{number}", owned=owned)], 990)
+    text = site.http.get("/groups/g").text
+    assert len(text) < 1_500_000
+    assert "1500 more members" in text

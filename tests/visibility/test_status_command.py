@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -30,12 +31,14 @@ class Answering:
     def __init__(self) -> None:
         self.book = GroupBook(Policy(default=Mode.TRANSLATE))
         self.body: bytes | None = None
+        self.page_groups = 1000
+        self.refusal: str | None = None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = outer.body or msgspec.json.encode(outer.snapshot())
-                self.send_response(200)
+                body = outer.body or outer.answer(self.path)
+                self.send_response(500 if outer.refusal else 200, outer.refusal)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -44,6 +47,16 @@ class Answering:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def answer(self, path: str) -> bytes:
+        """As the admin port does, in pages of ``self.page_groups``."""
+        asked = parse_qs(urlsplit(path).query)
+        found, after = self.snapshot(), asked.get("after", [""])[0]
+        groups = tuple(one for one in found.groups if one.id > after)
+        left_out = max(0, len(groups) - self.page_groups)
+        return msgspec.json.encode(
+            msgspec.structs.replace(found, groups=groups[: self.page_groups], left_out=left_out)
+        )
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -157,3 +170,43 @@ def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
         process.kill()
         process.wait()
         os.close(terminal)
+
+
+HOSTILE = "\x1b]0;evil\x07\x1b[2J\r\n\x7f\x9b31m\u202egnp\u2028end"
+
+
+@pytest.mark.parametrize("arguments", [(), (HOSTILE,), ("--json",), (HOSTILE, "--json")])
+def test_what_clients_make_up_can_not_command_the_terminal(proxy, arguments):
+    names = {"client_id": HOSTILE, "reason": HOSTILE, "software": HOSTILE, "client_host": HOSTILE}
+    proxy.tell(life(HOSTILE, group=HOSTILE, owned=topic(0, name=HOSTILE), instance_id=HOSTILE, **names))
+    done = proxy.run(*arguments)
+    assert done.exit_code == 0
+    for character in ("\x1b", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2028"):
+        assert character not in done.output
+    assert "u202egnp" in done.output.replace("\n", ""), "but visible"
+    if "--json" in arguments:
+        (group,) = msgspec.json.decode(done.output, type=Snapshot).groups
+        assert group.id == HOSTILE
+
+
+def test_an_error_of_what_answers_can_not_command_the_terminal(proxy):
+    proxy.refusal = "\x1b[2J"
+    done = proxy.run()
+    assert done.exit_code == UNREACHABLE
+    assert "\\x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_all_pages_are_asked_for(proxy):
+    proxy.page_groups = 3
+    for number in range(10):
+        proxy.tell(life(group=f"group-{number}"))
+    done = proxy.run()
+    assert all(f"group-{number} " in done.output for number in range(10))
+    assert msgspec.json.decode(proxy.run("--json").output, type=Snapshot).left_out == 0
+
+
+def test_a_proxy_that_knows_no_pages_is_not_asked_for_ever(proxy):
+    proxy.tell(life())
+    proxy.body = msgspec.json.encode(msgspec.structs.replace(proxy.snapshot(), left_out=5))
+    assert proxy.run().exit_code == 0

@@ -1,8 +1,10 @@
-"""A consumer of the new protocol (KIP-848), straight at the broker, as Java's AsyncKafkaConsumer behaves.
+"""A consumer of the new protocol (KIP-848), as Java's AsyncKafkaConsumer behaves: straight at the broker, or through
+the proxy, which is to leave it alone.
 
 It gives up what its assignment no longer names, then says so with its owned list, and only then gets more.
 """
 
+import math
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -12,6 +14,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tests.simulation.clients.caller import Caller, Surroundings
+from tests.simulation.clients.speech import commit_request
+from tests.simulation.plan import ALWAYS_MS, ClientPlan
 from tests.simulation.standing import Pid
 from tests.simulation.wire import GROUP
 
@@ -30,11 +34,16 @@ _REVOKE_MS = 50
 class NativeMember(Caller):
     """See the module."""
 
-    def __init__(self, name: str, world: Surroundings, topics: frozenset[str], member_id: str) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: ClientPlan) -> None:
         super().__init__(name, world)
-        self.topics = topics
-        self.member_id = member_id
+        self.topics = plan.topics
+        self.member_id = f"native-{name}"
+        self.plan = plan
+        self.through_proxy = plan.through_proxy
         self.epoch = 0
+        self._commits_until_ms = self.kernel.now_ms + plan.commits_for_ms
+        self._commit_ms = plan.pace.commit_ms
+        self._offset = 0
         self.assigned: frozenset[Pid] = frozenset()
         self._told: frozenset[Pid] | None = None
         """The owned list that the broker has; None before a full request."""
@@ -45,6 +54,7 @@ class NativeMember(Caller):
     def start(self) -> None:
         """Join."""
         self._tick()
+        self._commit()
 
     def _tick(self) -> None:
         now_ms = self.kernel.now_ms
@@ -124,6 +134,36 @@ class NativeMember(Caller):
     def _reconcile(self, epoch: int) -> None:
         if epoch == self.epoch:
             self.hold(self.assigned)
+
+    def _commit(self) -> None:
+        """Commit what it works on under its epoch, until it idles."""
+        if self.kernel.now_ms >= self._commits_until_ms:
+            return
+        self.later(self._commit_ms, self._commit)
+        names = {topic.topic_id: name for name, topic in self.watch.topics().items()}
+        named = [(names[topic_id], index) for topic_id, index in self.held if topic_id in names]
+        if not named or self.epoch <= 0:
+            return
+        self._offset += 1
+        request = commit_request(
+            member_id=self.member_id,
+            instance_id=None,
+            generation=self.epoch,
+            offsets=dict.fromkeys(named, self._offset),
+        )
+
+        def tried(_: Any = None) -> None:
+            """The next one says the same and more."""
+
+        self.ask("group", ApiKey.OFFSET_COMMIT, 9, request, tried, tried, timeout_ms=_REQUEST_TIMEOUT_MS)
+
+    @property
+    def idles_for_ms(self) -> float:
+        """How long it has committed nothing by its plan; without end if it never does, or never ceases."""
+        plan = self.plan
+        if not 0 < plan.commits_for_ms < ALWAYS_MS:
+            return math.inf
+        return self.kernel.now_ms - self._commits_until_ms
 
     def close(self) -> None:
         """Leave with epoch -1."""

@@ -1,0 +1,136 @@
+"""Invariant 7: a connection without READ on the group makes no difference to anybody (docs/security.md).
+
+It is checked at each event of such a connection that the translation handles: what the process knows of groups and
+members is the same afterwards, no deadline of theirs has moved, no turn is taken, and nothing is told to the outside.
+:mod:`tests.simulation.simulation` also compares the whole history with that of the same plan without them.
+
+For every request that goes upstream on an honest client's connection, whoever made the proxy send it: it has the words
+of nobody hostile.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from protocol_codecs import ApiKey
+from tests.simulation.authorizer import OPEN_GROUP
+from tests.simulation.clients.hostile import REBALANCE_TIMEOUT_MS, UNKNOWN_TOPIC, Hostile
+from tests.simulation.fingerprint import fingerprint
+from tests.simulation.watch import Violation, Watch
+from tests.simulation.wire import Ask
+from translation.actions import Action, Call, Emit
+from translation.clients import Clients
+from translation.context import Context
+from translation.exchange import Runner
+from translation.member import Group, Member
+from translation.translator import Translator
+
+if TYPE_CHECKING:
+    from tests.simulation.proxy_process import ProxyProcess
+
+_NOT_OF_MEMBERS = (Context, Runner, Clients, Translator, Group)
+"""They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`)."""
+
+
+class HostileWatch:
+    """What a proxy does with the calls of hostile clients; the methods are those of :class:`Watch`."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.names: set[str] = set()
+        """The client ids of those that have no READ on the group."""
+
+    # -- what a proxy does for them --------------------------------------------------------------------------------
+
+    def call_arrived(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
+        self._watch.count(f"hostile calls of {client.principal.name}")
+        if client.principal.reads_group:
+            self._watch.spoken_for(ask)
+
+    def deserted(self, client: Hostile, ask: Ask) -> None:
+        """Nobody waits for its answer, as ever."""
+
+    def answered(
+        self, process: "ProxyProcess", client: Hostile, ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
+        self._watch.aside(process, f"answers {client}:", message)
+        if client.plan.stalls:
+            self._watch.told_in_its_place(ask, message)
+
+    def forwarded(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
+        self._watch.aside(process, f"relays for {client}:", ask.message)
+
+    def relayed(self, process: "ProxyProcess", client: Hostile, ask: Ask, message: Any) -> None:
+        self._watch.aside(process, f"relays to {client}:", message)
+
+    def called(self, process: "ProxyProcess", call: Call, *, lost: bool) -> None:
+        self._watch.aside(process, f"calls for {call.client_id}:", call.message)
+        if not lost:
+            self._watch.check_call(process, call)
+
+    def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
+        self._watch.aside(process, f"<- for {call.client_id}", message)
+        self._watch.learn_assignment(call, message)
+
+    # -- what must be so -------------------------------------------------------------------------------------------
+
+    def before(self, process: "ProxyProcess") -> bytes:
+        """What a process knows before an event of a connection without rights."""
+        return state_of_members(process.translator, process.now_s)
+
+    def after(
+        self, process: "ProxyProcess", client: Hostile, before: bytes, what: str, actions: list[Action]
+    ) -> None:
+        """After that event, with the actions that the translation wants to be carried out."""
+        for action in actions:
+            if isinstance(action, Emit) and action.event.group_id != OPEN_GROUP:
+                raise Violation(7, f"{process} reports {action.event.kind} for {client}, which has no rights")
+        if state_of_members(process.translator, process.now_s) != before:
+            raise Violation(7, f"{process} changes what it knows of a group for {client} ({what})")
+
+    def check_words(self, process: "ProxyProcess", call: Call) -> None:
+        """A request on an honest client's connection has no words of a hostile one."""
+        message = call.message
+        topics = getattr(message, "subscribed_topic_names", None) or ()
+        if (
+            call.client_id in self.names
+            or UNKNOWN_TOPIC in topics
+            or getattr(message, "rebalance_timeout_ms", None) == REBALANCE_TIMEOUT_MS
+        ):
+            name = ApiKey(call.api_key).name
+            raise Violation(7, f"{process} sends {name} with a hostile client's words for another one")
+
+
+def state_of_members(translator: Translator, now: float) -> bytes:
+    """All that a process knows of groups and members at a time (seconds of its own clock), as a fingerprint."""
+    context = translator._context
+    booked = sorted(
+        (when, type(timed).__name__, timed.id)
+        for when, _, timed in context.timers._heap
+        if isinstance(timed, (Group, Member)) and timed.timer_at == when and _group_of(timed) != OPEN_GROUP
+    )
+    ids = context.ids
+    return fingerprint(
+        {one: _known_of(group, now) for one, group in context.groups.items() if one != OPEN_GROUP},
+        booked,
+        ids._issued,
+        ids._joins_classic,
+        context.topic_names,
+        opaque=_NOT_OF_MEMBERS,
+    )
+
+
+def _group_of(timed: Group | Member) -> str:
+    return timed.id if isinstance(timed, Group) else timed.group.id
+
+
+def _known_of(group: Group, now: float) -> dict[str, Any]:
+    """What holds of a group at this moment. What has run out is forgotten by whoever looks next, and counts no more."""
+    known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
+    known["relayed"] = {one: until for one, until in group.relayed.items() if until > now}
+    if -math.inf < group.passes_through_until <= now:
+        known |= {
+            "passes_through": None,
+            "passes_through_until": -math.inf,
+            "moves_together_until": -math.inf,
+        }
+    return known
