@@ -115,6 +115,12 @@ def test_join_group_v0_and_v1_are_missing_in_4_0_0_only(kafka):
     assert offered[11].min_version == (2 if kafka.version == "4.0.0" else 0)
 
 
+def test_offset_commit_v0_and_v1_and_offset_fetch_v0_are_missing_since_4_0(kafka):
+    with raw.RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
+        offered = {api.api_key: api for api in connection.call(ApiVersionsV0()).api_keys}
+    assert (offered[8].min_version, offered[9].min_version) == ((2, 1) if kafka.version >= "4" else (0, 0))
+
+
 def test_an_api_versions_request_of_the_future_is_answered_in_v0(kafka):
     with raw.RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
         frame = struct.pack(">hhih", 18, 99, 7, -1) + bytes([0])
