@@ -46,6 +46,8 @@ def heartbeat(context: Context, member: Member) -> None:
     if member.joined and served_here and member.turns.idle and member.parked_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:
+        if member.answered_on != member.turns.speaks_on and context.clients.is_connected(member.answered_on):
+            context.runner.end_silence(member.turns)
         keep_alive(context, member)
 
 
