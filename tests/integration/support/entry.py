@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import ROOT
 from support.broker import Kafka
 from tools.kafka.ports import LOOPBACK, free_ports, is_free
 
@@ -108,6 +110,10 @@ class Proxy:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
+                },
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready():
