@@ -241,19 +241,31 @@ def _changed_assignor(member: Member) -> str | None:
     return None if unchanged else member.server_assignor
 
 
-def choose_assignors(context: Context, group: Group) -> None:
-    """See that the broker hears which assignor each member of a live group is to have by the policy of now.
+def assignor_for(context: Context, member: Member) -> str:
+    """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
 
-    It goes with a heartbeat, and no client is asked to join again: brokers (4.0 to 4.3) keep what a member says in
-    any heartbeat, and it takes effect when they next compute the group's assignment. A member that joins again does
-    not hasten that.
+    All members of a group that are served here vote for one, that of the member which is here for longest. Since Kafka
+    4.4 (KAFKA-20434) a group epoch moves with each change of the assignor that most members vote for; of one vote each
+    for two assignors the broker takes now this one and now that one, and the group never comes to rest.
     """
-    rule = context.rules.of(group.id)
-    if rule.mode is not Mode.TRANSLATE:
+    rule = context.rules.of(member.group.id)
+    if rule.assignor is not None:
+        return rule.assignor
+    members = member.group.members.values()
+    return next((one.own_assignor for one in members if one.joined and not one.adopted), member.own_assignor)
+
+
+def choose_assignors(context: Context, group: Group) -> None:
+    """See that the broker hears which assignor each member of a live group is to have now.
+
+    It goes with a heartbeat, and no client is asked to join again for it: brokers keep what a member says in any
+    heartbeat. It takes effect when they next compute the group's assignment, since 4.4 at once.
+    """
+    if context.rules.of(group.id).mode is not Mode.TRANSLATE:
         return
     changed = False
     for member in group.members.values():
-        assignor = rule.assignor or member.own_assignor
+        assignor = assignor_for(context, member)
         if (
             assignor != member.server_assignor
         ):  # also while its first JoinGroup is under way with the older one
