@@ -101,6 +101,9 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
 	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)
 
+bench-hostile: setup ## a member among strangers: what floods and huge calls cost it, with and without us (table, build/hostile.json; ARGS="--calls 20000")
+	$(BIN)/python -m benchmarks.hostile $(ARGS)
+
 bench-tls: setup ## the TLS of the proxy beside trio's own (table)
 	$(BIN)/python -m benchmarks.tls_streams
 
