@@ -74,7 +74,7 @@ def places(cluster: Cluster, folder: Path) -> Iterator[dict[str, Place]]:
     _wait_for_transactions(kafka)
     ids = {name: topic_id(kafka, name) for name in names}
     sasl = cluster.bootstrap_of("SASL")
-    with running_proxy(sasl, folder) as proxy:
+    with running_proxy(sasl, folder, limits={}) as proxy:
         addresses = {TRANSLATED: proxy.bootstrap, CLASSIC: sasl, NATIVE: sasl}
         yield {kind: Place(kind, address, kafka, ids) for kind, address in addresses.items()}
 

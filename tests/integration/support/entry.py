@@ -50,6 +50,11 @@ class Entry:
         return f"{self.mode}-{uuid.uuid4().hex[:8]}"
 
 
+LIMITS_OF_TEST_BROKERS: Mapping[str, object] = {"session_timeout_min_ms": 1_000}
+"""As `tools.kafka.settings` has it (`group.min.session.timeout.ms`); a proxy before a broker with Kafka's own settings
+needs none."""
+
+
 class Proxy:
     """A proxy in front of the brokers at `bootstrap`: `epochgate run`, as an operator starts it."""
 
@@ -65,8 +70,10 @@ class Proxy:
         policy: str = POLICY,
         sole_process: bool = True,
         workers: int = 1,
+        limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
     ) -> None:
         self.folder = folder
+        self._limits = limits
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -177,6 +184,7 @@ class Proxy:
             "policy": {"file": "policy.yaml"},
             "sole_process": self._sole_process,
             "workers": self._workers,
+            "limits": dict(self._limits),
         }
         return json.dumps(config, indent=2)
 
