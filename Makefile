@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
-KAFKA_VERSION ?= 4.3.1
+KAFKA_VERSION ?= 4.4.0
 BROKERS ?= 1
 PORT ?= 9092
 SEEDS ?= 2000
@@ -83,7 +83,7 @@ explore: setup ## every interleaving of a small group with at most one fault (ho
 mutants: setup ## break the translation on purpose, and show what notices it (a table; minutes)
 	$(BIN)/python -m tests.simulation.mutants --jobs 2
 
-kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.3.1, BROKERS=1|3, PORT=9092)
+kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.4.0, BROKERS=1|3, PORT=9092)
 	@$(PYTHON) -m tools.kafka up --version $(KAFKA_VERSION) --brokers $(BROKERS) --port $(PORT)
 
 kafka-down: ## stop it and remove its data
@@ -100,6 +100,9 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 
 soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
 	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)
+
+bench-hostile: setup ## a member among strangers: what floods and huge calls cost it, with and without us (table, build/hostile.json; ARGS="--calls 20000")
+	$(BIN)/python -m benchmarks.hostile $(ARGS)
 
 bench-tls: setup ## the TLS of the proxy beside trio's own (table)
 	$(BIN)/python -m benchmarks.tls_streams
@@ -118,6 +121,12 @@ coordinator-random: setup ## random scenarios on a real Kafka and on the embedde
 
 bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, native (table, build/bench-rebalance.json)
 	nice $(BIN)/python -m benchmarks.rebalance $(ARGS)
+
+bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
+	nice $(BIN)/python -m benchmarks.failover
+
+natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
+	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 
 jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7)
 	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7)

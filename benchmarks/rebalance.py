@@ -29,6 +29,7 @@ from support.broker import Kafka
 from support.entry import running_proxy
 
 from benchmarks.rebalance_measures import NS, Change, Cost, cost, owners
+from tools.kafka.settings import GROUP_DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ROOT / "build" / "bench-rebalance.json"
@@ -50,16 +51,6 @@ TIMEOUT_S = 420.0
 
 HOSTS = 2
 """Processes that the consumers are spread over."""
-
-KAFKA_DEFAULTS = {
-    # tools/kafka/settings.py shortens these for tests; here they are Kafka's own
-    "group.consumer.session.timeout.ms": "45000",
-    "group.consumer.heartbeat.interval.ms": "5000",
-    "group.consumer.min.session.timeout.ms": "45000",
-    "group.consumer.min.heartbeat.interval.ms": "5000",
-    "group.min.session.timeout.ms": "6000",
-    "group.initial.rebalance.delay.ms": "3000",
-}
 
 CLASSIC, EPOCHGATE, NATIVE = "classic", "epochgate", "native"
 MODES = (CLASSIC, EPOCHGATE, NATIVE)
@@ -392,7 +383,7 @@ def main() -> None:
         print(f"{time.monotonic() - began:6.0f} s  {text}", flush=True)
 
     with (
-        find_broker.own_cluster(f"bench-{uuid.uuid4().hex[:6]}", overrides=KAFKA_DEFAULTS) as cluster,
+        find_broker.own_cluster(f"bench-{uuid.uuid4().hex[:6]}", overrides=GROUP_DEFAULTS) as cluster,
         running_proxy(cluster.bootstrap, LOGS / "proxy") as proxy,
     ):
         kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)

@@ -1,4 +1,4 @@
-"""What can be configured, by Kafka's names and with Kafka 4.3's defaults."""
+"""What can be configured, by Kafka's names and with Kafka 4.4's defaults."""
 
 from enum import StrEnum
 
@@ -49,6 +49,8 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``group.consumer.max.size``."""
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """``group.consumer.assignors``; the first is the default."""
+    consumer_assignor_moves_epoch: bool = True
+    """Whether the group epoch moves when another assignor has most votes (KAFKA-20434): since Kafka 4.4, not before."""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``."""

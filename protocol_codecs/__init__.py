@@ -6,9 +6,15 @@ may live here.
 """
 
 from protocol_codecs.api_key import ApiKey
-from protocol_codecs.codec import Buffer, decode, decode_prefix, encode
+from protocol_codecs.codec import Buffer, decode, decode_bounded, decode_prefix, encode
 from protocol_codecs.error_code import ErrorCode
-from protocol_codecs.errors import CodecError, MalformedMessage, UnencodableMessage, UnsupportedVersion
+from protocol_codecs.errors import (
+    CodecError,
+    MalformedMessage,
+    TooManyElements,
+    UnencodableMessage,
+    UnsupportedVersion,
+)
 from protocol_codecs.message import Message
 from protocol_codecs.uuids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 
@@ -20,10 +26,12 @@ __all__ = [
     "ErrorCode",
     "MalformedMessage",
     "Message",
+    "TooManyElements",
     "UnencodableMessage",
     "UnsupportedVersion",
     "Uuid",
     "decode",
+    "decode_bounded",
     "decode_prefix",
     "encode",
     "uuid_from_text",

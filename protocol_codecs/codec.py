@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol_codecs.compiler import DecoderBuilder, EncoderBuilder
+from protocol_codecs.compiler.runtime import REFERENCE_SLOWNESS
 from protocol_codecs.errors import UnsupportedVersion
 from protocol_codecs.message import M, Message
 
@@ -14,6 +15,9 @@ Buffer = bytes | bytearray | memoryview
 _encoders: defaultdict[type[Message], dict[int, Callable[[Any], bytes]]] = defaultdict(dict)
 _decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
 _prefix_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int], Any]]] = defaultdict(dict)
+_bounded_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int, int], Any]]] = defaultdict(
+    dict
+)
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -53,6 +57,28 @@ def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: i
         decoder = DecoderBuilder(message_type, version, whole=False).build()
         _prefix_decoders[message_type][version] = decoder
     return decoder(buffer, offset)
+
+
+def decode_bounded(
+    message_type: type[M], version: int, buffer: Buffer, offset: int, most_elements: int
+) -> tuple[M, int]:
+    """As :func:`decode_prefix`, for bytes from a peer that may have put millions of elements into them.
+
+    ``most_elements`` bounds the elements of all arrays of the message together, and its tagged fields, which count as
+    elements too. They are counted before anything is made of them. A message that only the reference codec can read,
+    or refuse, may have a tenth as many, because that one is slower by as much.
+
+    Raises TooManyElements, MalformedMessage and UnsupportedVersion.
+    """
+    if len(buffer) - offset <= most_elements // REFERENCE_SLOWNESS:
+        return decode_prefix(message_type, version, buffer, offset)  # no element takes less than a byte
+    try:
+        decoder: Callable[[Buffer, int, int], tuple[M, int]] = _bounded_decoders[message_type][version]
+    except KeyError:
+        _check_version(message_type, version)
+        decoder = DecoderBuilder(message_type, version, whole=False, bounded=True).build()
+        _bounded_decoders[message_type][version] = decoder
+    return decoder(buffer, offset, most_elements)
 
 
 def encoder_for(message_type: type[M], version: int) -> Callable[[M], bytes]:

@@ -22,6 +22,18 @@ class MalformedMessage(CodecError):
         self.reason = reason
 
 
+class TooManyElements(CodecError):
+    """A message has more elements in its arrays than its reader takes; see ``protocol_codecs.decode_bounded``.
+
+    ``message`` is the message's name.
+    """
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(f"{message} v{version} has more elements in its arrays than are taken here")
+        self.message = message
+        self.version = version
+
+
 class UnencodableMessage(CodecError):
     """The value cannot be expressed in this version of its message.
 

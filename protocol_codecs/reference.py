@@ -4,13 +4,14 @@ It is slow and exact. The compiled functions hand over to it whatever they do no
 what is malformed, what cannot be encoded, and where; and it is the oracle that the tests hold them against.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from operator import index
 from typing import NoReturn
 
 from protocol_codecs import kinds
-from protocol_codecs.errors import MalformedMessage, UnencodableMessage
+from protocol_codecs.errors import MalformedMessage, TooManyElements, UnencodableMessage
 from protocol_codecs.kinds import UUID_SIZE, Kind
 from protocol_codecs.message import M, Message
 from protocol_codecs.schema import Field, Schema
@@ -23,9 +24,14 @@ MAX_LENGTH = 0x7FFFFFFF
 _MAX_VARINT_BYTES = 5
 
 
-def decode_prefix(message_type: type[M], version: int, buffer: bytes, offset: int) -> tuple[M, int]:
-    """Decode a message that begins at ``offset``; returns it and where it ends. Raises MalformedMessage."""
-    reader = _Reader(message_type.__schema__, version, buffer, offset)
+def decode_prefix(
+    message_type: type[M], version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+) -> tuple[M, int]:
+    """Decode a message that begins at ``offset``; returns it and where it ends.
+
+    Raises MalformedMessage, and TooManyElements if its arrays and tagged fields have more than ``most_elements``.
+    """
+    reader = _Reader(message_type.__schema__, version, buffer, offset, most_elements)
     return reader.message(message_type), reader.position
 
 
@@ -81,14 +87,22 @@ class _Place:
 
 
 class _Reader(_Place):
-    def __init__(self, schema: Schema, version: int, buffer: bytes, offset: int) -> None:
+    def __init__(
+        self, schema: Schema, version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+    ) -> None:
         super().__init__(schema, version)
+        self.elements_left = most_elements
         self.buffer = buffer
         self.position = offset
         self.value_start = offset
 
     def fail(self, reason: str) -> NoReturn:
         raise MalformedMessage(self.schema.name, self.version, "".join(self.path), self.value_start, reason)
+
+    def count_elements(self, count: int) -> None:
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise TooManyElements(self.schema.name, self.version)
 
     def take(self, size: int) -> bytes:
         end = self.position + size
@@ -140,7 +154,9 @@ class _Reader(_Place):
     def tagged_fields(self, known: dict[int | None, Field], values: dict[str, object]) -> None:
         self.path.append(".(tagged fields)")
         self.value_start = self.position
-        for _ in range(self.unsigned_varint()):
+        count = self.unsigned_varint()
+        self.count_elements(count)
+        for _ in range(count):
             self.value_start = self.position
             tag = self.unsigned_varint()
             size = self.unsigned_varint()
@@ -206,6 +222,7 @@ class _Reader(_Place):
         remaining = len(self.buffer) - self.position
         if count * minimum_size(element, self.version, flexible=flexible) > remaining:
             self.fail(f"{count} elements cannot be in {remaining} bytes")
+        self.count_elements(count)
         values = []
         self.path.append("")
         for number in range(count):

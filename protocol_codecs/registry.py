@@ -67,6 +67,7 @@ APIS: dict[int, Api] = {
         _declared(messages.DescribeClusterRequest, messages.DescribeClusterResponse),
         _declared(messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse),
         _declared(messages.ConsumerGroupDescribeRequest, messages.ConsumerGroupDescribeResponse),
+        _declared(messages.ShareGroupHeartbeatRequest, messages.ShareGroupHeartbeatResponse),
     )
 }
 """The APIs whose bodies are declared, by key."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from protocol_codecs import ApiKey, ErrorCode, decode, encode
+from protocol_codecs import ApiKey, ErrorCode, MalformedMessage, decode, encode
 from protocol_codecs.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -17,6 +17,7 @@ from protocol_codecs.messages.api_versions import (
     FinalizedFeatureKey,
 )
 from protocol_codecs.registry import APIS
+from proxy import request_upgrades, share_groups
 from proxy.envelope import correlation_id_of, response_body_offset, response_of_body
 from proxy.reviewed_apis import FEATURE_NEEDS, NAMING_BROKERS, NEWEST_REVIEWED, TRANSLATED
 
@@ -66,7 +67,7 @@ class OfferBook:
     def offer(self, version: int, frame: bytes) -> Offer:
         """The offer that follows from the broker's response in this version.
 
-        :raises MalformedMessage: it is not an ApiVersions response.
+        :raises MalformedMessage: it is not an ApiVersions response, and the version was 0.
         """
         body = frame[response_body_offset(ApiKey.API_VERSIONS, version, frame) :]
         known = self._offers.get((version, body))
@@ -77,10 +78,7 @@ class OfferBook:
         return known
 
     def _make(self, version: int, body: bytes) -> Offer:
-        if body[:2] == _UNSUPPORTED:
-            # Whatever was asked, this answer has the form of v0; only the range of ApiVersions in it counts.
-            version = _ERROR_BODY_VERSION
-        response = decode(ApiVersionsResponse, version, body)
+        response, version = _read(version, body)
         if response.error_code != ErrorCode.NONE:
             keys = tuple(_capped(key) for key in response.api_keys if key.api_key == ApiKey.API_VERSIONS)
             return Offer({}, {}, encode(replace(response, api_keys=keys), version))
@@ -102,13 +100,43 @@ class OfferBook:
 
     def _offered(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
         low, high = broker
+        if api_key in share_groups.ANSWERED_HERE:
+            return share_groups.offered(low, high)
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
             return broker if self._allow_unknown_apis and api_key not in NAMING_BROKERS else None
-        if api_key == ApiKey.JOIN_GROUP:
-            low = 0  # 4.0.0 alone lacks v0 and v1; they are converted here
+        low = request_upgrades.lowest_offered(api_key, low)
         high = min(high, newest)
         return (low, high) if low <= high else None
+
+
+def _read(version: int, body: bytes) -> tuple[ApiVersionsResponse, int]:
+    """The broker's answer to a request in ``version``, and the version in which its client is told.
+
+    UNSUPPORTED_VERSION has the form of v0 whatever was asked; librdkafka's mock cluster gives it a form that is
+    neither that nor the one of the version asked for. What can't be read is told to the client as by a broker that
+    knows v0 only, so that it asks once more, in v0.
+
+    :raises MalformedMessage: an answer in v0 can't be read.
+    """
+    unsupported = body[:2] == _UNSUPPORTED
+    for form in (_ERROR_BODY_VERSION, version) if unsupported else (version,):
+        try:
+            response = decode(ApiVersionsResponse, form, body)
+        except MalformedMessage:
+            if version == _ERROR_BODY_VERSION:
+                raise
+        else:
+            return response, _ERROR_BODY_VERSION if unsupported else form
+    return _unsupported(_ERROR_BODY_VERSION), _ERROR_BODY_VERSION
+
+
+def _unsupported(newest: int) -> ApiVersionsResponse:
+    """What says that ApiVersions may be asked in versions up to ``newest``."""
+    return ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+        api_keys=(ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=0, max_version=newest),),
+    )
 
 
 def refusal(correlation_id: int) -> bytes:
@@ -116,17 +144,7 @@ def refusal(correlation_id: int) -> bytes:
 
     Its body is v0 whatever was asked, and it names the versions of ApiVersions that may be asked.
     """
-    message = ApiVersionsResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-        api_keys=(
-            ApiVersion(
-                api_key=int(ApiKey.API_VERSIONS),
-                min_version=0,
-                max_version=NEWEST_REVIEWED[ApiKey.API_VERSIONS],
-            ),
-        ),
-    )
-    body = encode(message, _ERROR_BODY_VERSION)
+    body = encode(_unsupported(NEWEST_REVIEWED[ApiKey.API_VERSIONS]), _ERROR_BODY_VERSION)
     return response_of_body(ApiKey.API_VERSIONS, _ERROR_BODY_VERSION, correlation_id, body)
 
 
@@ -152,7 +170,7 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
-_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS
+_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS - share_groups.ANSWERED_HERE
 _EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
 if not APIS.keys() >= TRANSLATED:

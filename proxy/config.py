@@ -196,10 +196,44 @@ class Limits(Section, frozen=True, kw_only=True):
         int,
         Meta(
             ge=1024,
-            description="Largest request or response that is decoded here (group calls, Metadata), in bytes; "
-            "these are held in memory whole.",
+            description="Largest response that is decoded here (Metadata, answers to the proxy's own requests), in "
+            "bytes; these are held in memory whole.",
         ),
     ] = 32 * 1024 * 1024
+    group_call_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Largest group call (JoinGroup, SyncGroup, OffsetCommit and so on) that is decoded here, in "
+            "bytes. A larger one passes on undecoded, and ends its connection if its group is translated.",
+        ),
+    ] = 1024 * 1024
+    group_call_max_elements: Annotated[
+        int,
+        Meta(
+            ge=1000,
+            description="Elements that the lists of a group call may have in all (topics, partitions, owned "
+            "partitions in its subscriptions); with more of them it is too large as well. Decoding and handling "
+            "them holds up all other connections meanwhile.",
+        ),
+    ] = 20_000
+    first_group_call_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="Largest group call that is decoded before the broker has answered a request on the "
+            "connection, in bytes. A larger one waits until the proxy has asked the broker for Metadata there, which "
+            "only clients get that have authenticated.",
+        ),
+    ] = 16 * 1024
+    group_calls_held_max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024 * 1024,
+            description="Bytes of large group calls (above 128 KiB) that one process holds at once, from their first "
+            "byte to their answer; beyond that connections wait their turn.",
+        ),
+    ] = 64 * 1024 * 1024
     in_flight_requests: Annotated[
         int,
         Meta(

@@ -15,8 +15,10 @@ import msgspec
 import yaml
 from msgspec import inspect
 from msgspec.structs import replace
+from yaml.composer import ComposerError
 
 from proxy.config import Config
+from proxy.regular_file import read_regular_file
 from proxy.tls_config import located
 from translation.policy import Policy
 
@@ -32,11 +34,39 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
 """What PyYAML raises, besides its own errors, for a value that only looks like a date or is not what its tag says."""
 
+_LARGEST = 1024 * 1024
+"""Bytes of a configuration or policy; a policy of ten thousand rules has half of it."""
+_LONGEST_SCALAR = 65_536
+_DEEPEST = 32
+"""Levels of nesting; the configuration has five."""
+
 _NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
 class ConfigError(Exception):
     """A file or an environment variable says something that can't be; the message is for a person."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML of bounded cost: without aliases, of which a few hundred bytes can stand for gigabytes, and flat."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """See :class:`yaml.composer.Composer`. Raises ComposerError."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        mark: Any = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"the alias *{event.anchor}: aliases are not taken here, write it out"
+            raise ComposerError(None, None, problem, mark)
+        if self._depth == _DEEPEST:
+            raise ComposerError(None, None, "too deeply nested", mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 class _Document:
@@ -47,7 +77,7 @@ class _Document:
         self.marks: dict[KeyPath, yaml.Mark] = {}
         self.from_environment: dict[KeyPath, str] = {}
         try:
-            loader = yaml.SafeLoader(text)
+            loader = _Loader(text)
             node = loader.get_single_node()
             self.value: Any = None if node is None else self._plain(loader, node, ())
         except yaml.MarkedYAMLError as error:
@@ -55,16 +85,16 @@ class _Document:
             raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
-        except RecursionError:
-            raise ConfigError(
-                f"{source}: too deeply nested, or an alias of something within itself"
-            ) from None
 
     def _plain(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
         self.marks.setdefault(path, node.start_mark)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
+            if len(node.value) > _LONGEST_SCALAR:  # some that look like numbers take hours to read
+                place = _position(node.start_mark)
+                said = f"a value of {len(node.value)} characters, more than {_LONGEST_SCALAR}"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}")
             try:
                 return loader.construct_object(node)
             except _UNREADABLE:
@@ -149,7 +179,7 @@ def policy_file(config: Config, config_file: Path) -> Path | None:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return read_regular_file(file, _LARGEST).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: can't be read: {error}") from None
 

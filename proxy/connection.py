@@ -126,6 +126,7 @@ class ClientConnection:
             client_host,
             services.terms,
             getattr(client, "has_hung_up", never),  # streams in memory do not know
+            lambda: self._nursery.start_soon(self._guarded, self._go_on),
         )
         self._cause: Cause | None = None
         self._reason = ""
@@ -247,6 +248,7 @@ class ClientConnection:
                 self._nursery.cancel_scope.cancel()
         finally:
             self._hub.upstream_lost(self.id)
+            self._conversation.forget_request()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._client)
                 if self.dialed is not None:
@@ -401,6 +403,10 @@ class ClientConnection:
         elif self._end_at_rest is not None:
             self._end_if_at_rest()
 
+    async def _go_on(self) -> None:
+        """What another connection gave back lets this one go on: in a task, so that no mistake here is the other's."""
+        self._advance()
+
     def _request(self, connection: Connection, request: Request) -> None:
         """Hand over a request; what is certain to come of it comes before that, since somebody waits for it."""
         question = self._hub.foresee_request(connection, request)
@@ -471,6 +477,7 @@ class ClientConnection:
         self._linger_over = trio.Event()
         with self._metrics.lingering.track_inprogress():
             self._hub.client_gone(self.id)
+            self._conversation.forget_request()
             if not self._upstream_done.is_set():
                 await self._linger_over.wait()
         if self._released:

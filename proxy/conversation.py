@@ -16,17 +16,18 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_prefix
+from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_bounded, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
-from protocol_codecs.registry import APIS
-from proxy import api_versions, join_group_versions, node_endpoints
+from proxy import api_versions, node_endpoints, request_upgrades, share_groups
 from proxy.address_responses import CARRYING_ADDRESSES, rewritten
 from proxy.api_versions import Ranges
 from proxy.envelope import response_body_offset, response_frame
 from proxy.frames import FrameError, FrameSplitter, Piece
+from proxy.group_calls import GroupCalls, Treatment, refusal
 from proxy.ledger import Exchange, Ledger, Source
+from proxy.meter import api_name
 from proxy.node_endpoints import EndpointEditor
 from proxy.own_requests import OwnRequests
 from proxy.repeats import LARGEST, ReadRequest, heartbeat_answer
@@ -42,7 +43,7 @@ from proxy.request_header import (
 from proxy.responses import Responses
 from proxy.reviewed_apis import NEWEST_REVIEWED, TRANSLATED
 from proxy.sasl import BEFORE_AUTHENTICATION, SASL_APIS, Authentication, begins_with_gssapi
-from proxy.terms import ClientError, Terms, UpstreamError, check_decodable, check_offered, check_token
+from proxy.terms import ClientError, Terms, UpstreamError, check_offered, check_token
 from proxy.watched import TOPIC_IDS_FROM, call_in, watched_call, watched_names
 from translation.actions import Call, Connection, ConnectionId, Request, RequestId, never
 from translation.observer import ASKED, OBSERVED
@@ -55,6 +56,7 @@ _METADATA = int(ApiKey.METADATA)
 _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
 _RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
+_DECODE = Treatment.DECODE
 
 _LOOKED_INTO = (
     {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
@@ -70,7 +72,8 @@ _request_ids = count(1)
 class Conversation:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``.
 
-    ``has_hung_up`` is for the translation: see :class:`translation.actions.Connection`.
+    ``has_hung_up`` is for the translation: see :class:`translation.actions.Connection`. ``go_on`` is called when
+    :meth:`process` can go on for a reason that lies outside of this connection.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Conversation:
         client_host: str,
         terms: Terms,
         has_hung_up: Callable[[], bool] = never,
+        go_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.to_upstream: list[bytes] = []
         """Bytes to be written to the broker, in order; the shell takes them out."""
@@ -118,14 +122,14 @@ class Conversation:
         self._ranges: Ranges = terms.offers.unasked
         self._connection: Connection | None = None  # made once the broker's ranges are known
 
-        self._first: Piece | None = None  # waits for the upstream connection
+        self._postponed: Piece | None = None  # the beginning of a request that nothing is done with yet
+        self._group_calls = GroupCalls(terms, go_on)
         self._held: tuple[RequestHeader, bytes, Request] | None = (
             None  # the request that the translation works on
         )
         self._awaiting: RequestId | None = None
         self._answered_ahead: Exchange | None = None  # what it was asked in
         self._last_heartbeat: ReadRequest | None = None
-        self._collecting: bytearray | None = None  # a large request to be decoded
         self._passing_on = False  # in the middle of a request that goes upstream in pieces
         self._taking = True
 
@@ -140,7 +144,7 @@ class Conversation:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way: no response outstanding, no request half passed on."""
-        return self._ledger.idle and not self._passing_on and self._first is None
+        return self._ledger.idle and not self._passing_on and self._postponed is None
 
     @property
     def at_rest(self) -> bool:
@@ -150,14 +154,14 @@ class Conversation:
     @property
     def awaits_rest(self) -> bool:
         """Whether the client has begun a request whose rest is waited for."""
-        if self._passing_on or self._collecting is not None:
+        if self._passing_on or self._group_calls.collecting:
             return True
         return self._free_for_next and self._requests.in_frame
 
     @property
     def request_size(self) -> int:
         """The size of the request that is under way, as far as it is known, in bytes."""
-        return self._requests.frame_size if self._passing_on or self._collecting is not None else 0
+        return self._requests.frame_size if self._passing_on or self._group_calls.collecting else 0
 
     @property
     def held_back(self) -> int:
@@ -165,7 +169,7 @@ class Conversation:
         if (
             not self._requests.buffered
             or self._passing_on
-            or self._collecting is not None
+            or self._group_calls.collecting
             or self._free_for_next
         ):
             return 0  # what is buffered is the beginning of a frame, and waits for its rest
@@ -177,7 +181,7 @@ class Conversation:
         return (
             self._awaiting is None
             and self._taking
-            and self._first is None
+            and self._postponed is None
             and len(self._ledger.client) < self._limits.in_flight_requests
         )
 
@@ -220,13 +224,18 @@ class Conversation:
         self._taking = False
         self.responses.client_closed()
 
+    def forget_request(self) -> None:
+        """The request that the translation works on, or that waits here, will be neither answered nor forwarded."""
+        self._held = self._postponed = None
+        self._group_calls.settled()
+
     def process(self) -> None:
         """Look at the requests that were read, as far as they may be looked at now.
 
         :raises ClientError: what the client sent ends the connection.
         """
         try:
-            while self._requests.buffered or self._first is not None:
+            while self._requests.buffered or self._postponed is not None:
                 if (piece := self._next_piece()) is None:
                     return
                 if piece.first:
@@ -241,10 +250,12 @@ class Conversation:
             raise ClientError("malformed_request", str(error)) from error
 
     def _next_piece(self) -> Piece | None:
-        if self._passing_on or self._collecting is not None:
+        if self._passing_on or self._group_calls.collecting:
             return self._requests.next_piece() if self.responses.client_open else None
-        if self._first is not None and self.upstream_open:
-            piece, self._first = self._first, None
+        if self._postponed is not None:
+            if self._group_calls.must_wait or not (self.upstream_open and self.responses.client_open):
+                return None
+            piece, self._postponed = self._postponed, None
             return piece
         return self._requests.next_piece() if self._free_for_next else None
 
@@ -262,18 +273,22 @@ class Conversation:
             return
         header = read_header(piece.data)
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
-            self._refuse_api_versions(header, piece)
+            self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
             return
         check_offered(header, self._ranges, self._terms.meter)
         if not (self.spoke and self.upstream_open) and not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED:
             self._sasl.ordinary_request()
-            check_decodable(piece, self._limits, trusted=self.responses.trusted)
-            if piece.last:
+            treatment = self._group_calls.begin(header, piece, trusted=self.responses.trusted)
+            if treatment is _DECODE:
                 self._translate(header, piece.data)
             else:
-                self._collecting = bytearray(piece.data)
+                self._treat(treatment, header, piece)
+            return
+        if header.api_key in share_groups.ANSWERED_HERE:
+            self._sasl.ordinary_request()
+            self._answer_here(header, piece, share_groups.refusal(header.correlation_id))
             return
         if header.api_key not in BEFORE_AUTHENTICATION:
             self._sasl.ordinary_request()
@@ -287,7 +302,7 @@ class Conversation:
             self.spoke = True
             self._requests.max_size = self._limits.frame_max_bytes
         if not self.upstream_open:
-            self._first = piece
+            self._postponed = piece
             self.wants_upstream = True
         return self.upstream_open
 
@@ -313,25 +328,42 @@ class Conversation:
 
     def _go_on(self, piece: Piece) -> None:
         """Another piece of the request that has begun."""
-        if self._collecting is None:
+        if not self._group_calls.collecting:
             self.to_upstream.append(piece.data)
             if piece.last:
                 self._passing_on = False
                 self._inject()
-            return
-        self._collecting += piece.data
-        if piece.last:
-            frame = bytes(self._collecting)
-            self._collecting = None
+        elif (frame := self._group_calls.add(piece)) is not None:
             self._translate(read_header(frame), frame)
 
-    def _refuse_api_versions(self, header: RequestHeader, piece: Piece) -> None:
+    def _answer_here(self, header: RequestHeader, piece: Piece, response: bytes) -> None:
+        """Answer a request whatever its body says, in its turn."""
         if not piece.last:
-            raise ClientError("oversized", f"an ApiVersions request of {piece.frame_size} bytes")
+            raise ClientError("oversized", f"{api_name(header.api_key)} in {piece.frame_size} bytes")
+        self._answer_at_once(header, response, piece)
+
+    def _treat(self, treatment: Treatment, header: RequestHeader, piece: Piece) -> None:
+        """Do with a group call what was decided, if it is not to be decoded now."""
+        match treatment:
+            case Treatment.RELAY:
+                self._group_calls.settled()
+                self._relay(header, piece)
+            case Treatment.REFUSE:
+                self._group_calls.settled()
+                self._answer_at_once(header, refusal(header), piece)
+            case Treatment.SEE_IF_LET_IN:
+                self._postponed = piece
+                client_id = client_id_of(piece.data, header)
+                self._send_own(*self._own.question_if_let_in(client_id, self._group_calls.let_in))
+            case Treatment.WAIT:
+                self._postponed = piece
+
+    def _answer_at_once(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
+        """Answer a request without asking anybody."""
         exchange = self._exchange(_LOCAL, header)
-        exchange.response = api_versions.refusal(header.correlation_id)
+        exchange.response = response
         self._ledger.receive(exchange)
-        self._terms.meter.request(header.api_key, header.version, len(piece.data), decoded=True)
+        self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=True)
         self.responses.flush_ready()
 
     def _relay(self, header: RequestHeader, piece: Piece) -> None:
@@ -366,7 +398,8 @@ class Conversation:
         """Have the response looked at if it tells of members, or of names that are looked for."""
         if header.api_key in OBSERVED:
             if self._connection is not None and piece.last:
-                request = call_in(piece.data, header, RequestId(next(_request_ids)))
+                most_elements = self._limits.group_call_max_elements
+                request = call_in(piece.data, header, RequestId(next(_request_ids)), most_elements)
                 if request is not None:
                     self._watch(exchange, request)
         elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._terms.topics.wanted:
@@ -376,7 +409,11 @@ class Conversation:
         """Have a call that passes through looked at, and its response."""
         if request.api_key in ASKED:
             self.passed.append((request, None))
-        exchange.watched = watched_call(request, lambda response: self.passed.append((request, response)))
+        exchange.watched = watched_call(
+            request,
+            lambda response: self.passed.append((request, response)),
+            self._limits.group_call_max_elements,
+        )
 
     def _learn_software(self, version: int, piece: Piece) -> None:
         """Who the client says that it is; nobody's business but that of people who watch, so never an error."""
@@ -384,7 +421,8 @@ class Conversation:
             return
         try:
             offset = body_offset(piece.data, read_header(piece.data))
-            message, _ = decode_prefix(ApiVersionsRequest, version, piece.data, offset)
+            most_elements = self._limits.group_call_max_elements
+            message, _ = decode_bounded(ApiVersionsRequest, version, piece.data, offset, most_elements)
         except (CodecError, HeaderError):
             return
         self._software = api_versions.software(message)
@@ -395,9 +433,10 @@ class Conversation:
     # -- the translation -----------------------------------------------------------------------------------
 
     def _translate(self, header: RequestHeader, frame: bytes) -> None:
-        # As brokers do, ignore what follows the message: librdkafka has sent surplus bytes behind some requests.
-        request_type = APIS[header.api_key].request
-        message, _ = decode_prefix(request_type, header.version, frame, body_offset(frame, header))
+        message = self._group_calls.read(header, frame)
+        if isinstance(message, Treatment):
+            self._treat(message, header, Piece(frame, first=True, last=True, frame_size=len(frame)))
+            return
         client_id = client_id_of(frame, header)
         if header.api_key == _HEARTBEAT and len(frame) <= LARGEST:
             self._last_heartbeat = ReadRequest(frame, header, client_id, message)
@@ -465,7 +504,7 @@ class Conversation:
         return exchange
 
     def forward(self, request_id: RequestId) -> None:
-        """Pass the request that the translation works on to the broker as it came.
+        """Pass the request that the translation works on to the broker, as it came if the broker has its version.
 
         :raises LookupError: it works on another one, or on none.
         """
@@ -474,8 +513,8 @@ class Conversation:
         exchange.source = _RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
-        if header.api_key == ApiKey.JOIN_GROUP and header.version < lowest:
-            frame, exchange.edit = join_group_versions.raised(header, frame, lowest)
+        if request_upgrades.is_to_be_raised(header, lowest):
+            frame, exchange.edit = request_upgrades.raised(header, request.client_id, request.message, lowest)
         if header.api_key in OBSERVED:
             self._watch(exchange, request)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
@@ -487,6 +526,7 @@ class Conversation:
                 f"request {request_id} is not under way on this connection (but {self._awaiting} is)"
             )
         held, self._held, self._awaiting = self._held, None, None
+        self._group_calls.settled()
         return held
 
     def call(self, call: Call) -> None:

@@ -182,6 +182,18 @@ class Metrics:
         self.refused = self._counter(
             "refused_requests", "Requests in versions that were not offered.", "api_key"
         )
+        self.large_group_calls = self._counter(
+            "large_group_calls",
+            "Group calls beyond a limit (`limits.group_call_max_bytes` and the keys after it), by what became of them: "
+            "`relayed` undecoded, `refused`, `ended` their connection, `waited_for_broker`, `waited_for_room`.",
+            "outcome",
+        )
+        for outcome in ("relayed", "refused", "ended", "waited_for_broker", "waited_for_room"):
+            self.large_group_calls.labels(outcome)
+        self.large_group_calls_held = self._gauge(
+            "large_group_calls_held_bytes",
+            "Room that is taken of `limits.group_calls_held_max_bytes`.",
+        )
         self.hidden_nodes = self._counter(
             "hidden_nodes", "Times that a node was left out of a response because its id has no port here."
         )

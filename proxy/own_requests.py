@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import count
 
 from protocol_codecs import ApiKey, Message, decode
+from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.registry import APIS
 from proxy.envelope import request_frame, response_body_offset
 from proxy.ledger import Exchange, Source
@@ -21,6 +22,10 @@ FIRST_CORRELATION_ID = 1 << 30
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
 _CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+_METADATA = int(ApiKey.METADATA)
+_EMPTY_METADATA_VERSION = 1
+"""The lowest in which an empty list of topics means none; every broker has it."""
+
 _INJECTED = Source.INJECTED
 
 
@@ -56,6 +61,16 @@ class OwnRequests:
         self.ahead = message
         self.outstanding = True
         return self.made(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
+
+    def question_if_let_in(
+        self, client_id: str | None, answered: Callable[[bytes], None]
+    ) -> tuple[bytes, Exchange]:
+        """A Metadata request without topics, to be sent now.
+
+        A broker answers it to every client that it lets in, whatever that may do, and closes the connection of others.
+        """
+        message = MetadataRequest(topics=())
+        return self.made(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
 
     def was_ahead(self, call: Call) -> bool:
         """Whether this call was sent before it was made.

@@ -87,7 +87,7 @@ class OtherAssignor(msgspec.Struct, frozen=True, kw_only=True):
         before, after = (one or "its clients' own" for one in (self.before, self.after))
         return (
             f"{self.group}: assignor {before} -> {after}, {members}, by {self.by}; "
-            "counts when the broker assigns next, and nobody is made to rejoin for it"
+            "counts when the broker assigns next (since Kafka 4.4: at once); who gets other partitions rejoins"
         )
 
 

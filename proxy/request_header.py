@@ -10,6 +10,7 @@ import msgspec
 
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.registry import request_header_version
+from proxy.reviewed_apis import WITH_GROUP_ID
 from proxy.varints import skip_tags, varint
 
 _FIXED = struct.Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
@@ -18,6 +19,7 @@ _CLIENT_ID = _FIXED.size
 _FLEXIBLE_HEADER = 2
 _NULLABLE_TRANSACTIONAL_ID = 3
 _PRODUCE = int(ApiKey.PRODUCE)
+_TXN_OFFSET_COMMIT = int(ApiKey.TXN_OFFSET_COMMIT)
 
 
 class HeaderError(Exception):
@@ -75,8 +77,8 @@ def body_offset(frame: bytes, header: RequestHeader) -> int:
         return offset
     try:
         offset = skip_tags(frame, offset)
-    except IndexError:
-        raise HeaderError("a header that ends within its tagged fields") from None
+    except IndexError as error:
+        raise HeaderError(f"a header whose tagged fields can't be read: {error}") from None
     if offset > len(frame):
         raise HeaderError("a header whose tagged fields are longer than the request")
     return offset
@@ -88,6 +90,8 @@ def is_enough(beginning: bytes) -> bool:
         header = read_header(beginning)
         if header.api_key == _PRODUCE:
             expects_response(beginning, header)
+        elif header.api_key in WITH_GROUP_ID:
+            group_id_of(beginning, header)
     except HeaderError:
         return False  # it is incomplete, or nonsense, which shows when there is more of it
     return True
@@ -113,3 +117,31 @@ def expects_response(frame: bytes, header: RequestHeader) -> bool:
     except (IndexError, struct.error):
         raise HeaderError("a Produce request that ends before its acks") from None
     return acks != 0
+
+
+def group_id_of(frame: bytes, header: RequestHeader) -> str:
+    """The group id of a request of :data:`proxy.reviewed_apis.WITH_GROUP_ID`, which stands at its beginning.
+
+    Only TxnOffsetCommit has a transactional id before it.
+
+    :raises HeaderError: the request ends before, or it is not UTF-8.
+    """
+    is_compact = request_header_version(header.api_key, header.version) >= _FLEXIBLE_HEADER
+    text = b""
+    try:
+        offset = body_offset(frame, header)
+        for _ in range(2 if header.api_key == _TXN_OFFSET_COMMIT else 1):
+            if is_compact:
+                length, offset = varint(frame, offset)
+                length -= 1
+            else:
+                (length,) = _INT16.unpack_from(frame, offset)
+                offset += _INT16.size
+            text, offset = frame[offset : offset + length], offset + length
+            if length < 0 or offset > len(frame):
+                raise HeaderError("a request that ends before its group id")
+        return text.decode()
+    except (IndexError, struct.error):
+        raise HeaderError("a request that ends before its group id") from None
+    except UnicodeDecodeError:
+        raise HeaderError(f"a group id that is not UTF-8: {text[:255]!r}") from None

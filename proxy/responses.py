@@ -141,6 +141,8 @@ class Responses:
         if exchange.receive is not None:
             self._ledger.answered(exchange)
             self._terms.meter.call_returned(exchange, self._terms.clock())
+            if exchange.api_key not in BEFORE_AUTHENTICATION:
+                self.trusted = True
             exchange.receive(frame)
             return
         told = frame if exchange.edit is None else exchange.edit(frame)

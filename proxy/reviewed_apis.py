@@ -8,7 +8,7 @@ against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node 
 is not always the one behind a port before the first Metadata has passed.
 
 APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
-addresses behind the records).
+addresses behind the records; ``proxy.share_groups`` says so to their consumers).
 """
 
 from protocol_codecs import ApiKey
@@ -101,6 +101,9 @@ TRANSLATED: frozenset[int] = frozenset(
     }
 )
 """The APIs that are decoded and handed to the translation, whatever the policy says of the group."""
+
+WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS}
+"""Those of them whose requests begin with the one group that they are about (behind a transactional id, if any)."""
 
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).

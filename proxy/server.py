@@ -3,7 +3,7 @@
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ import trio
 from proxy.admin import Health, OwnPanel, admin_app, serve_admin
 from proxy.api_versions import OfferBook
 from proxy.causes import Cause
+from proxy.collecting import CollectBudget
 from proxy.config import Address, Config, Listener
 from proxy.connection import ClientConnection, Services
 from proxy.connections import Connections
@@ -30,7 +31,7 @@ from proxy.splice import PipePool
 from proxy.startup import reach_brokers
 from proxy.streams import TcpStream, keep_alive, open_tcp
 from proxy.terms import Terms
-from proxy.tls import Certificates, TlsOpener
+from proxy.tls import UPSTREAM, Certificates, Contents, TlsOpener
 from proxy.translation_hub import Translation, TranslationHub
 from proxy.upstream import Dialer, Open
 from proxy.visibility.bounds import Bound
@@ -40,6 +41,7 @@ from proxy.workers.totals import Family, families
 from translation.actions import ConnectionId
 from translation.observer import Observer
 from translation.policy import Policy
+from translation.rule_book import RuleBook
 from translation.topic_book import TopicBook
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server")
@@ -67,7 +69,8 @@ class Server:
     ``policy`` is the one that the translator has, for what is told of groups; ``replica`` is what this process is
     called there, if not by the name of its host; ``folder`` is that of the configuration file.
 
-    ``certificates`` are to be reloaded when their files change.
+    ``certificates`` are to be reloaded when their files change. ``last_good_tls`` is for files that can't be used at
+    the start: what was in them before, by the number of the listener or :data:`proxy.tls.UPSTREAM`.
 
     :raises BindError: a port can't be had.
     :raises TlsFilesError: a certificate can't be used.
@@ -83,16 +86,20 @@ class Server:
         policy: Policy | None = None,
         replica: str | None = None,
         folder: Path | None = None,
+        last_good_tls: Mapping[int, Contents] | None = None,
     ) -> None:
         self._config = config
+        self._last_good = last_good_tls or {}
         self.metrics = Metrics()
         count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
-            self.certificates.append(Certificates.of_upstream(tls, self.metrics))
+            self.certificates.append(
+                Certificates("upstream", tls, self.metrics, self._last_good.get(UPSTREAM))
+            )
             open_ = TlsOpener(tls, self.certificates[-1]).open
-        self._tls = [self._certificates_of(listener) for listener in config.listeners]
+        self._tls = [self._certificates_of(n, listener) for n, listener in enumerate(config.listeners)]
         self.health = Health(self.metrics)
         self._admin_socket: socket.socket | None = None
         self.ports = Ports(tuple(listeners), 0)
@@ -119,6 +126,9 @@ class Server:
             open_=open_,
         )
         self._topics = TopicBook()
+        self._rules = RuleBook(policy or Policy())
+        self._collected = CollectBudget(config.limits.group_calls_held_max_bytes)
+        self.metrics.large_group_calls_held.set_function(lambda: self._collected.taken)
         self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
@@ -143,11 +153,12 @@ class Server:
             bound_so_far.callback(listeners[-1].close)
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
 
-    def _certificates_of(self, listener: Listener) -> Certificates | None:
+    def _certificates_of(self, number: int, listener: Listener) -> Certificates | None:
         if listener.tls is None:
             return None
         where = f"listener {Address(listener.bind, listener.port)}"
-        self.certificates.append(Certificates.of_listener(where, listener.tls, self.metrics))
+        last_good = self._last_good.get(number)
+        self.certificates.append(Certificates(where, listener.tls, self.metrics, last_good))
         return self.certificates[-1]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -202,6 +213,7 @@ class Server:
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
+        self._rules.use(policy)
         self.outlook.set_policy(policy)
         self.hub.set_policy(policy)
 
@@ -226,7 +238,14 @@ class Server:
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
         terms = Terms(
-            view.advertise, self._offers, self._config.limits, self._meter, time.perf_counter, self._topics
+            view.advertise,
+            self._offers,
+            self._config.limits,
+            self._meter,
+            time.perf_counter,
+            self._topics,
+            lambda group_id: self._rules.of(group_id).mode,
+            self._collected,
         )
         services = Services(terms, self._dialer, self._reachability, self.hub, self._pipes)
         for node_id, port in bound.ports.items():

@@ -6,10 +6,12 @@ import msgspec
 
 from proxy.address_responses import Advertise
 from proxy.api_versions import OfferBook, Ranges
+from proxy.collecting import CollectBudget
 from proxy.config import Limits
 from proxy.frames import FrameError, Piece
 from proxy.meter import Meter, api_name
 from proxy.request_header import RequestHeader
+from translation.policy import Mode
 from translation.topic_book import TopicBook
 
 _SIZE_BYTES = 4
@@ -34,7 +36,8 @@ class UpstreamError(Exception):
 class Terms(msgspec.Struct, frozen=True):
     """What all connections of one listener have in common. ``clock`` gives seconds, for latencies.
 
-    ``topics`` are the names of topics that were seen.
+    ``topics`` are the names of topics that were seen, ``mode_of`` is what the policy says of a group, and ``collected``
+    is the room for large group calls, which all listeners share.
     """
 
     advertise: Advertise
@@ -43,6 +46,10 @@ class Terms(msgspec.Struct, frozen=True):
     meter: Meter
     clock: Callable[[], float]
     topics: TopicBook = msgspec.field(default_factory=TopicBook)
+    mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
+    collected: CollectBudget = msgspec.field(
+        default_factory=lambda: CollectBudget(Limits().group_calls_held_max_bytes)
+    )
 
 
 def check_token(piece: Piece, limits: Limits) -> None:

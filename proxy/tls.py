@@ -5,8 +5,10 @@ go on with what they have, new ones take what holds when they are opened.
 """
 
 import datetime as dt
+import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,7 @@ import structlog
 from cryptography import x509
 
 from proxy.metrics import Metrics
+from proxy.regular_file import read_regular_file
 from proxy.streams import TcpStream, open_tcp
 from proxy.tls_config import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, files_of
 from proxy.tls_stream import TlsStream
@@ -39,46 +42,100 @@ class Material(msgspec.Struct, frozen=True):
     expires: float | None
 
 
-def listener_material(tls: ListenerTls) -> Material:
+UPSTREAM = -1
+"""Stands for the upstream side where listeners are told apart by their numbers."""
+
+Contents = dict[str, bytes]
+"""Path, as the configuration has it -> what the file had."""
+
+
+def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
+    """What is in all files that the configuration of TLS names.
+
+    :raises TlsFilesError: one can't be read.
+    """
+    return {str(file): _read(str(file)) for file in files_of(tls)}
+
+
+def listener_material(
+    tls: ListenerTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
     """What a listener shows to its clients and asks of them.
+
+    ``contents`` are taken instead of the files. Unless it ``must_be_valid_now`` a certificate may have ended.
 
     :raises TlsFilesError: a file can't be used.
     """
+    contents = read_files(tls) if contents is None else contents
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    expires = _load_chain(context, tls.certificate, tls.key, tls.key_password_file)
+    expires = _load_chain(
+        context,
+        contents,
+        tls.certificate,
+        tls.key,
+        tls.key_password_file,
+        must_be_valid_now=must_be_valid_now,
+    )
     if tls.client_ca is not None:
-        _load_authorities(context, tls.client_ca)
+        _load_authorities(context, contents, tls.client_ca)
     context.verify_mode = _VERIFY[tls.client_auth]
     return Material(context, expires)
 
 
-def upstream_material(tls: UpstreamTls) -> Material:
-    """What the proxy asks of brokers and shows to them.
+def upstream_material(
+    tls: UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
+    """What the proxy asks of brokers and shows to them; see :func:`listener_material`.
 
     :raises TlsFilesError: a file can't be used.
     """
+    contents = read_files(tls) if contents is None else contents
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.check_hostname = tls.verify_hostname
     if tls.ca is not None:
-        _load_authorities(context, tls.ca)
+        _load_authorities(context, contents, tls.ca)
     else:
         context.load_default_certs()
     expires = None
     if tls.certificate is not None and tls.key is not None:
-        expires = _load_chain(context, tls.certificate, tls.key, tls.key_password_file)
+        expires = _load_chain(
+            context,
+            contents,
+            tls.certificate,
+            tls.key,
+            tls.key_password_file,
+            must_be_valid_now=must_be_valid_now,
+        )
     return Material(context, expires)
 
 
-def _load_chain(context: ssl.SSLContext, certificate: str, key: str, password_file: str | None) -> float:
+def material(
+    tls: ListenerTls | UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
+    """One of the two above."""
+    if isinstance(tls, ListenerTls):
+        return listener_material(tls, contents, must_be_valid_now=must_be_valid_now)
+    return upstream_material(tls, contents, must_be_valid_now=must_be_valid_now)
+
+
+def _load_chain(
+    context: ssl.SSLContext,
+    contents: Contents,
+    certificate: str,
+    key: str,
+    password_file: str | None,
+    *,
+    must_be_valid_now: bool,
+) -> float:
     """Load a certificate and its key; when the certificate ends."""
-    expires = _valid_until(certificate)
-    _read(key)
-    password = "" if password_file is None else _read(password_file).decode(errors="replace").strip()
+    expires = _valid_until(certificate, contents[certificate], must_be_valid_now=must_be_valid_now)
+    password = "" if password_file is None else contents[password_file].decode(errors="replace").strip()
     try:
-        context.load_cert_chain(certificate, key, password=password)
+        with _as_file(contents[certificate]) as certificate_file, _as_file(contents[key]) as key_file:
+            context.load_cert_chain(certificate_file, key_file, password=password)
     except ssl.SSLError as error:
         reason = error.reason or str(error)
         if reason == "KEY_VALUES_MISMATCH":
@@ -89,43 +146,49 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str, password_fi
         raise TlsFilesError(
             f"{key}: not the private key of a certificate in PEM form; {secret}({reason})"
         ) from None
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # a file that went away just now, a password longer than OpenSSL takes
+    except (OSError, ValueError) as error:  # no descriptors, a password longer than OpenSSL takes
         raise TlsFilesError(f"{key}: can't be used: {error}") from None
     return expires
 
 
-def _valid_until(file: str) -> float:
-    """When the first certificate of the file ends; it must be valid now."""
+def _valid_until(file: str, content: bytes, *, must_be_valid_now: bool) -> float:
+    """When the first certificate of the file ends."""
     try:
-        own = x509.load_pem_x509_certificates(_read(file))[0]
+        own = x509.load_pem_x509_certificates(content)[0]
     except (ValueError, IndexError):
         raise TlsFilesError(f"{file}: has no certificate in PEM form") from None
     now = dt.datetime.now(dt.UTC)
-    if now > own.not_valid_after_utc:
+    if now > own.not_valid_after_utc and must_be_valid_now:
         raise TlsFilesError(f"{file}: the certificate ended at {own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
-    if now < own.not_valid_before_utc:
+    if now < own.not_valid_before_utc and must_be_valid_now:
         raise TlsFilesError(
             f"{file}: the certificate is valid from {own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on"
         )
     return own.not_valid_after_utc.timestamp()
 
 
-def _load_authorities(context: ssl.SSLContext, file: str) -> None:
-    _read(file)
+def _load_authorities(context: ssl.SSLContext, contents: Contents, file: str) -> None:
     try:
-        context.load_verify_locations(file)
+        with _as_file(contents[file]) as path:
+            context.load_verify_locations(path)
     except ssl.SSLError:
         raise TlsFilesError(f"{file}: has no certificate of an authority in PEM form") from None
-    except OSError as error:  # it went away just now
-        raise TlsFilesError(f"{file}: can't be read: {error.strerror}") from None
+    except OSError as error:
+        raise TlsFilesError(f"{file}: can't be used: {error.strerror}") from None
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path under which OpenSSL, which reads files only, finds these bytes. They are in memory and on no disk."""
+    with os.fdopen(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _read(file: str) -> bytes:
     try:
-        return Path(file).read_bytes()
+        return read_regular_file(Path(file))
     except OSError as error:
         raise TlsFilesError(f"{file}: can't be read: {error.strerror}") from None
 
@@ -133,27 +196,30 @@ def _read(file: str) -> bytes:
 class Certificates:
     """The TLS of one listener, or of the upstream side: what holds now. ``where`` names it in log and metrics.
 
+    ``last_good`` is what its files had when they could be used: if they can't be used now, that is taken, and log and
+    metrics say so.
+
     :raises TlsFilesError: it can't be used at all.
     """
 
     def __init__(
-        self, where: str, files: tuple[Path, ...], make: Callable[[], Material], metrics: Metrics
+        self,
+        where: str,
+        tls: ListenerTls | UpstreamTls,
+        metrics: Metrics,
+        last_good: Contents | None = None,
     ) -> None:
-        self.files = files
+        self.files = files_of(tls)
         self._where = where
-        self._make = make
+        self._tls = tls
         self._metrics = metrics
-        self._hold(make())
-
-    @classmethod
-    def of_listener(cls, where: str, tls: ListenerTls, metrics: Metrics) -> "Certificates":
-        """Those of a listener."""
-        return cls(where, files_of(tls), lambda: listener_material(tls), metrics)
-
-    @classmethod
-    def of_upstream(cls, tls: UpstreamTls, metrics: Metrics) -> "Certificates":
-        """Those of the upstream side."""
-        return cls("upstream", files_of(tls), lambda: upstream_material(tls), metrics)
+        try:
+            self._hold(material(tls))
+        except TlsFilesError as error:
+            if last_good is None:
+                raise
+            self._hold(material(tls, last_good, must_be_valid_now=False))
+            self._refuse("the start", error)
 
     def guard(self, client: TcpStream) -> TlsStream:
         """The connection of a client, behind TLS as it is now; the handshake is still to be made."""
@@ -162,23 +228,24 @@ class Certificates:
     def reload(self, why: str) -> None:
         """Read the files again; what they hold is for the connections that are opened from now on."""
         try:
-            material = self._make()
+            current = material(self._tls)
         except TlsFilesError as error:
-            self._metrics.tls_reloads.labels(self._where, "refused").inc()
-            self._metrics.tls_is_current.labels(self._where).set(0)
-            _log.error(
-                "certificates refused, those before stay", where=self._where, why=why, reason=str(error)
-            )
+            self._refuse(why, error)
             return
-        self._hold(material)
+        self._hold(current)
         self._metrics.tls_reloads.labels(self._where, "applied").inc()
         _log.info("certificates applied", where=self._where, why=why)
 
-    def _hold(self, material: Material) -> None:
-        self.context = material.context
+    def _refuse(self, why: str, error: TlsFilesError) -> None:
+        self._metrics.tls_reloads.labels(self._where, "refused").inc()
+        self._metrics.tls_is_current.labels(self._where).set(0)
+        _log.error("certificates refused, those before stay", where=self._where, why=why, reason=str(error))
+
+    def _hold(self, current: Material) -> None:
+        self.context = current.context
         self._metrics.tls_is_current.labels(self._where).set(1)
-        if material.expires is not None:
-            self._metrics.tls_expires.labels(self._where).set(material.expires)
+        if current.expires is not None:
+            self._metrics.tls_expires.labels(self._where).set(current.expires)
 
 
 class TlsOpener:
@@ -216,6 +283,6 @@ def check_files(listeners: tuple[ListenerTls | None, ...], upstream: UpstreamTls
     """
     for tls in listeners:
         if tls is not None:
-            listener_material(tls)
+            material(tls)
     if upstream is not None:
-        upstream_material(upstream)
+        material(upstream)

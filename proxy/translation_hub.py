@@ -258,9 +258,11 @@ class TranslationHub:
             if self._translator.admits(connection.id, group_id):
                 self._observe(request, lambda now: self._observer.asked(now, request))
             return
-        if connection.id not in self._known:
-            self._known[connection.id] = _Known(shell)
-        self._do("passed", connection.id, connection, request, response)
+        is_news = request.api_key != _HEARTBEAT or response.error_code != 0
+        if is_news or not self._translator.admits(connection.id, group_id):
+            if connection.id not in self._known:
+                self._known[connection.id] = _Known(shell)
+            self._do("passed", connection.id, connection, request, response)
         if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
             self._reach(shell, connection, request)
         self._observe(request, lambda now: self._observer.answered(now, connection, request, response))

@@ -4,6 +4,8 @@ Everything raises IndexError for bytes that end too early; callers say what that
 """
 
 _MOST_BYTES = 5
+_MOST_TAGS = 1000
+"""Headers have a few at most; each takes time, and a peer could send a million."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -36,11 +38,13 @@ def as_varint(value: int) -> bytes:
 def skip_tags(data: bytes, at: int) -> int:
     """Where the tagged fields that begin at ``at`` end, which may be beyond the end of the bytes.
 
-    :raises IndexError: the bytes end within a tag or a size.
+    :raises IndexError: the bytes end within a tag or a size, or there are absurdly many.
     """
     if data[at] == 0:
         return at + 1
     count, at = varint(data, at)
+    if count > _MOST_TAGS:
+        raise IndexError(f"{count} tagged fields")
     for _ in range(count):
         _, at = varint(data, at)
         size, at = varint(data, at)

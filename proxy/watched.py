@@ -5,12 +5,12 @@ What can't be decoded is nobody's error here: broker and client know better what
 
 from collections.abc import Callable
 
-from protocol_codecs import ApiKey, CodecError, Message, decode, decode_prefix
+from protocol_codecs import ApiKey, CodecError, Message, decode
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.metadata import MetadataResponse
-from protocol_codecs.registry import APIS
+from proxy.bounded_decoding import read_group_call, read_group_response
 from proxy.envelope import response_body_offset
-from proxy.request_header import RequestHeader, body_offset, client_id_of
+from proxy.request_header import RequestHeader, client_id_of
 from translation.actions import Request, RequestId
 from translation.topic_book import TopicBook
 
@@ -64,26 +64,26 @@ def is_plain_success(frame: bytes, version: int) -> bool:
     return frame[-3:] == b"\0\0\0" if version == _FLEXIBLE_HEARTBEAT else frame[-2:] == b"\0\0"
 
 
-def call_in(frame: bytes, header: RequestHeader, request_id: RequestId) -> Request | None:
-    """The group call in a request's frame; None if it can't be decoded, which the broker tells the client."""
+def call_in(frame: bytes, header: RequestHeader, request_id: RequestId, most_elements: int) -> Request | None:
+    """The group call in a request's frame; None if it can't be decoded, which the broker tells the client.
+
+    One with more elements than ``most_elements`` is not looked at either.
+    """
     try:
-        message, _ = decode_prefix(
-            APIS[header.api_key].request, header.version, frame, body_offset(frame, header)
-        )
+        message = read_group_call(header, frame, most_elements)
     except CodecError:
         return None
     return Request(request_id, header.api_key, header.version, client_id_of(frame, header), message)
 
 
-def watched_call(request: Request, told: Callable[[Message], None]) -> Watched:
-    """Gives ``told`` the response to a call."""
+def watched_call(request: Request, told: Callable[[Message], None], most_elements: int) -> Watched:
+    """Gives ``told`` the response to a call, unless it has more elements than this."""
 
     def look(frame: bytes) -> None:
         if request.api_key == ApiKey.HEARTBEAT and is_plain_success(frame, request.version):
             told(_BEATEN)
         else:
-            offset = response_body_offset(request.api_key, request.version, frame)
-            told(decode(APIS[request.api_key].response, request.version, frame, offset))
+            told(read_group_response(request.api_key, request.version, frame, most_elements))
 
     return Watched(look)
 

@@ -3,13 +3,14 @@
 from collections import OrderedDict
 
 from translation.actions import ConnectionId
+from translation.rule_book import LONGEST_GROUP_ID
 
 
 class Admissions:
     """What the broker has accepted, by connection and group.
 
-    A connection keeps the last ``groups_limit`` groups. One that is forgotten costs a question to the broker when it is
-    named again.
+    A connection keeps the last ``groups_limit`` groups, and none with an id that is longer than groups have that are
+    translated. One that is forgotten costs a question to the broker when it is named again.
     """
 
     def __init__(self, groups_limit: int) -> None:
@@ -23,12 +24,20 @@ class Admissions:
 
     def admit(self, connection_id: ConnectionId, group_id: str) -> None:
         """The broker has accepted a call of this connection for this group."""
+        if len(group_id) > LONGEST_GROUP_ID:
+            return
         groups = self._admitted.setdefault(connection_id, OrderedDict())
         groups[group_id] = None
         groups.move_to_end(group_id)
         if len(groups) > self._groups_limit:
             groups.popitem(last=False)
 
-    def withdraw(self, connection_id: ConnectionId) -> None:
-        """The broker has refused a call of this connection, or the connection has ended: nothing is known any more."""
+    def withdraw(self, connection_id: ConnectionId, group_id: str) -> None:
+        """The broker has refused a call of this connection for this group."""
+        groups = self._admitted.get(connection_id)
+        if groups is not None:
+            groups.pop(group_id, None)
+
+    def forget(self, connection_id: ConnectionId) -> None:
+        """The connection has ended."""
         self._admitted.pop(connection_id, None)

@@ -111,7 +111,11 @@ class Clients:
         for member in client.members:
             member.away = True
             member.connection_id = None
-            member.keep_alive_at = math.inf
+            joined_on = self._clients.get(member.answered_on) if member.answered_on is not None else None
+            if joined_on is not None and joined_on.alive:
+                self.reach(member, joined_on.connection)  # as before it was heard on the one that is lost
+            else:
+                member.keep_alive_at = math.inf
 
     def maybe_release(self, connection_id: ConnectionId) -> None:
         """Let the upstream side go when its client is gone and nothing needs it any more."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -29,6 +30,9 @@ from translation.upstream import plain_heartbeat
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
 """The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""
+
+TIMESTAMPS_IN = 1
+"""The only OffsetCommit version in which a client may date each commit."""
 
 _STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 """How the broker says that the epoch is an old one; TxnOffsetCommit below v6 has only the second."""
@@ -54,11 +58,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         return
     if member.adopted and not context.clients.is_waiting(request):
         return  # its client has gone, and may have given up with another process what it commits here
-    if transactional:
-        version = request.version  # v5 and v6 change the meaning: never raised
-    else:
-        version = max(request.version, _OFFSET_COMMIT_FOR_MEMBERS)
-        message = replaced(message, retention_time_ms=-1)  # gone since v5
+    version, message = _for_a_member(request)
     response = yield from _send(member, request.api_key, version, message)
     if any(code in _STALE for code in _codes(response)):
         # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
@@ -74,6 +74,31 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     ):
         response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
     context.answer(request, _translated(response))
+
+
+def _for_a_member(request: Request) -> tuple[int, Any]:
+    """The version and the message in which the commit of a member of the new protocol goes out, but for its epoch."""
+    if request.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        return request.version, request.message  # v5 and v6 change the meaning: never raised
+    message = replaced(request.message, retention_time_ms=-1)  # gone since v5
+    if request.version == TIMESTAMPS_IN:
+        message = without_timestamps(message)
+    return max(request.version, _OFFSET_COMMIT_FOR_MEMBERS), message
+
+
+def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
+    """A commit of v1 without the times that it may give for each partition: no other version can say them."""
+    commit: OffsetCommitRequest = replaced(
+        message,
+        topics=tuple(
+            replaced(
+                topic,
+                partitions=tuple(replaced(partition, commit_timestamp=-1) for partition in topic.partitions),
+            )
+            for topic in message.topics
+        ),
+    )
+    return commit
 
 
 def _replaced(

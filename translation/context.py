@@ -35,7 +35,7 @@ from translation.settings import TranslatorSettings
 from translation.timers import Timers
 
 _LOOKED_AT_FOR_ROOM = 100
-"""Groups that are looked at, the oldest first, when one has to be forgotten. All others have members."""
+"""Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
 
 _WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
@@ -82,7 +82,7 @@ class Context:
             self.actions.append(Forward(request.id))
 
     def _release(self, connection_id: ConnectionId) -> None:
-        self.admissions.withdraw(connection_id)
+        self.admissions.forget(connection_id)
         self.actions.append(Release(connection_id))
 
     # -- connections -------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Context:
         """Both sides of a connection are gone: calls on it have no answer any more."""
         waiting = self.clients.members_on(connection_id)
         self.clients.lost(connection_id)
-        self.admissions.withdraw(connection_id)
+        self.admissions.forget(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.runner.lost(connection_id)
 
@@ -114,10 +114,11 @@ class Context:
 
     def _forget_a_group(self, newest: Group) -> None:
         """Make room. What is known of a group without members can be found out again."""
-        for group in islice(self.groups.values(), _LOOKED_AT_FOR_ROOM):
+        for group in list(islice(self.groups.values(), _LOOKED_AT_FOR_ROOM)):
+            del self.groups[group.id]
             if group is not newest and not group.members and not group.moves:
-                del self.groups[group.id]
                 return
+            self.groups[group.id] = group  # behind the others: they are looked at next
 
     def find(self, group_id: str, member_id: str) -> Member | None:
         """The member's record, joined or not."""

@@ -7,7 +7,7 @@ from translation.heartbeat import beat_for
 from translation.leave import end_expired, expire, overdue
 from translation.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream import keep_alive
+from translation.upstream import choose_assignors, keep_alive
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
@@ -29,6 +29,7 @@ def group_time(context: Context, group: Group, now: float) -> None:
     due = [when for when in group.nudges if when <= now]
     group.nudges = [when for when in group.nudges if when > now]
     if due:
+        choose_assignors(context, group)  # whose the group votes for may have left
         for member in list(group.members.values()):
             if member.heard_at < due[-1]:
                 heartbeat(context, member)
@@ -46,6 +47,8 @@ def heartbeat(context: Context, member: Member) -> None:
     if member.joined and served_here and member.turns.idle and member.parked_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:
+        if member.answered_on != member.turns.speaks_on and context.clients.is_connected(member.answered_on):
+            context.runner.end_silence(member.turns)
         keep_alive(context, member)
 
 

@@ -8,7 +8,7 @@ answer, or a :class:`Park` and is resumed when its time has come or somebody wok
 Conversations of one member run one at a time, in the order in which they came. A parked conversation lets
 others in, so that a commit does not wait behind a JoinGroup that waits for partitions. And one that waits for the
 broker on a connection of its own holds up the calls that came on others for ``turn_limit_s`` at most
-(:class:`~translation.settings.TranslatorSettings`): whoever sends it may read nothing.
+(:class:`~translation.settings.TranslatorSettings`): whoever sent it may read nothing.
 """
 
 import math
@@ -97,13 +97,18 @@ class Turns:
         """Whether nothing runs and nothing waits."""
         return self.running is None and not self.waiting
 
+    @property
+    def speaks_on(self) -> ConnectionId | None:
+        """The connection of the conversation whose turn it is."""
+        return None if self.running is None else self.running.connection_id
+
 
 class Exchange:
     """One conversation under way."""
 
     __slots__ = (
         "_runner",
-        "asked_at",
+        "asked",
         "call_id",
         "client_id",
         "connection_id",
@@ -113,8 +118,8 @@ class Exchange:
         "then",
         "timer_at",
         "turns",
-        "unlimited",
         "until",
+        "waited_for_since",
         "woken",
     )
 
@@ -141,9 +146,10 @@ class Exchange:
         self.started = False
         self.call_id: CallId | None = None
         """The call whose answer it waits for."""
-        self.asked_at = -math.inf
-        self.unlimited = False
-        """Whether that answer may take as long as it likes: a classic JoinGroup waits for the whole group."""
+        self.asked: Ask | None = None
+        """What it asked last."""
+        self.waited_for_since = math.inf
+        """Since when a call on another connection has waited for the end of this turn."""
 
     def on_time(self, now: float) -> None:
         """A booked time has come: that which a Park asked for, unless somebody woke the conversation before, or the end
@@ -193,8 +199,8 @@ class Runner:
         if exchange is None:
             return
         self._forget_call(exchange, call_id)
-        if getattr(message, "error_code", 0) == _NOT_AUTHORIZED:
-            self._context.admissions.withdraw(exchange.connection_id)
+        if getattr(message, "error_code", 0) == _NOT_AUTHORIZED and exchange.asked is not None:
+            self._context.admissions.withdraw(exchange.connection_id, exchange.asked.message.group_id)
         self._answered(exchange, message)
 
     def foresees(self, call_id: CallId, message: Any) -> Answer | None:
@@ -226,25 +232,44 @@ class Runner:
     def limit_turn(self, exchange: Exchange) -> None:
         """A conversation waits for the broker: see that nobody who came on another connection waits for it too long.
 
-        Its connection counts as lost then, and is closed.
+        Its connection counts as lost then, and is closed. The answer to a classic JoinGroup may take as long as it
+        likes, because that waits for the whole group.
         """
         turns = exchange.turns
-        if (
-            exchange.call_id is None
-            or exchange.unlimited
-            or turns.running is not exchange
-            or all(one.connection_id == exchange.connection_id for one in turns.waiting)
-        ):
+        if turns.running is not exchange or exchange.call_id is None or exchange.asked is None:
             return
-        ends_at = exchange.asked_at + self._context.settings.turn_limit_s
-        if self._context.now < ends_at:
+        if exchange.asked.api_key == _JOIN_GROUP or not self._is_waited_for(exchange):
+            return
+        now = self._context.now
+        exchange.waited_for_since = min(exchange.waited_for_since, now)
+        ends_at = exchange.waited_for_since + self._context.settings.turn_limit_s
+        if now < ends_at:
             self._context.timers.book(exchange, ends_at)
             return
-        reason = (
-            "a call to the broker went unanswered on it while a member's calls on another connection waited"
+        self._close(exchange.connection_id)
+
+    def end_silence(self, turns: Turns) -> None:
+        """A member's keep-alive is due, and a conversation waits for the broker: if that takes too long, and the client
+        can be reached on another connection, go on there."""
+        exchange = turns.running
+        if exchange is None or exchange.asked is None or exchange.asked.api_key == _JOIN_GROUP:
+            return
+        if exchange.waited_for_since == math.inf:
+            exchange.waited_for_since = self._context.now
+        elif exchange.waited_for_since + self._context.settings.turn_limit_s <= self._context.now:
+            self._close(exchange.connection_id)
+
+    def _is_waited_for(self, exchange: Exchange) -> bool:
+        clients = self._context.clients
+        return any(
+            one.connection_id != exchange.connection_id and clients.is_connected(one.connection_id)
+            for one in exchange.turns.waiting
         )
-        self._context.actions.append(Close(exchange.connection_id, reason))
-        self._context.connection_lost(exchange.connection_id)
+
+    def _close(self, connection_id: ConnectionId) -> None:
+        reason = "a call to the broker went unanswered on it, while a member is served on another connection"
+        self._context.actions.append(Close(connection_id, reason))
+        self._context.connection_lost(connection_id)
 
     def _forget_call(self, exchange: Exchange, call_id: CallId) -> None:
         exchange.call_id = None
@@ -288,6 +313,7 @@ class Runner:
                 self._ended(exchange)
                 continue
             exchange.started = True
+            exchange.waited_for_since = math.inf
             turns.running = exchange
             woken, exchange.woken = exchange.woken, None
             self._advance(exchange, woken)
@@ -325,8 +351,7 @@ class Runner:
     def _send(self, exchange: Exchange, ask: Ask) -> None:
         self._last_call_id += 1
         exchange.call_id = call_id = CallId(self._last_call_id)
-        exchange.asked_at = self._context.now
-        exchange.unlimited = ask.api_key == _JOIN_GROUP
+        exchange.asked = ask
         self._calls[call_id] = exchange
         self._calls_on.setdefault(exchange.connection_id, set()).add(call_id)
         self._context.actions.append(

@@ -48,6 +48,7 @@ from translation.switching import (
 from translation.upstream import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
+    assignor_for,
     full_heartbeat,
     learn_names,
     leave,
@@ -176,7 +177,7 @@ def _describe_client(
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
     member.own_assignor = server_assignor(protocols)
-    member.server_assignor = context.rules.of(member.group.id).assignor or member.own_assignor
+    member.server_assignor = assignor_for(context, member)
     member.subscription = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 

@@ -93,6 +93,7 @@ class Member:
         "subscription",
         "timer_at",
         "told_assignor",
+        "told_on",
         "told_topics",
         "turns",
         "unacknowledged",
@@ -130,6 +131,8 @@ class Member:
         """The one that it is to have: its own, or what the policy says."""
         self.told_topics: frozenset[str] = frozenset()
         """Those of its topics that its principal may describe, as the broker took them last."""
+        self.told_on: ConnectionId | None = None
+        """The connection on which the broker took them."""
         self.told_assignor: str | None = None
         """The one that the broker was told last in this membership."""
 
@@ -273,9 +276,17 @@ class Group:
         self.passes_through = None
         self.passes_through_until = -math.inf
 
+    def is_relayed(self, now: float) -> bool:
+        """Whether its calls are relayed at this time."""
+        return self.passes_through is not None and not self._is_over(now)
+
+    def _is_over(self, now: float) -> bool:
+        """Whether the time has passed for which its calls were to be relayed."""
+        return -math.inf < self.passes_through_until <= now
+
     def look_again(self, now: float) -> None:
         """If the time is over for which its calls were to be relayed, begin as if nothing had been tried."""
-        if -math.inf < self.passes_through_until <= now:
+        if self._is_over(now):
             self.translate()
             self.moves_together_until = -math.inf
 

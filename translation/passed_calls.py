@@ -13,9 +13,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation.actions import Connection, Request
+from translation.actions import Connection, EventKind, Request
 from translation.assignors import why_not_translatable
 from translation.context import Context
+from translation.member_state import MemberEvent
 from translation.policy import Mode
 
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
@@ -25,7 +26,7 @@ _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 def answered(context: Context, connection: Connection, request: Request, response: Any) -> None:
     """The broker answered a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        context.admissions.withdraw(connection.id)
+        context.admissions.withdraw(connection.id, request.message.group_id)
     if response.error_code not in _ACCEPTED:
         return
     context.admissions.admit(connection.id, request.message.group_id)
@@ -49,6 +50,10 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
 
     So are those of the whole group, unless other clients of it are translated.
     """
+    if response.error_code == ErrorCode.NONE:
+        context.natives.left(
+            message.group_id, response.member_id
+        )  # it is a classic member, whatever it was before
     reason = why_not_translated(context, message)
     if reason is None or context.rules.of(message.group_id).mode is not Mode.TRANSLATE:
         return
@@ -63,7 +68,15 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
 def _heard_native(
     context: Context, message: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
 ) -> None:
+    member_id = response.member_id or message.member_id
     if message.member_epoch < 0:
-        context.natives.left(message.group_id, message.member_id)
-    else:
-        context.natives.heard(message.group_id, response.member_id or message.member_id)
+        context.natives.left(message.group_id, member_id)
+        return
+    context.natives.heard(message.group_id, member_id)
+    member = context.find(message.group_id, member_id)
+    if member is not None and member.adopted and member.joined_on is None:
+        # It was taken for a classic client because of the form of its id, and no classic client has joined under it.
+        context.end_membership(
+            member, MemberEvent.LEFT, EventKind.LEFT, "it speaks the new protocol by itself"
+        )
+        context.drop_if_idle(member)

@@ -1,7 +1,7 @@
 """What is known of a member whose calls pass through (:mod:`translation.observer`)."""
 
+from collections import defaultdict
 from collections.abc import Callable
-from itertools import groupby
 
 import msgspec
 
@@ -49,11 +49,14 @@ class PassingMember(msgspec.Struct, kw_only=True):
 
 def told(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
     """The set for people and the journal; ``name_of`` gives the names of those that are known by id."""
-    named = [
-        (name or ("" if topic_id is None else name_of(topic_id)), topic_id or b"", index)
-        for name, topic_id, index in partitions
-    ]
+    indexes: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
+    for name, topic_id, index in partitions:
+        indexes[name, topic_id or b""].append(index)
+    named = sorted(
+        (name or (name_of(Uuid(topic_id)) if topic_id else ""), topic_id, index)
+        for (name, topic_id), index in indexes.items()
+    )
     return tuple(
-        OneTopic(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(one[2] for one in same))
-        for (name, topic_id), same in groupby(sorted(named), key=lambda one: one[:2])
+        OneTopic(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(sorted(index)))
+        for name, topic_id, index in named
     )

@@ -55,11 +55,10 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the conversion of a classic group waits for cooperative members to give up what they were not assigned
     again. Kafka's default for the longest that an application may take (``max.poll.interval.ms``)."""
 
-    turn_limit_s: float = 3.0
-    """How long a call upstream may go unanswered while a call for the same member waits that came on another
-    connection. Then the connection of the first is closed: its client reads nothing, or something that takes long
-    stands before the call. The shortest session timeout that stock brokers allow is 6 s, kafka-go waits 5 s for a
-    Heartbeat."""
+    turn_limit_s: float = 5.5
+    """How long a call of a member's client may wait for one that came before it on another connection, and goes
+    unanswered there. Then that connection is closed. A broker that waits for its replicas answers within 5 s
+    (``offsets.commit.timeout.ms``); such a wait is no reason to close anything."""
 
     session_timeout_min_ms: int = 6_000
     """The shortest session timeout that a JoinGroup may ask for (Kafka: ``group.min.session.timeout.ms``)."""

@@ -21,6 +21,7 @@ from protocol_codecs.messages.consumer_protocol import (
     lacks_owned_partitions,
 )
 from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -275,9 +276,17 @@ def has_classic_members(group_id: str) -> Generator[Ask | Park, Any, bool]:
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     return not any(
-        group.error_code == ErrorCode.NONE and group.group_state in _WITHOUT_MEMBERS
-        for group in response.groups
+        group.error_code == ErrorCode.NONE and _has_no_classic_members(group) for group in response.groups
     )
+
+
+def _has_no_classic_members(group: DescribedGroup) -> bool:
+    """Whether a group that the broker describes without an error is no classic group, or has no members.
+
+    A classic group with members has a protocol type. Of a consumer group Kafka says that it is Dead; franz-go's kfake
+    says the state that it has, without a protocol type.
+    """
+    return group.group_state in _WITHOUT_MEMBERS or not group.protocol_type
 
 
 def what_stands_in_the_way(
@@ -308,7 +317,7 @@ def _described_obstacle(
         )  # it may not be described; the broker itself says what it thinks of the conversion
     if group.error_code != ErrorCode.NONE:
         return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
-    if group.group_state in _WITHOUT_MEMBERS:
+    if _has_no_classic_members(group):
         return Obstacle.NONE, ""
     if group.group_state != "Stable":
         return Obstacle.PASSING, f"it is in state {group.group_state}"

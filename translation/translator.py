@@ -79,6 +79,8 @@ class Translator:
         }
 
         self._foreseen: HeartbeatAtRest | None = None
+        self._let_in: Request | None = None
+        """The call that is dealt with because the broker has just let its sender in."""
 
     # -- what will come of it --------------------------------------------------------------------------------
 
@@ -198,23 +200,53 @@ class Translator:
             return True
         if group is None:
             return False
-        group.look_again(self._context.now)
-        if group.relayed.get(member_id, self._context.now) <= self._context.now:
-            group.relayed.pop(member_id, None)
-        return group.passes_through is not None or member_id in group.relayed
+        now = self._context.now
+        return group.is_relayed(now) or group.relayed.get(member_id, now) > now
 
     # -- who may act -------------------------------------------------------------------------------------------
 
     def _is_admitted(
-        self, connection: Connection, request: Request, deal: Callable[[Connection, Request], None]
+        self,
+        connection: Connection,
+        request: Request,
+        deal: Callable[[Connection, Request], None],
+        member: Member | None,
     ) -> bool:
-        """Whether a call counts. If that is not known yet the broker is asked, and ``deal`` is called if it agrees."""
-        context = self._context
-        if context.admissions.admits(connection.id, request.message.group_id):
+        """Whether a call counts. If that is not known yet the broker is asked, and ``deal`` called if it agrees.
+
+        ``member`` is the one that the call is for, None if it is for nobody who is known. What the broker has accepted
+        before counts if that member is served on this connection; else the broker is asked again.
+        """
+        if request is self._let_in:
             return True
-        steps = admission.ask_broker(context, connection, request, lambda: deal(connection, request))
+        context = self._context
+        names_nobody = member is None and not request.message.member_id
+        is_served_here = member is not None and member.connection_id == connection.id
+        if (names_nobody or is_served_here) and context.admissions.admits(
+            connection.id, request.message.group_id
+        ):
+            return True
+
+        def proceed() -> None:
+            self._let_in = request
+            try:
+                deal(connection, request)
+            finally:
+                self._let_in = None
+
+        steps = admission.ask_broker(context, connection, request, proceed)
         context.runner.start(steps, Turns(), connection.id, request.client_id)
         return False
+
+    def _meant_by_join(self, message: JoinGroupRequest) -> Member | None:
+        """The member that a JoinGroup is for: its own, or the one whose instance id it takes over."""
+        group = self._context.groups.get(message.group_id)
+        if group is None:
+            return None
+        member = group.members.get(message.member_id)
+        if member is None and message.group_instance_id is not None:
+            return group.holder_of(message.group_instance_id)
+        return member
 
     # -- the calls ---------------------------------------------------------------------------------------------
 
@@ -224,7 +256,7 @@ class Translator:
         if not message.group_id:
             context.forward(request)  # the broker says what it thinks of that
             return
-        if not self._is_admitted(connection, request, self._join_group):
+        if not self._is_admitted(connection, request, self._join_group, self._meant_by_join(message)):
             return
         context.actions.append(Admitted(request))
         rule = self._context.rules.of(message.group_id)
@@ -257,9 +289,12 @@ class Translator:
         settings = self._context.settings
         return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
 
+    def _known(self, message: Any) -> Member | None:
+        return self._context.find(message.group_id, message.member_id)
+
     def _has_joined(self, message: JoinGroupRequest) -> bool:
         """Whether this client is a member of the new protocol here, whatever is known of the others."""
-        member = self._context.find(message.group_id, message.member_id)
+        member = self._known(message)
         return member is not None and member.joined
 
     def _join_left_alone(self, connection: Connection, request: Request) -> None:
@@ -393,7 +428,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif not self._is_admitted(connection, request, self._heartbeat):
+        elif not self._is_admitted(connection, request, self._heartbeat, self._known(message)):
             return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
@@ -444,7 +479,7 @@ class Translator:
 
         if self._relays(message.group_id, message.member_id):
             context.forward(request)
-        elif not self._is_admitted(connection, request, self._sync_group):
+        elif not self._is_admitted(connection, request, self._sync_group, self._known(message)):
             return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
@@ -468,7 +503,7 @@ class Translator:
             or self._is_of_native(message.group_id, message.member_id)
         ):
             context.forward(request)
-        elif not self._is_admitted(connection, request, self._commit):
+        elif not self._is_admitted(connection, request, self._commit, self._known(message)):
             return
         elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
@@ -499,7 +534,7 @@ class Translator:
         if not members:
             context.forward(request)  # brokers deal with it for members of either protocol
             return
-        if not self._is_admitted(connection, request, self._leave_group):
+        if not self._is_admitted(connection, request, self._leave_group, members[0]):
             return
         turns = members[0].turns if len(members) == 1 else Turns()
         steps = leave.leave_group(context, connection, request)

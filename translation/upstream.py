@@ -44,6 +44,7 @@ _TRIED_AGAIN = frozenset({ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.TOPIC_AUTHOR
 # What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _NONE = ErrorCode.NONE
+_TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _STABLE = MemberState.STABLE
 _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
@@ -131,6 +132,7 @@ def full_heartbeat(context: Context, member: Member, topics: frozenset[str], own
     response = yield from ask(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
         member.told_topics = topics
+        member.told_on = member.turns.speaks_on
         _absorb(context, member, response, NONE if joining else owned)
     return response
 
@@ -160,7 +162,12 @@ def answered(
     client_is_here: bool,
 ) -> Asking:
     """What follows for the membership from the answer to a :func:`plain_request`; gives the answer that counts."""
-    if response.error_code in _TRIED_AGAIN:
+    if response.error_code == _TOPIC_REFUSED and member.told_on != member.turns.speaks_on:
+        # The topics are another connection's, and this one's principal may not describe all of them. That says nothing
+        # of the client that subscribed to them.
+        request = _silent_request(member)
+        response = yield from ask(member, request)
+    elif response.error_code in _TRIED_AGAIN:
         yield from _give_up_what_was_refused(context, member, response.error_code)
         request = plain_request(context, member, client_is_here=client_is_here)
         response = yield from ask(member, request)
@@ -214,7 +221,12 @@ def plain_request(context: Context, member: Member, *, client_is_here: bool) -> 
     """What :func:`plain_heartbeat` sends."""
     if _needs_full_request(context, member, client_is_here=client_is_here):
         return _full_request(context, member, member.told_topics, member.may_hold)
-    return ConsumerGroupHeartbeatRequest(  # all that is left out is null: unchanged
+    return _silent_request(member)
+
+
+def _silent_request(member: Member) -> ConsumerGroupHeartbeatRequest:
+    """All that is left out is null: unchanged."""
+    return ConsumerGroupHeartbeatRequest(
         group_id=member.group.id,
         member_id=member.id,
         member_epoch=member.epoch,
@@ -229,19 +241,31 @@ def _changed_assignor(member: Member) -> str | None:
     return None if unchanged else member.server_assignor
 
 
-def choose_assignors(context: Context, group: Group) -> None:
-    """See that the broker hears which assignor each member of a live group is to have by the policy of now.
+def assignor_for(context: Context, member: Member) -> str:
+    """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
 
-    It goes with a heartbeat, and no client is asked to join again: brokers (4.0 to 4.3) keep what a member says in
-    any heartbeat, and it takes effect when they next compute the group's assignment. A member that joins again does
-    not hasten that.
+    All members of a group that are served here vote for one, that of the member which is here for longest. Since Kafka
+    4.4 (KAFKA-20434) a group epoch moves with each change of the assignor that most members vote for; of one vote each
+    for two assignors the broker takes now this one and now that one, and the group never comes to rest.
     """
-    rule = context.rules.of(group.id)
-    if rule.mode is not Mode.TRANSLATE:
+    rule = context.rules.of(member.group.id)
+    if rule.assignor is not None:
+        return rule.assignor
+    members = member.group.members.values()
+    return next((one.own_assignor for one in members if one.joined and not one.adopted), member.own_assignor)
+
+
+def choose_assignors(context: Context, group: Group) -> None:
+    """See that the broker hears which assignor each member of a live group is to have now.
+
+    It goes with a heartbeat, and no client is asked to join again for it: brokers keep what a member says in any
+    heartbeat. It takes effect when they next compute the group's assignment, since 4.4 at once.
+    """
+    if context.rules.of(group.id).mode is not Mode.TRANSLATE:
         return
     changed = False
     for member in group.members.values():
-        assignor = rule.assignor or member.own_assignor
+        assignor = assignor_for(context, member)
         if (
             assignor != member.server_assignor
         ):  # also while its first JoinGroup is under way with the older one

@@ -1,6 +1,6 @@
-"""Server-side assignors, as Kafka 4.3 ships them: ``uniform`` and ``range``.
+"""Server-side assignors, as Kafka 4.4 ships them: ``uniform`` and ``range``.
 
-Neither looks at racks: Kafka 4.3 hands them the racks of members and partitions, but both ignore them; a change of
+Neither looks at racks: Kafka 4.4 hands them the racks of members and partitions, but both ignore them; a change of
 racks only makes the group compute its assignment anew. ``uniform`` is sticky; ``range`` is not: it follows from the
 sorted members alone. Both are pure functions of what :class:`~coordinator.assignors.spec.GroupSpec` holds.
 """

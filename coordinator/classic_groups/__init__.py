@@ -1,4 +1,4 @@
-"""Classic groups: JoinGroup to LeaveGroup, as Kafka 4.3's new coordinator serves them.
+"""Classic groups: JoinGroup to LeaveGroup, as Kafka 4.4's new coordinator serves them.
 
 A rebalance has two phases. In the join phase (PreparingRebalance) the coordinator collects JoinGroup requests and keeps
 them waiting; it ends when all known members have joined, or with the largest rebalance timeout. All members get the new

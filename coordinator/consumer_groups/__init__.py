@@ -1,4 +1,4 @@
-"""KIP-848 consumer groups, as Kafka 4.3 behaves: members, epochs, target assignments and reconciliation.
+"""KIP-848 consumer groups, as Kafka 4.4 behaves: members, epochs, target assignments and reconciliation.
 
 Theory of operation. A group has three epochs. The *group epoch* grows when anything changes that an assignment
 depends on (members, subscriptions, topics). The *assignment epoch* is the group epoch for which the target assignment

@@ -35,13 +35,14 @@ def open_group(shard: Shard, group_id: str, *, create: bool) -> Draft:
     return Draft(shard, ConsumerGroup(group_id))
 
 
-def check_size(draft: Draft, member_id: str) -> None:
+def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
     """Raise RequestRefused with GROUP_MAX_SIZE_REACHED if the group is full and this is nobody of it.
 
-    As in Kafka up to 4.3.1, a static member that comes back under another id is refused too (KAFKA-20601).
+    A static member that comes back under another id takes its own place (KAFKA-20601; Kafka up to 4.3.1 refuses it).
     """
     group = draft.group
-    if member_id not in group.members and len(group.members) >= draft.shard.config.consumer_max_size:
+    is_known = member_id in group.members or instance_id in group.static_members
+    if not is_known and len(group.members) >= draft.shard.config.consumer_max_size:
         raise RequestRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id!r} has {len(group.members)} members"
         )

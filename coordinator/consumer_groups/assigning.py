@@ -20,7 +20,7 @@ def target_for(
     group = draft.group
     if group.assignment_epoch >= version.epoch or not _is_time(draft):
         return Target(group.assignment_epoch, group.target_of(new))
-    assignor = group.preferred_assignor(old, new) or draft.shard.config.consumer_assignors[0]
+    assignor = group.preferred_assignor(old, new) or _default_assignor(draft)
     spec = _group_spec(draft, new, is_homogeneous=version.is_homogeneous)
     assignment = ASSIGNORS[assignor](spec)
     for member_id in spec.members:
@@ -29,6 +29,23 @@ def target_for(
             draft.add(records.target_assignment(group.group_id, member_id, after))
     draft.add(records.target_epoch(group.group_id, version.epoch, draft.shard.now_ms))
     return Target(version.epoch, assignment.get(new.member_id, {}))
+
+
+def assignor_changes(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
+    """Whether the group gets another assignor, and is to know it, when ``new`` takes the place of ``old``.
+
+    Kafka compares two tables of votes, and a tie falls differently in them: with one vote for ``range`` and one for
+    ``uniform``, each heartbeat of the member that wants ``range`` is a change.
+    """
+    if not draft.shard.config.consumer_assignor_moves_epoch:
+        return False
+    default = _default_assignor(draft)
+    now = draft.group.described_assignor() or default
+    return (draft.group.preferred_assignor(old, new) or default) != now
+
+
+def _default_assignor(draft: Draft) -> str:
+    return draft.shard.config.consumer_assignors[0]
 
 
 def _is_time(draft: Draft) -> bool:

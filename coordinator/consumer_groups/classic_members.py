@@ -50,7 +50,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
     instance_id = request.group_instance_id
     is_unknown = not request.member_id
     member_id = request.member_id or uuid_to_text(shard.uuids.next())
-    admission.check_size(draft, member_id)
+    admission.check_size(draft, member_id, instance_id)
     if not group.supports_protocols(request.protocol_type, [p.name for p in request.protocols]):
         raise RequestRefused(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no assignor that all classic members offer"
@@ -212,14 +212,14 @@ def _expect_join(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What the client subscribes to. Kafka has no better error for what it can't read."""
+    """What the client subscribes to. Raises RequestRefused with what Kafka says since 4.4 to what it can't read."""
     metadata = request.protocols[0].metadata
     try:
         if lacks_owned_partitions(metadata):
-            raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, "the subscription is cut short")
+            raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the subscription is cut short")
         return decode_subscription(metadata)[1]
     except MalformedMessage as error:
-        raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        raise RequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
 
 
 def _declared(

@@ -34,7 +34,12 @@ def fence(shard: Shard, group: ConsumerGroup, members: Sequence[ConsumerGroupMem
         if regex in group.resolved_regexes:
             topics = with_regex_topics(topics, group.resolved_regexes[regex].topics, -1)
     new_hash = metadata_hash(topics, shard.image)
-    draft.add(records.group_epoch(group.group_id, group.group_epoch + 1, new_hash))
+    epoch = group.group_epoch + 1
+    draft.add(records.group_epoch(group.group_id, epoch, new_hash))
+    if len(members) == len(group.members):
+        # Nobody is left to wait for an assignment (KAFKA-20442, since Kafka 4.4). A time of 0 lets the next member
+        # have its assignment at once.
+        draft.add(records.target_epoch(group.group_id, epoch, 0))
     for member in members:
         cancel_timers(shard, group.group_id, member.member_id)
     shard.apply(draft.records)

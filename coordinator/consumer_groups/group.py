@@ -232,6 +232,8 @@ class ConsumerGroup:
             self._release(old.pending_revocation, old.member_epoch)
         self._occupy(new.assigned, new.member_epoch)
         self._occupy(new.pending_revocation, new.member_epoch)
+        if old is not None and old.instance_id is not None:
+            self.static_members.pop(old.instance_id, None)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
         self._look_at_subscriptions()

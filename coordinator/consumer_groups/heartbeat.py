@@ -17,7 +17,7 @@ def heartbeat(
     """Serve a heartbeat with an epoch of 0 or more. Raises RequestRefused."""
     joins = request.member_epoch == admission.JOIN_EPOCH
     draft = admission.open_group(shard, request.group_id, create=joins)
-    admission.check_size(draft, request.member_id)
+    admission.check_size(draft, request.member_id, request.instance_id)
     member_id = request.member_id or uuid_to_text(shard.uuids.next())
     owned = request.topic_partitions
     if request.instance_id is None:
@@ -30,13 +30,17 @@ def heartbeat(
         if not joins:
             admission.check_epoch(member, request.member_epoch, owned)
 
-    # 1. What the member declares; a changed subscription bumps the group epoch.
+    # 1. What the member declares; a changed subscription, or another assignor of the group, bumps the group epoch.
     declared = member.replace(
         **_declared(request), client_id=call.client_id, client_host=call.client_host, classic=None
     )
     names_changed = subscription.note_member(draft, member, declared)
     regex_change = regular_expressions.note_regex(draft, member, declared)
-    bump = names_changed or regex_change is RegexChange.UPDATED_AND_RESOLVED
+    bump = (
+        names_changed
+        or regex_change is RegexChange.UPDATED_AND_RESOLVED
+        or assigning.assignor_changes(draft, member, declared)
+    )
     version = subscription.current_version(draft)
     if bump or draft.group.metadata_expired(shard.now_ms):
         version = subscription.version_after(draft, member, declared, bump=bump)

@@ -17,6 +17,7 @@ from typing import Any
 from protocol_codecs import kinds, reference
 from protocol_codecs.compiler import rows, runtime
 from protocol_codecs.compiler.source import Source, identifier
+from protocol_codecs.errors import TooManyElements
 from protocol_codecs.kinds import Kind
 from protocol_codecs.message import Message
 from protocol_codecs.schema import Field
@@ -42,30 +43,37 @@ class DecoderBuilder:
     """Generates the decoder of one message in one version.
 
     A ``whole`` decoder expects the message to end with the buffer and returns it; the other returns the
-    message and where it ends.
+    message and where it ends. A ``bounded`` decoder, which is not whole, takes a third argument: how many elements the
+    arrays and the tagged fields may have in all (:func:`protocol_codecs.decode_bounded`).
     """
 
-    def __init__(self, message_type: type[Message], version: int, *, whole: bool) -> None:
+    def __init__(
+        self, message_type: type[Message], version: int, *, whole: bool, bounded: bool = False
+    ) -> None:
         self.source = Source()
         self._message_type = message_type
         self._version = version
         self._whole = whole
+        self._bounded = bounded
         self._flexible = version in message_type.__schema__.flexible
         self._in_array = 0
         self._skew = 0
         self._run: list[tuple[str, str]] = []
         self._content: _Content | None = None
 
-    def build(self) -> Callable[[Any, int], Any]:
+    def build(self) -> Callable[..., Any]:
         """Compile the function; its source stays in ``source``."""
         message_type, version = self._message_type, self._version
-        exact = reference.decode_whole if self._whole else reference.decode_prefix
-        self.source.name("ask_reference", lambda buffer, start: exact(message_type, version, buffer, start))
+        exact: Callable[..., Any] = reference.decode_whole if self._whole else reference.decode_prefix
+        self.source.name("ask_reference", lambda *arguments: exact(message_type, version, *arguments))
         self.source.name("GIVE_UP", runtime.GIVE_UP)
         title = f"decoder of {message_type.__name__} v{version}"
-        with self.source.block("def decode(buffer, start):"):
+        arguments = "buffer, start, most" if self._bounded else "buffer, start"
+        with self.source.block(f"def decode({arguments}):"):
             with self.source.block("try:"):
                 self.source.add("at, size = start, len(buffer)")
+                if self._bounded:
+                    self.source.add("left = most")
                 message = self._struct(
                     message_type, "", tail=self._tail_of_defaults() if self._whole else None
                 )
@@ -74,11 +82,16 @@ class DecoderBuilder:
                         self.source.add(f"return {message}")
                 else:
                     self.source.add(f"return {message}, {self._place()}")
+            if self._bounded:
+                with self.source.block(f"except {self.source.name('TooManyElements', TooManyElements)}:"):
+                    self.source.add("raise")
             with self.source.block("except GIVE_UP:"):
                 self.source.add("pass")
             with self.source.block("if type(buffer) is not bytes:"):
-                self.source.add("return decode(bytes(buffer), start)")
-            self.source.add("return ask_reference(buffer, start)")
+                self.source.add(f"return decode({arguments.replace('buffer', 'bytes(buffer)')})")
+            if self._bounded:
+                arguments += f" // {runtime.REFERENCE_SLOWNESS}"
+            self.source.add(f"return ask_reference({arguments})")
         return self.source.function("decode", title)
 
     # -- the place, and runs ------------------------------------------------------------------------------
@@ -168,6 +181,14 @@ class DecoderBuilder:
     def _give_up_if(self, condition: str) -> None:
         with self.source.block(f"if {condition}:"):
             self.source.add(f"raise {self._helper(runtime.GiveUpError)}")
+
+    def _count_elements(self, count: str) -> None:
+        """Subtract elements from those that the message may still have, before anything is made of them."""
+        if self._bounded:
+            self.source.add(f"left -= {count}")
+            with self.source.block("if left < 0:"):
+                self.source.name("TooManyElements", TooManyElements)
+                self.source.add(f'raise TooManyElements("{self._message_type.__name__}", {self._version})')
 
     # -- structs and fields -------------------------------------------------------------------------------
 
@@ -276,6 +297,8 @@ class DecoderBuilder:
         tags = self._length(f"{prefix}tags", "", compact=True)
         if not known:
             with self.source.block(f"if {tags}:"):
+                if self._bounded:
+                    self._count_elements(f"{self._helper(runtime.count_at)}(buffer, {self._place()}, {tags})")
                 skip = self._helper(runtime.skip_tagged_fields)
                 back = f" - {self._skew}" if self._skew else ""
                 self.source.add(f"at = {skip}(buffer, {self._place(behind=1)}){back}")
@@ -286,6 +309,7 @@ class DecoderBuilder:
         varint = self._helper(runtime.read_varint)
         with self.source.block(f"if {tags}:"):
             self.source.add(f"{tags}, at = {varint}(buffer, at - 1)")
+            self._count_elements(tags)
             with self.source.block(f"for _ in range({tags}):"):
                 self.source.add(f"tag, at = {varint}(buffer, at)")
                 self.source.add(f"tag_size, at = {varint}(buffer, at)")
@@ -323,6 +347,10 @@ class DecoderBuilder:
 
     def _elements(self, element: Kind, variable: str, count: str, *, compact: bool) -> str:
         """Read the elements of an array that is not null, from ``at`` on, which then is behind them."""
+        if self._bounded:
+            self._count_elements(
+                f"{self._helper(runtime.count_at)}(buffer, at, {count}) - 1" if compact else count
+            )
         if isinstance(element, kinds.Number):
             self._numbers(element, variable, count, compact=compact)
             return variable
@@ -383,6 +411,8 @@ class DecoderBuilder:
             value = self._struct(element.message_type, self.source.prefix(variable))
         else:
             item = self.source.prefix(variable).removesuffix("_")
+            if item == variable:  # a list whose name is no plural
+                item += "_item"
             value = self._value(element, item, compact=compact, nullable=False)
         self._settle()
         return value

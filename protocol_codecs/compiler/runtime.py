@@ -18,6 +18,9 @@ Pack = Callable[..., bytes]
 SHORT = 128
 """Lengths below this are in tables: those that fit in one byte of a varint."""
 
+REFERENCE_SLOWNESS = 10
+"""How many times longer the reference codec takes for an element than compiled code does, roughly."""
+
 _MAX_VARINT_BYTES = 5
 
 
@@ -87,6 +90,11 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
                 break
             return value, position
     raise GiveUpError
+
+
+def count_at(buffer: bytes, position: int, count: int) -> int:
+    """A compact count, of which the first byte is ``count`` and stands before ``position``."""
+    return count if count < SHORT else read_varint(buffer, position - 1)[0]
 
 
 def read_content(buffer: bytes, position: int, size: int) -> tuple[bytes, int]:

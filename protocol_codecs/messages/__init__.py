@@ -181,6 +181,12 @@ from protocol_codecs.messages.produce import (
 )
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol_codecs.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatResponseAssignment,
+    ShareGroupHeartbeatResponseTopicPartitions,
+)
 from protocol_codecs.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -337,6 +343,10 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+    "ShareGroupHeartbeatResponseAssignment",
+    "ShareGroupHeartbeatResponseTopicPartitions",
     "SupportedFeatureKey",
     "SyncGroupRequest",
     "SyncGroupRequestAssignment",

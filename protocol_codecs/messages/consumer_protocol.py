@@ -10,13 +10,15 @@ Each embedded form is an int16 version and a body. Never flexible.
 Assignments are the same in all four.
 """
 
-from protocol_codecs.codec import Buffer, decode_prefix, encode
+from protocol_codecs.codec import Buffer, decode_bounded, decode_prefix, encode
 from protocol_codecs.errors import MalformedMessage
 from protocol_codecs.fields import array, binary, int32, string
 from protocol_codecs.message import Message
 
 _VERSION_SIZE = 2
 _V0, _V1 = 0, 1
+_ANY_NUMBER = 2**31 - 1
+"""As a bound of elements: none."""
 
 
 class ConsumerProtocolTopicPartition(Message):
@@ -57,16 +59,21 @@ def encode_assignment(message: ConsumerProtocolAssignment, version: int) -> byte
     return version.to_bytes(_VERSION_SIZE, "big") + body
 
 
-def decode_subscription(buffer: Buffer) -> tuple[int, ConsumerProtocolSubscription]:
+def decode_subscription(
+    buffer: Buffer, most_elements: int = _ANY_NUMBER
+) -> tuple[int, ConsumerProtocolSubscription]:
     """The version that the embedded subscription claims, and its content, read as Kafka's own clients do.
 
     A version newer than 3 is read as 3, and bytes after the message are ignored: newer versions only append.
-    A v1 that ends before its owned partitions (kafka-go writes such) claims nothing. Raises MalformedMessage.
+    A v1 that ends before its owned partitions (kafka-go writes such) claims nothing. ``most_elements`` bounds the
+    topics and owned partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolSubscription, buffer)
-    message, end = decode_prefix(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE)
+    message, end = decode_bounded(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE, most_elements)
     if version > _V1 or (version == _V1 and end < len(buffer)):
-        message, _ = decode_prefix(ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE)
+        message, _ = decode_bounded(
+            ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE, most_elements
+        )
     return claimed, message
 
 
@@ -80,13 +87,16 @@ def lacks_owned_partitions(buffer: Buffer) -> bool:
     return version == _V1 and end == len(buffer)
 
 
-def decode_assignment(buffer: Buffer) -> tuple[int, ConsumerProtocolAssignment]:
+def decode_assignment(
+    buffer: Buffer, most_elements: int = _ANY_NUMBER
+) -> tuple[int, ConsumerProtocolAssignment]:
     """The version that the embedded assignment claims, and its content, read as Kafka's own clients do.
 
-    A version newer than 3 is read as 3, and bytes after the message are ignored. Raises MalformedMessage.
+    A version newer than 3 is read as 3, and bytes after the message are ignored. ``most_elements`` bounds topics and
+    partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolAssignment, buffer)
-    message, _ = decode_prefix(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE)
+    message, _ = decode_bounded(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE, most_elements)
     return claimed, message
 
 

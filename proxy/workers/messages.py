@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from proxy.config import Config
+from proxy.tls import Contents
 from translation.policy import Policy
 
 T = TypeVar("T")
@@ -20,7 +21,8 @@ PortKey = tuple[int, int | None]
 class Start(msgspec.Struct, frozen=True, tag=True):
     """The first message to a worker: what it is to do. ``ports`` are the numbers that the ports really have.
 
-    ``folder`` is that of the configuration file.
+    ``folder`` is that of the configuration file. ``tls`` is what the files of TLS had when they could last be used, by
+    the number of the listener or :data:`proxy.tls.UPSTREAM`.
     """
 
     worker: int
@@ -28,6 +30,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     policy: Policy
     ports: list[tuple[PortKey, int]]
     folder: str
+    tls: dict[int, Contents]
 
 
 class SetPolicy(msgspec.Struct, frozen=True, tag=True):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proxy.admin import admin_app, serve_admin
 from proxy.config import Address, Config, Limits
+from proxy.file_watch import Watched
 from proxy.listeners import BindError, Door, bind, bind_listener, port_of
 from proxy.logs import count_left_out
 from proxy.metrics import Metrics
@@ -23,6 +24,7 @@ from proxy.visibility.bounds import Bound
 from proxy.visibility.group_metrics import Labels, figures_of_view
 from proxy.visibility.snapshot import Snapshot, merge
 from proxy.workers.affinity import worker_of
+from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.messages import Handed, PortKey, SetPolicy, Start
 from proxy.workers.slot import Slot
 from proxy.workers.totals import Family, Totals
@@ -43,6 +45,7 @@ class Supervisor:
     """One supervisor with its workers. Constructing it binds all ports.
 
     :raises BindError: one of them can't be had.
+    :raises TlsFilesError: a certificate can't be used.
     """
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
@@ -52,6 +55,7 @@ class Supervisor:
         self._config = config
         self._policy = policy
         self._folder = folder
+        self._tls = LastGoodTls(config)
         with ExitStack() as bound_so_far:
             self._admin_socket = bind(config.admin.bind, config.admin.port)
             bound_so_far.callback(self._admin_socket.close)
@@ -126,9 +130,9 @@ class Supervisor:
             slot.say(SetPolicy(policy))
 
     @property
-    def certificates(self) -> tuple["_Workers"]:
-        """Passes SIGHUP on: the workers have the certificates, and watch their files themselves."""
-        return (_Workers(self._slots),)
+    def certificates(self) -> tuple[Watched, ...]:
+        """What is read again for workers to come; the others watch their files themselves, and get SIGHUP from here."""
+        return (self._tls, _Workers(self._slots))
 
     # -- what the admin port tells -------------------------------------------------------------------------------
 
@@ -202,7 +206,9 @@ class Supervisor:
 
     def _start(self, number: int) -> Start:
         ports = [(key, port.number) for key, port in self._by_key.items()]
-        return Start(number, _share_of(self._config), self._policy, ports, str(self._folder))
+        return Start(
+            number, _share_of(self._config), self._policy, ports, str(self._folder), self._tls.contents
+        )
 
     async def _until_serving(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -68,6 +68,7 @@ class Worker:
                 policy=start.policy,
                 replica=f"{replica_name()}/{start.worker}",
                 folder=Path(start.folder),
+                last_good_tls=start.tls,
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._server.stop_at_signals)

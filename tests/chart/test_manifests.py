@@ -87,6 +87,7 @@ def test_every_value_says_what_it_is_for():
             "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # as soon as this name leads to the",
         ),
         ("journal-lost", "NOTE: the journal is in an emptyDir"),
+        ("minimal", "NOTE: the partitions of a client that is killed stay without an owner"),
     ],
 )
 def test_the_notes_say_how_to_point_a_client_at_it(variant, told):

@@ -1,8 +1,7 @@
 """Every message and version against the classes that Kafka's own client was generated with.
 
-Kafka reads what we write, finds the same fields in it, and writes the same bytes. Kafka 4.3 is asked about all
-that it has, 3.9 about the versions that Kafka 4 removed. Together with test_against_kio.py and test_kafka_4_4.py no
-declared version is left out.
+Kafka reads what we write, finds the same fields in it, and writes the same bytes. Kafka 4.4 is asked about all
+that it has, 3.9 about the versions that Kafka 4 removed. No declared version is left out.
 """
 
 import base64
@@ -27,18 +26,8 @@ REMOVED_IN_KAFKA_4 = {
     ("OffsetFetchResponse", 0),
     ("RequestHeader", 0),
 }
-NEW_IN_KAFKA_4_4 = {
-    ("ApiVersionsRequest", 5),
-    ("ApiVersionsResponse", 5),
-    ("DeleteGroupsRequest", 3),
-    ("DeleteGroupsResponse", 3),
-    ("TxnOffsetCommitRequest", 6),
-    ("TxnOffsetCommitResponse", 6),
-}
 
-RENAMED_IN_KAFKA_4_4 = {("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generationId"}
-
-CASES_OF_4_3 = [(t, v) for t, v in CASES if (t.__name__, v) not in REMOVED_IN_KAFKA_4 | NEW_IN_KAFKA_4_4]
+CASES_OF_4_4 = [(t, v) for t, v in CASES if (t.__name__, v) not in REMOVED_IN_KAFKA_4]
 CASES_OF_3_9 = [(t, v) for t, v in CASES if (t.__name__, v) in REMOVED_IN_KAFKA_4]
 
 pytestmark = pytest.mark.kafka
@@ -54,8 +43,8 @@ def oracle(kafka_version: str) -> Iterator[Oracle]:
 
 
 @pytest.fixture(scope="module")
-def kafka_4_3() -> Iterator[Oracle]:
-    yield from oracle("4.3.1")
+def kafka_4_4() -> Iterator[Oracle]:
+    yield from oracle("4.4.0")
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +52,13 @@ def kafka_3_9() -> Iterator[Oracle]:
     yield from oracle("3.9.1")
 
 
-@pytest.mark.parametrize(("message_type", "version"), CASES_OF_4_3, ids=map(case_id, CASES_OF_4_3))
+@pytest.mark.parametrize(("message_type", "version"), CASES_OF_4_4, ids=map(case_id, CASES_OF_4_4))
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_kafka_4_3_reads_the_same(
-    kafka_4_3: Oracle, message_type: type[Message], version: int, data: st.DataObject
+def test_kafka_4_4_reads_the_same(
+    kafka_4_4: Oracle, message_type: type[Message], version: int, data: st.DataObject
 ):
-    assert_kafka_reads_the_same(kafka_4_3, data.draw(values(message_type, version)), version)
+    assert_kafka_reads_the_same(kafka_4_4, data.draw(values(message_type, version)), version)
 
 
 @pytest.mark.parametrize(("message_type", "version"), CASES_OF_3_9, ids=map(case_id, CASES_OF_3_9))
@@ -81,9 +70,9 @@ def test_kafka_3_9_reads_the_same(
     assert_kafka_reads_the_same(kafka_3_9, data.draw(values(message_type, version)), version)
 
 
-def test_kafka_4_3_has_nothing_of_what_it_is_not_asked_about(kafka_4_3: Oracle):
-    for name, version in REMOVED_IN_KAFKA_4 | NEW_IN_KAFKA_4_4:
-        assert kafka_4_3.ask(name, version, b"") == "refused: no such version"
+def test_kafka_4_4_has_nothing_of_what_it_is_not_asked_about(kafka_4_4: Oracle):
+    for name, version in REMOVED_IN_KAFKA_4:
+        assert kafka_4_4.ask(name, version, b"") == "refused: no such version"
 
 
 def assert_kafka_reads_the_same(kafka: Oracle, message: Message, version: int) -> None:
@@ -100,7 +89,7 @@ def as_kafka_prints_it(message: Message, version: int) -> dict[str, Any]:
     for field in message.__schema__.fields:
         value = getattr(message, field.name)
         if field.plain_in(version) or (field.tagged_in(version) and value != field.default):
-            name = RENAMED_IN_KAFKA_4_4.get((type(message).__name__, field.name), camel_case(field.name))
+            name = camel_case(field.name)
             printed[name] = printed_value(value, field.kind, version)
             if field.name == "records" and value is not None:
                 printed[name] = ""  # Kafka does not print what its logs are made of

@@ -26,7 +26,7 @@ UNKNOWN_TO_KIO = {
     ("TxnOffsetCommitRequest", 6),
     ("TxnOffsetCommitResponse", 6),
 }
-"""What test_against_java.py and test_kafka_4_4.py prove instead."""
+"""What test_against_java.py proves instead."""
 
 
 def test_kio_knows_everything_else():

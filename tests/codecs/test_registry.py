@@ -123,6 +123,7 @@ def test_the_apis_that_somebody_here_reads_are_declared():
         ("DESCRIBE_CLUSTER", "0-2", "0+"),
         ("CONSUMER_GROUP_HEARTBEAT", "0-1", "0+"),
         ("CONSUMER_GROUP_DESCRIBE", "0-1", "0+"),
+        ("SHARE_GROUP_HEARTBEAT", "1", "0+"),
     }
 
 

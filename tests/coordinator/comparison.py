@@ -16,6 +16,7 @@ from tests.coordinator.kafka_backend import KafkaBackend
 from tests.coordinator.log_comparison import check_logs
 from tests.coordinator.script import Script
 from tests.coordinator.trace import Recording
+from tools.kafka import jars
 
 ATTEMPTS = 8
 STEADY_DIFFERENCES = 2
@@ -46,7 +47,7 @@ def played_by_kafka(play: Play, name: str, bootstrap: str) -> tuple[Recording, b
         log = backend.log()
     finally:
         backend.close()
-    version = os.environ.get("KAFKA_VERSION", "4.3.1")
+    version = os.environ.get("KAFKA_VERSION", jars.DEFAULT_VERSION)
     return Recording(version, prefix, backend.trace, script.transcript, log), backend.was_disturbed
 
 

@@ -1,7 +1,7 @@
 """Kafka and the embedded coordinator play the same scenarios: every answer is the same, and every record of the log.
 
 Live, each scenario runs on Kafka first and then on the embedded coordinator, with the same times and ids. The
-recordings are such runs on Kafka 4.3.1, kept so that the comparison needs no Kafka; EPOCHGATE_RECORD=1 makes them anew.
+recordings are such runs on Kafka 4.4.0, kept so that the comparison needs no Kafka; EPOCHGATE_RECORD=1 makes them anew.
 """
 
 import os

@@ -285,3 +285,14 @@ def test_a_group_of_its_own_size_limit_refuses_more():
     s.member("A").join()
 
     assert s.member("B").join()["error"] == "GROUP_MAX_SIZE_REACHED"
+
+
+@pytest.mark.parametrize(("moves", "group_epoch"), [(True, 3), (False, 2)])
+def test_another_assignor_moves_the_group_epoch_as_the_broker_is_configured(moves: bool, group_epoch: int):
+    config = CoordinatorConfig(consumer_assignor_moves_epoch=moves, consumer_assignment_interval_ms=0)
+    s = Script(CoreBackend(config=config), "votes")
+    s.topic("foo", 1)
+    a = s.member("A")
+    a.join()
+
+    assert a.beat(server_assignor="range")["epoch"] == group_epoch

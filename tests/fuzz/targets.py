@@ -30,7 +30,13 @@ BROKER_HOST = b"b.internal"
 """The host of every broker in these targets; no client may ever read it as an address."""
 
 _LIMITS = Limits(
-    frame_max_bytes=400_000, first_frame_max_bytes=200_000, decoded_max_bytes=300_000, in_flight_requests=8
+    frame_max_bytes=400_000,
+    first_frame_max_bytes=200_000,
+    decoded_max_bytes=300_000,
+    group_call_max_bytes=200_000,
+    group_call_max_elements=1000,
+    first_group_call_max_bytes=1024,
+    in_flight_requests=8,
 )
 _METER = Meter(Metrics())
 _OFFERS = OfferBook(allow_unknown_apis=False)

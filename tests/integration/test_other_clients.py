@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.entry import Entry, running_proxy
-from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, OTHERS, SARAMA, Counted
+from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, OLD_SARAMA, OTHERS, SARAMA, Counted
 from support.ownership import Partition, account
 from support.story import MOVES_WITHOUT_NEED, Case, Story, tell
 
@@ -90,6 +90,8 @@ MANNERS = {
     FRANZ_GO.name: Manner({9}, {4}, {9, 10}, {9, 10}, {5}, (4, 6)),
     # A bootstrap, and one to the node, which Fetch shares.
     SARAMA.name: Manner({7}, {4}, {8}, {7}, {4}, (2, 2)),
+    # The same. Kafka 4 has no OffsetCommit v1 any more.
+    OLD_SARAMA.name: Manner({1}, {0}, {1}, {1}, {0}, (2, 2)),
     # New ones for each generation, each reader and for leaving.
     KAFKA_GO.name: Manner({2}, {0}, {2}, {1}, {0}, (10, math.inf)),
 }

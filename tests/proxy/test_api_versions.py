@@ -31,8 +31,12 @@ def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_ranges_of_the_broker_within_ours_are_offered_as_they_are(version):
-    answer = offered(messages.api_versions_response(), version)
-    assert ranges(answer) == messages.BROKER_VERSIONS
+    broker = {
+        api_key: versions
+        for api_key, versions in messages.BROKER_VERSIONS.items()
+        if api_key not in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+    }
+    assert ranges(offered(messages.api_versions_response(broker), version)) == broker
 
 
 def test_newer_versions_are_capped_and_older_ones_stay_the_brokers():
@@ -49,13 +53,14 @@ def test_an_api_of_which_every_version_is_newer_is_hidden():
     assert ranges(offered(messages.api_versions_response(broker))) == {ApiKey.METADATA: (0, 1)}
 
 
-def test_join_group_is_offered_from_v0_on_whatever_the_broker_lacks():
-    broker = {ApiKey.JOIN_GROUP: (2, 9)}
-    assert ranges(offered(messages.api_versions_response(broker))) == {ApiKey.JOIN_GROUP: (0, 9)}
+@pytest.mark.parametrize("api_key", [ApiKey.JOIN_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH])
+def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
+    broker = {api_key: (2, 9)}
+    assert ranges(offered(messages.api_versions_response(broker))) == {api_key: (0, 9)}
 
 
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
-    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_HEARTBEAT: (0, 1)}
+    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_DESCRIBE: (0, 1)}
     response = messages.api_versions_response(broker)
     assert ranges(offered(response)) == {}
     assert ranges(offered(response, allow_unknown_apis=True)) == broker
@@ -65,6 +70,18 @@ def test_an_api_that_is_known_to_name_brokers_is_hidden_whatever_the_configurati
     broker = {ApiKey.SHARE_FETCH: (0, 2), ApiKey.SHARE_ACKNOWLEDGE: (0, 2), ApiKey.METADATA: (0, 9)}
     answer = offered(messages.api_versions_response(broker), allow_unknown_apis=True)
     assert ranges(answer) == {ApiKey.METADATA: (0, 9)}
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+@pytest.mark.parametrize(
+    ("broker", "client"), [((1, 1), {(1, 1)}), ((0, 2), {(1, 1)}), ((0, 0), set()), (None, set())]
+)
+def test_share_group_heartbeat_is_offered_in_the_version_in_which_it_is_answered_here(
+    broker, client, allow_unknown_apis
+):
+    versions = {} if broker is None else {ApiKey.SHARE_GROUP_HEARTBEAT: broker}
+    response = messages.api_versions_response(versions)
+    assert set(ranges(offered(response, allow_unknown_apis=allow_unknown_apis)).values()) == client
 
 
 def test_inter_broker_apis_and_share_groups_are_not_offered():

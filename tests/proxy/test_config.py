@@ -140,7 +140,7 @@ def test_what_is_left_out_has_defaults(tmp_path):
         ("workers: 1", "workers: !!int x", "12:10: workers", "not a good int, got 'x'"),
         ("workers: 1", "workers: !!bool x", "12:10: workers", "not a good bool, got 'x'"),
         ("workers: 1", "workers: \0", "", "not valid YAML: unacceptable character"),
-        ("workers: 1", "workers: &a [*a]", "", "an alias of something within itself"),
+        ("workers: 1", "workers: &a [*a]", "", "aliases are not taken"),
         ("workers: 1", "spark: {path: x}", "12:1: spark", "unknown key"),
         ("workers: 1", "admin: {}", "12:1: admin", "given twice"),
         ("workers: 1", "workers: [", "13:1:", "not valid YAML"),

@@ -127,14 +127,6 @@ def test_the_limit_is_tighter_until_the_first_valid_request():
         client_sends(conversation(limits=limits), messages.plain(1, padding=8000))
 
 
-def test_a_request_to_be_decoded_may_not_be_larger_than_its_own_limit():
-    talk = conversation(limits=Limits(decoded_max_bytes=STREAM_ABOVE))
-    huge = messages.heartbeat(1, group_id="g" * 30_000)
-    huge = wire.framed(huge[4:] + bytes(2 * STREAM_ABOVE))
-    with pytest.raises(ClientError, match="decoded"):
-        client_sends(talk, huge)
-
-
 def test_requests_before_the_bad_one_are_relayed():
     talk = conversation()
     with pytest.raises(ClientError):

@@ -20,7 +20,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.conversation import Conversation
 from proxy.frames import STREAM_ABOVE
@@ -75,6 +75,8 @@ def test_a_forwarded_group_call_is_relayed_unchanged():
 
 def test_a_large_group_call_is_gathered_before_it_is_decoded():
     talk = negotiated(conversation())
+    client_sends(talk, messages.plain(0))
+    broker_sends(talk, plain_response(0))
     protocols = (JoinGroupRequestProtocol(name="range", metadata=bytes(3 * STREAM_ABOVE)),)
     frame = wire.request(ApiKey.JOIN_GROUP, 5, 1, JoinGroupRequest(group_id="g", protocols=protocols))
     assert client_sends(talk, frame[: 2 * STREAM_ABOVE]) == b""
@@ -106,31 +108,6 @@ def test_the_proxy_asks_for_versions_where_the_client_never_did():
     assert broker_sends(talk, plain_response(1), answer) == plain_response(1)
     assert talk.request.message.group_id == "g"
     assert talk.connection.versions[ApiKey.JOIN_GROUP] == (0, 9)
-
-
-def test_join_group_is_raised_for_a_broker_that_lacks_the_version():
-    talk = negotiated(conversation(), {**messages.BROKER_VERSIONS, ApiKey.JOIN_GROUP: (2, 9)})
-    protocols = (JoinGroupRequestProtocol(name="range", metadata=b"abc"),)
-    request = JoinGroupRequest(
-        group_id="g", session_timeout_ms=9000, protocol_type="consumer", protocols=protocols
-    )
-    client_sends(talk, wire.request(ApiKey.JOIN_GROUP, 0, 4, request))
-    talk.forward(talk.request.id)
-    raised = JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=9000,
-        rebalance_timeout_ms=9000,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-    assert taken(talk.to_upstream) == wire.request(ApiKey.JOIN_GROUP, 2, 4, raised)
-    answer = JoinGroupResponse(
-        generation_id=3, protocol_name="range", leader="m", member_id="m", throttle_time_ms=7
-    )
-    lowered = JoinGroupResponse(generation_id=3, protocol_name="range", leader="m", member_id="m")
-    assert broker_sends(talk, wire.response(ApiKey.JOIN_GROUP, 2, 4, answer)) == wire.response(
-        ApiKey.JOIN_GROUP, 0, 4, lowered
-    )
 
 
 # -- injected calls --------------------------------------------------------------------------------------------

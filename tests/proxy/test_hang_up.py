@@ -1,7 +1,7 @@
 """A Heartbeat and its client's hang-up wait in the socket together, because the process stood still meanwhile.
 
 Of several processes none may let such a call count (docs/translation.md): the client may have joined at another one.
-The sockets are real, and so is the translation; its member has joined on another connection.
+The sockets are real, and so is the translation.
 """
 
 import select
@@ -57,8 +57,10 @@ def a_translator_with_a_member(*, sole_process: bool):
     history = translation.Bench(settings=TranslatorSettings(sole_process=sole_process))
     history.now = trio.current_time()
     served = history.connect()  # the number of the connection that the test serves
-    history.translator._context.admissions.admit(served.id, translation.GROUP)  # its client has called before
     history.stable_member(history.connect(), (0, 1), member_id=MEMBER)
+    context = history.translator._context
+    context.admissions.admit(served.id, translation.GROUP)  # its client has called there too, last
+    context.find(translation.GROUP, MEMBER).connection_id = served.id
     return history.translator
 
 

@@ -105,7 +105,10 @@ def test_groups_whose_mode_and_assignor_stay_are_not_in_the_plan():
 def test_a_translated_group_that_gets_another_assignor_is_in_the_plan(now, group, change):
     changes = plan(POLICY, [live(group, "translate", assignor=now)])
     assert [str(one) for one in changes] == [
-        f"{group}: assignor {change}; counts when the broker assigns next, and nobody is made to rejoin for it"
+        (
+            f"{group}: assignor {change}; counts when the broker assigns next (since Kafka 4.4: at once); "
+            "who gets other partitions rejoins"
+        )
     ]
     assert list(summary(changes, 1)) == ["1 group gets another assignor: 2 members", "0 groups unchanged"]
 

@@ -61,7 +61,7 @@ async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
         ),
         ("default: 2001-99-99\n", "policy.yaml:1:10: default: not a good timestamp"),
         ("default: \0\n", "policy.yaml: not valid YAML"),
-        ("rules: &a [*a]\n", "policy.yaml: too deeply nested"),
+        ("rules: &a [*a]\n", "policy.yaml:1:12: not valid YAML: the alias *a"),
     ],
 )
 async def test_a_bad_file_is_refused_and_the_policy_before_it_stays(

@@ -1,5 +1,6 @@
 """Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
 
+import datetime as dt
 import errno
 import os
 import re
@@ -8,6 +9,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,19 +21,24 @@ import trio
 import trio.testing
 from fakes import messages, wire
 from fakes.broker import a_cluster
+from fakes.certificates import LOCAL, Authority
 from fakes.serving import Running, config_for
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client import Counter as CounterMetric
 
-from proxy.config import Config, Limits, Upstream
+from proxy.config import Config, Limits, Listener, Upstream
 from proxy.metrics import Metrics
 from proxy.policy_reload import PolicyReloader
 from proxy.process import StartError, a_translator, leaves
 from proxy.server import Readiness
 from proxy.streams import TcpStream
+from proxy.tls import Certificates, TlsFilesError, read_files
+from proxy.tls_config import ListenerTls, UpstreamTls
+from proxy.tls_stream import TlsError, TlsStream
 from proxy.visibility.snapshot import Snapshot
 from proxy.workers.affinity import worker_of
 from proxy.workers.handing import MOST_WAITING, WaitingLine
+from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
 from proxy.workers.slot import Slot
 from proxy.workers.supervisor import Supervisor, _share_of
@@ -306,6 +313,7 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
     amounts = {
         "client_to_proxy_active_connections",
         "journal_queue_events",
+        "large_group_calls_held_bytes",
         "lingering_upstream_connections",
         "proxy_to_server_active_connections",
         "tasks",
@@ -381,3 +389,96 @@ def test_sums_never_go_back_when_a_worker_dies():
     totals.died(0)
     assert shown()["epochgate_requests_total", "FETCH"] == 22
     assert b'epochgate_requests_total{api="FETCH"} 22.0' in totals.expose()
+
+
+# -- certificates ----------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_is_started_again_while_a_certificate_is_bad_shows_the_one_before(tmp_path):
+    authority = Authority(tmp_path)
+    tls = authority.listener_tls()
+    here, there = TWO_HOSTS
+    async with a_cluster(1) as brokers:
+        config = config_for(brokers, workers=2)
+        listener = msgspec.structs.replace(config.listeners[0], tls=tls)
+        config = msgspec.structs.replace(config, listeners=(listener,))
+        async with supervising(config) as proxy:
+
+            async def asked(host: str) -> bool:
+                """Whether a client of this address is served, by TLS."""
+                stream = TlsStream(
+                    await proxy.connect(host),
+                    authority.client_context(),
+                    server_side=False,
+                    server_name=LOCAL,
+                )
+                try:
+                    await stream.handshake()
+                    return await proxy.ask(stream, messages.plain(1)) is not None
+                except (TlsError, trio.BrokenResourceError):
+                    return False
+                finally:
+                    await stream.aclose()
+
+            async def are_current(value: float) -> bool:
+                return await proxy.value("tls_is_current", where="listener 127.0.0.1:0") == value
+
+            assert await asked(here)
+            assert await asked(there)
+            good = Path(tls.certificate).read_bytes()
+            Path(tls.certificate).write_text("not a certificate")
+            for reloaded in proxy.server.certificates:
+                reloaded.reload("a test")
+            await until(partial(are_current, 0))
+            dead = proxy.pid_of(0)
+            os.kill(dead, signal.SIGKILL)
+            await until(partial(asked, here))
+            assert proxy.pid_of(0) != dead
+            assert (await proxy.get("/readyz"))[0] == 200
+            assert await are_current(0), "the file is still bad"
+            assert await asked(there)
+
+            Path(tls.certificate).write_bytes(good)
+            await until(partial(are_current, 1))
+            assert await asked(here)
+
+
+def test_the_last_certificates_that_could_be_used_are_kept(tmp_path):
+    authority = Authority(tmp_path)
+    tls = authority.listener_tls(client_ca=str(authority.file), client_auth="required")
+    listener = Listener(advertised_host="proxy", nodes={"0": 9100}, tls=tls)
+    kept = LastGoodTls(
+        Config(upstream=Upstream(bootstrap=("a:1",), tls=UpstreamTls()), listeners=(listener,))
+    )
+    assert set(kept.files) == {Path(tls.certificate), Path(tls.key), authority.file}
+    before = kept.contents[0]
+    assert before == {str(file): file.read_bytes() for file in kept.files}
+    Path(tls.key).write_bytes(Path(authority.issue("another")[1]).read_bytes())
+    kept.reload("a test")
+    assert kept.contents[0] == before, "this key is that of another certificate"
+    authority.issue("proxy")
+    kept.reload("a test")
+    assert kept.contents[0] == {str(file): file.read_bytes() for file in kept.files} != before
+
+
+def test_a_certificate_that_has_ended_meanwhile_is_better_than_none(tmp_path):
+    """The other workers go on showing it."""
+    certificate, key = Authority(tmp_path).issue("old", not_after=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    tls = ListenerTls(certificate=str(certificate), key=str(key))
+    metrics = Metrics()
+    with pytest.raises(TlsFilesError, match="ended"):
+        Certificates("a listener", tls, metrics)
+    assert Certificates("a listener", tls, metrics, read_files(tls)).context is not None
+    labels = {"where": "a listener"}
+    assert metrics.registry.get_sample_value("epochgate_tls_is_current", labels) == 0
+    refused = {**labels, "result": "refused"}
+    assert metrics.registry.get_sample_value("epochgate_tls_reloads_total", refused) == 1
+
+
+def test_a_supervisor_does_not_start_with_a_bad_certificate(tmp_path):
+    tls = Authority(tmp_path).listener_tls()
+    Path(tls.key).write_text("no key")
+    listener = Listener(advertised_host="proxy", port=0, nodes={"0": 0}, tls=tls)
+    config = Config(upstream=Upstream(bootstrap=("a:1",)), listeners=(listener,), workers=2)
+    with pytest.raises(TlsFilesError, match="not the private key"):
+        Supervisor(config, Policy(), Path())

@@ -58,14 +58,19 @@ def _is_kept_out(client: Any, of_consumer_group: bool) -> bool:
 
 
 def _wrong_assignor(world: "World", client: Any) -> str | None:
-    """A translated member has the assignor that the policy says, else the one that stands in for its own."""
+    """A translated member has the assignor that the policy says. Else those of one process have one of their own."""
     if world.broker.group is None or not isinstance(client, ClassicClient):
         return None
     member = world.broker.group.members[client.member_id]
-    wanted = world.policy.rules[0].assignor or server_assignor(client.habits.protocols)
-    if world.watch.standings[client].classic or member.server_assignor == wanted:
+    if world.watch.standings[client].classic:
         return None
-    return f"the broker has assignor {member.server_assignor} for {client}, not {wanted}"
+    policy = world.policy.rules[0].assignor
+    beside = [one for one in world.alive() if isinstance(one, ClassicClient)]
+    beside = [one for one in beside if world.process_of(one) is world.process_of(client)]
+    wanted = {policy} if policy else {server_assignor(one.habits.protocols) for one in beside}
+    if member.server_assignor in wanted:
+        return None
+    return f"the broker has assignor {member.server_assignor} for {client}, not one of {sorted(wanted)}"
 
 
 def _orphans(world: "World", members: list, group: Any) -> str | None:

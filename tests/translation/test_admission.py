@@ -13,15 +13,16 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.offset_commit import OffsetCommitResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import Connection, EventKind, RequestId
+from translation.actions import Connection, ConnectionId, EventKind, RequestId
 from translation.member import Member
 from translation.policy import Mode, Policy, Rule
 from translation.rule_book import RuleBook
 from translation.settings import TranslatorSettings
 
-from .bench import GROUP, OTHER_TOPIC, Bench
-from .live_groups import mixed_group
+from .bench import GROUP, OTHER_TOPIC, TOPIC, Bench
+from .live_groups import described, mixed_group
 
 VICTIM = "epochgate-victim"
 INSTANCE = "instance-1"
@@ -177,6 +178,52 @@ def test_a_refusal_of_the_broker_ends_what_was_accepted_before() -> None:
     assert len(bench.questions()) == 1
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+def test_an_authorizer_that_fails_lets_nobody_in(code: ErrorCode) -> None:
+    bench, own = a_victim()
+    stranger = bench.connect()
+    join = bench.join(stranger, "", instance_id=INSTANCE)
+    bench.reply(HeartbeatResponse(error_code=code))
+    assert bench.forwarded == [join]
+    assert not bench.translator.admits(stranger.id, GROUP)
+    heartbeat_succeeds(bench, own)
+
+
+def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> None:
+    """A right that was withdrawn counts no more, and nor does a connection on which no answers come any more."""
+    bench, own = a_victim()
+    former = bench.connect()
+    bench.heartbeat(former, "epochgate-other", 1)
+    bench.reply(ACCEPTED)
+    bench.reply(described({}))
+    for call in CALLS.values():
+        if call is CALLS["Heartbeat of nobody"] or call is CALLS["JoinGroup of somebody new"]:
+            continue
+        before = state_of(bench)
+        another = bench.connect()
+        bench.translator._context.admissions.admit(another.id, GROUP)
+        request = call(bench, another)
+        if bench.questions():
+            assert state_of(bench) == before
+            bench.reply(REFUSED)
+            assert request in bench.forwarded
+    heartbeat_succeeds(bench, own)
+
+
+def test_topics_of_one_connection_are_not_given_up_because_of_the_principal_of_another() -> None:
+    bench, own = a_victim(sole_process=False)
+    bench._lets_in = True
+    other = bench.connect()  # whose principal may read the group, and not describe its topics
+    heartbeat = bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    silent = bench.heartbeat_call().message
+    assert (silent.subscribed_topic_names, silent.topic_partitions) == (None, None)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    assert bench.heartbeat_call().message.subscribed_topic_names == (TOPIC,)
+
+
 def test_a_join_group_that_was_accepted_lets_its_sender_take_the_instance_id_over() -> None:
     bench, own = a_victim()
     join = bench.join(bench.connect(), "", instance_id=INSTANCE)
@@ -258,22 +305,67 @@ def test_a_session_timeout_that_a_broker_would_refuse_ends_nobody(timeout_ms: in
 # -- a stalled connection of somebody who may act -------------------------------------------------------------------
 
 
+def stalled_behind(bench: Bench, connection: Connection) -> ConnectionId:
+    """A member's conversation waits on another connection, on which answers came until a moment ago."""
+    stalled = bench.connect()
+    bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
+    assert [call.connection_id for call in bench.calls] == [stalled.id]
+    return stalled.id
+
+
 def test_a_call_that_goes_unanswered_holds_up_those_on_other_connections_for_a_bounded_time() -> None:
     bench, own = a_victim()
     bench._lets_in = True
-    stalled = bench.connect()
-    bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
-    (unanswered,) = bench.calls
+    stalled = stalled_behind(bench, own)
+    bench.advance(4)  # nobody waits
     heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    assert bench.calls == [unanswered]
-    bench.advance(2.9)
+    bench.advance(5.4)
     assert bench.closed == []
     bench.advance(0.2)
-    assert bench.closed == [stalled.id]
-    (call,) = [call for call in bench.calls if call is not unanswered]
-    assert call.connection_id == own.id
+    assert bench.closed == [stalled]
+    (call,) = [call for call in bench.calls if call.connection_id == own.id]
     bench.reply(ConsumerGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=5000), call)
     assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_connections_that_stall_never_get_the_turn_of_a_member_that_is_served_elsewhere() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    stalled = [bench.connect() for _ in range(20)]
+    for connection in stalled:  # they may act, and read until now
+        bench.commit(connection, VICTIM, 7)
+    bench._lets_in = False
+    for connection in stalled:
+        bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    assert len(bench.questions()) == 20
+    heartbeat_succeeds(bench, own)
+    assert bench.closed == []
+
+
+def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    other = bench.connect()
+    bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.client_gone(other)
+    bench.advance(20)
+    assert bench.closed == []
+
+
+def test_a_client_is_kept_alive_on_the_connection_of_its_join_group_when_the_other_stalls() -> None:
+    bench = Bench()
+    own = bench.connect()
+    bench.stable_member(own, (0, 1), member_id=VICTIM, session_timeout_ms=300_000)
+    stalled = bench.connect()
+    bench.heartbeat(stalled, VICTIM, 1)
+    bench.advance(20)
+    assert bench.closed == [stalled.id]
+    assert any(
+        call.connection_id == own.id and call.message.member_epoch == 1
+        for call in bench.calls
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+    )
 
 
 def test_a_slow_broker_ends_no_connection_while_nobody_else_waits() -> None:
@@ -349,6 +441,34 @@ def test_a_classic_member_of_a_mixed_group_is_given_an_id_of_ours_when_it_is_mov
     assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
 
 
+def test_a_member_that_was_taken_for_a_classic_client_is_let_go_when_its_own_heartbeat_passes() -> None:
+    """Its id looks like one that a classic coordinator gave out."""
+    native = "app-7b4e1f0c-0000-4000-8000-000000000001"
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    commit = bench.commit(connection, native, 5, version=9)
+    bench.reply(described({native: (1, 5)}))
+    bench.reply(OffsetCommitResponse())
+    assert commit in bench.answers
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=native, member_epoch=5)
+    heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    bench.passed(connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=native, member_epoch=5))
+    bench.advance(60)
+    assert bench.calls == []
+    relayed = bench.commit(connection, native, 5, version=9)
+    assert relayed in bench.forwarded
+
+
+def test_a_native_member_that_joined_as_a_classic_one_is_a_native_one_no_more() -> None:
+    bench = Bench(new_group=False)
+    natives = bench.translator._context.natives
+    natives.heard(GROUP, NATIVE)
+    connection = bench.connect()
+    join = bench.join(connection, NATIVE)
+    bench.passed(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))
+    assert (GROUP, NATIVE) not in natives
+
+
 # -- connections that outlive their client --------------------------------------------------------------------------
 
 
@@ -388,3 +508,24 @@ def test_a_group_with_a_longer_id_than_anybody_needs_is_relayed_and_nothing_is_k
 def test_a_group_with_a_long_id_is_rejected_all_the_same() -> None:
     reject = Policy(rules=(Rule(pattern="g+", mode=Mode.REJECT),))
     assert RuleBook(reject).of("g" * 256).mode is Mode.REJECT
+
+
+def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
+    bench = Bench(settings=TranslatorSettings(groups_limit=50))
+    context = bench.translator._context
+    for n in range(150):
+        context.member(f"live-{n}", "m").epoch = 1
+    for n in range(1000):
+        context.group(f"stranger-{n}").passes_through = "protocol type is 'connect', not 'consumer'"
+    assert sum(not group.members for group in context.groups.values()) <= 50
+    assert sum(bool(group.members) for group in context.groups.values()) == 150
+
+
+def test_a_call_without_a_right_does_not_end_the_time_for_which_a_group_is_relayed() -> None:
+    bench = Bench(lets_in=False)
+    group = bench.translator._context.group(GROUP)
+    group.passes_through, group.passes_through_until = "not converted", bench.now + 1
+    bench.advance(2)
+    before = state_of(bench)
+    bench.heartbeat(bench.connect(), "a", 1)
+    assert state_of(bench) == before

@@ -2,6 +2,7 @@
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from translation.actions import Connection, EventKind
 from translation.policy import Mode, Policy, Rule
 
@@ -105,3 +106,23 @@ def test_an_adopted_member_has_no_assignor_of_its_own_before_it_has_joined() -> 
     bench.translator.set_policy(bench.now, UNIFORM)
     bench.heartbeat(connection, "epochgate-a", 1)
     assert sent(bench).server_assignor is None
+
+
+def test_the_members_of_a_group_vote_for_one_assignor() -> None:
+    """Kafka 4.4 never comes to rest with one vote for each of two."""
+    bench = Bench()
+    first, second = bench.connect(), bench.connect()
+    bench.stable_member(first, (0,), member_id="epochgate-first", protocol="range")
+    bench.join(second, "epochgate-second", protocol="roundrobin")
+    assert bench.heartbeat_call().message.server_assignor == "range"
+
+
+def test_the_vote_of_a_group_is_another_when_the_member_that_it_was_of_has_left() -> None:
+    bench = Bench()
+    first, second = bench.connect(), bench.connect()
+    bench.stable_member(first, (0,), member_id="epochgate-first", protocol="range")
+    bench.stable_member(second, (1,), member_id="epochgate-second", protocol="roundrobin", epoch=2)
+    bench.leave(first, "epochgate-first")
+    bench.reply(LeaveGroupResponse(members=(MemberResponse(member_id="epochgate-first"),)))
+    bench.advance(2)
+    assert bench.heartbeat_call().message.server_assignor == "uniform"

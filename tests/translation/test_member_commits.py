@@ -2,13 +2,15 @@
 
 import pytest
 
-from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs import ApiKey, ErrorCode, encode
 from protocol_codecs.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 
 from .answers import A, commit_answer, commit_error
-from .bench import GROUP, Bench
+from .bench import GROUP, TOPIC, Bench
 
 
 def test_a_commit_goes_out_with_the_epoch_and_at_version_9() -> None:
@@ -35,6 +37,40 @@ def test_the_retention_of_an_old_commit_is_left_out() -> None:
     bench.send(connection, ApiKey.OFFSET_COMMIT, 2, message)
     (call,) = bench.calls
     assert (call.version, call.message.retention_time_ms) == (9, -1)
+
+
+def test_a_commit_of_version_1_goes_out_without_its_timestamps() -> None:
+    """Only v1 has one for each partition; sarama up to 1.38 commits so."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.heartbeat(connection, A, 1)
+    bench.beat(3)
+    at = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=42, commit_timestamp=1_600_000_000_000
+    )
+    message = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=1,
+        member_id=A,
+        topics=(OffsetCommitRequestTopic(name=TOPIC, partitions=(at,)),),
+    )
+    request = bench.send(connection, ApiKey.OFFSET_COMMIT, 1, message)
+    (call,) = bench.calls
+    assert (call.version, call.message.generation_id_or_member_epoch) == (9, 3)
+    encode(call.message, call.version)  # which refuses what the version can't say
+    ((partition,),) = (topic.partitions for topic in call.message.topics)
+    assert (partition.committed_offset, partition.commit_timestamp) == (42, -1)
+    bench.reply(commit_answer())
+    assert commit_error(bench, request) == ErrorCode.NONE
+
+
+def test_a_commit_of_version_0_names_no_member_and_is_passed_on() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = bench.send(connection, ApiKey.OFFSET_COMMIT, 0, OffsetCommitRequest(group_id=GROUP))
+    assert bench.forwarded == [request]
 
 
 def test_the_previous_generation_may_commit_until_sync() -> None:

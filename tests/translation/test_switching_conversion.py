@@ -132,15 +132,37 @@ def test_to_translate_a_rebalance_does_not_wait_for_a_client_that_waits_for_the_
     assert bench.heartbeat_call().message.member_epoch == 0
 
 
-def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_converted_while_the_broker_is_asked() -> (
-    None
-):
+CONVERTED = {
+    "Kafka": DescribedGroup(group_id=GROUP, group_state="Dead"),
+    "kfake": DescribedGroup(group_id=GROUP, group_state="Stable"),
+}
+"""How brokers describe a consumer group to those that ask for a classic one: kfake says no protocol type."""
+
+each_broker = pytest.mark.parametrize("converted", CONVERTED.values(), ids=CONVERTED.keys())
+
+
+@each_broker
+def test_a_new_member_joins_a_group_that_another_converts_while_the_broker_is_asked(
+    converted: DescribedGroup,
+) -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, "")
+    bench.join(connection, "epochgate-uuid-1")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(DescribeGroupsResponse(groups=(converted,)))
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+@each_broker
+def test_a_classic_member_with_partitions_stays_classic_when_its_group_is_converted_while_the_broker_is_asked(
+    converted: DescribedGroup,
+) -> None:
     """The broker has the group as no consumer group at first, and a moment later as no classic one."""
     bench = Bench(new_group=False)
     connection = bench.connect()
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)
-    converted = DescribedGroup(group_id=GROUP, group_state="Dead")
     bench.reply(DescribeGroupsResponse(groups=(converted,)))
     bench.reply(mixed_group(A))
     (call,) = bench.calls

@@ -1,1 +1,1 @@
-"""Test drivers on franz-go, sarama and kafka-go, one Go module, and what builds them."""
+"""One Go module: test drivers on franz-go, sarama and kafka-go, franz-go's kfake as a broker, and what builds them."""

@@ -1,4 +1,4 @@
-"""Builds the drivers once, with the libraries that ``go.sum`` pins; `command` is what runs one.
+"""Builds the drivers once, with the libraries that the ``*.sum`` files pin; `command` is what runs one.
 
 ``python -m tools.go_clients.built`` needs nothing but Python, and Go or a way to fetch it (tools/chart/binaries.py).
 """
@@ -17,10 +17,13 @@ from tools.chart import binaries
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / "build" / "go_clients"
 MODULES = {
-    "franzgo": "github.com/twmb/franz-go",
-    "sarama": "github.com/IBM/sarama",
-    "kafkago": "github.com/segmentio/kafka-go",
+    "franzgo": ("github.com/twmb/franz-go", "go.mod"),
+    "sarama": ("github.com/IBM/sarama", "go.mod"),
+    "old_sarama": ("github.com/IBM/sarama", "old_sarama.mod"),
+    "kafkago": ("github.com/segmentio/kafka-go", "go.mod"),
+    "kfake": ("github.com/twmb/franz-go/pkg/kfake", "go.mod"),
 }
+"""Driver -> its library, and the file that pins it."""
 
 
 def ensure_built() -> None:
@@ -44,11 +47,10 @@ def command(driver: str) -> list[str]:
 
 def version(driver: str) -> str:
     """Of the driver's library, as it is pinned."""
-    pinned = re.search(
-        rf"^\s*{re.escape(MODULES[driver])} v(\S+)", (HERE / "go.mod").read_text(), re.MULTILINE
-    )
+    module, file = MODULES[driver]
+    pinned = re.search(rf"^\s*{re.escape(module)} v(\S+)", (HERE / file).read_text(), re.MULTILINE)
     if pinned is None:
-        raise ValueError(f"go.mod does not name {MODULES[driver]}")
+        raise ValueError(f"{file} does not name {module}")
     return pinned[1]
 
 
@@ -57,10 +59,16 @@ def _build() -> None:
     print(f"== building the Go clients with {go} (a minute on two cores, once)", flush=True)
     began = time.monotonic()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-    build = [str(go), "build", "-trimpath", "-ldflags", "-s -w", "-o", f"{BUILT}/", "./..."]
-    done = subprocess.run(build, cwd=HERE, env=environment, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise binaries.NoGoError(f"go build failed: {done.stderr.strip()[-500:]}")
+    build = [str(go), "build", "-trimpath", "-ldflags", "-s -w", "-o"]
+    for what in (
+        [f"{BUILT}/", "./..."],
+        [f"{BUILT}/old_sarama", "-modfile=old_sarama.mod", "-tags=old", "./sarama"],  # the same driver
+    ):
+        done = subprocess.run(
+            build + what, cwd=HERE, env=environment, check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise binaries.NoGoError(f"go build failed: {done.stderr.strip()[-500:]}")
     print(f"== built in {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -72,7 +80,7 @@ def _go() -> Path:
 
 
 def _wanted() -> str:
-    sources = sorted([*HERE.rglob("*.go"), HERE / "go.mod", HERE / "go.sum"])
+    sources = sorted([*HERE.rglob("*.go"), *HERE.glob("*.mod"), *HERE.glob("*.sum")])
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 

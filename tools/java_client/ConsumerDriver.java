@@ -12,14 +12,15 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -73,7 +74,7 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
     private void run() {
         ObjectNode started = JSON.createObjectNode();
         started.put("client", "kafka-clients");
-        started.put("version", AppInfoParser.getVersion());
+        started.put("version", version());
         started.put("pid", ProcessHandle.current().pid());
         write("started", started);
         Thread reader = new Thread(this::readCommands, "commands");
@@ -85,6 +86,17 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
             write("failed", JSON.createObjectNode().put("error", crash.toString()));
             Runtime.getRuntime().halt(1);
         }
+    }
+
+    /** As the client's jar says; the class that reads it has moved between packages. */
+    private static String version() {
+        Properties jar = new Properties();
+        try (InputStream stream = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            jar.load(stream);
+        } catch (IOException unreadable) {
+            throw new UncheckedIOException(unreadable);
+        }
+        return jar.getProperty("version");
     }
 
     private void work() {
@@ -281,6 +293,7 @@ public final class ConsumerDriver implements ConsumerRebalanceListener {
         out.flush();
     }
 
+    /** From the resource in the client's jar: the class that reads it has another package since Kafka 4.4. */
     private static List<String> texts(JsonNode array) {
         List<String> texts = new ArrayList<>();
         array.forEach(element -> texts.add(element.asText()));

@@ -1,4 +1,4 @@
-"""Compiles the Java driver; `command` is what runs it."""
+"""Compiles the Java driver; `command` is what runs it. `share_consumer` needs no compiling."""
 
 import subprocess
 from pathlib import Path
@@ -7,6 +7,7 @@ from tools.kafka import jars
 from tools.kafka.broker import LOG_SETTINGS
 from tools.maven import Say
 
+SHARE_CONSUMER = Path(__file__).with_name("ShareConsumer.java")
 SOURCE = Path(__file__).with_name("ConsumerDriver.java")
 BUILD = jars.ROOT / "build" / "java_client"
 
@@ -34,4 +35,14 @@ def command(version: str, log: Path) -> list[str]:
         "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Depochgate.log={log}",
         "-cp", f"{BUILD / version}:{jars.classpath(version)}", SOURCE.stem,
+    ]  # fmt: skip
+
+
+def share_consumer(version: str, *arguments: str) -> list[str]:
+    """How to start the share consumer, from its source. Raises jars.KafkaUnavailableError without a JDK or jars."""
+    jars.check_java()
+    jars.ensure_jars(version)
+    return [
+        jars.java_home_program("java"), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-cp", jars.classpath(version), str(SHARE_CONSUMER), *arguments,
     ]  # fmt: skip

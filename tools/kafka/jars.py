@@ -11,7 +11,7 @@ from tools.maven import MavenError, Say, ensure_dependencies
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "kafka"
 POM = Path(__file__).with_name("pom.xml")
-DEFAULT_VERSION = "4.3.1"
+DEFAULT_VERSION = "4.4.0"
 OLDEST_JAVA = 17
 
 

@@ -5,6 +5,16 @@ from collections.abc import Mapping
 CONSUMER_SESSION_TIMEOUT_MS = 6_000
 CONSUMER_HEARTBEAT_INTERVAL_MS = 500
 
+GROUP_DEFAULTS = {
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "45000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+    "group.min.session.timeout.ms": "6000",
+    "group.initial.rebalance.delay.ms": "3000",
+}
+"""Kafka's own values of what `for_tests` shortens: overrides for a broker whose groups behave as a stock one's."""
+
 
 def for_tests(brokers: int) -> dict[str, str]:
     """What every broker of a test cluster of this size is started with; a caller overrides what it likes.

@@ -49,6 +49,63 @@ def assignors_are_voted_for(s: Script) -> None:
 
 
 @scenario
+def a_tied_vote_moves_the_group_epoch(s: Script) -> None:
+    """With one vote for each of two assignors, each heartbeat of one of the two members moves the group epoch.
+
+    Kafka counts in two tables, and the tie falls differently in them: one says which assignor the group has. In the
+    other the vote of the member that heartbeats is counted again, which says which assignor it is to get.
+    """
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = s.member("A", assignor="range"), s.member("B", assignor="uniform")
+    for member in (a, b, a, b):
+        member.join() if member.epoch == 0 else member.settle()
+    s.describe()
+    for member in (a, a, b, b, a, b):
+        member.beat()
+        s.describe()
+    c = s.member("C")
+    c.join()
+    for member in (a, b, c, a, b, c):
+        member.settle()
+    c.beat()
+    c.heartbeat("breaks the tie", c.epoch, server_assignor="uniform")
+    for member in (a, b, c, a, b, c):
+        member.settle()
+    s.describe()
+    for member in (a, b, c):
+        member.beat()
+    s.describe()
+    d = s.member("D", assignor="range")  # two votes for each: a tie that nobody takes for a change
+    d.join()
+    for _ in range(2):
+        for member in (a, b, c, d):
+            member.settle()
+    s.describe()
+
+
+@scenario
+def a_tied_vote_moves_partitions(s: Script) -> None:
+    """The same with an assignment interval: who computes the next assignment decides it, and partitions go to and fro.
+
+    The group epoch has moved, the interval is not over yet, and the first heartbeat after it may be either member's.
+    """
+    s.topic("foo", 3)
+    s.topic("bar", 3)
+    s.configure(interval=1000)
+    a = s.member("A", topics=("foo", "bar"), assignor="range")
+    b = s.member("B", topics=("foo", "bar"), assignor="uniform")
+    a.join()
+    b.join()
+    for first, second in ((a, b), (b, a), (a, b), (b, a)):
+        s.pass_time(1100)
+        first.settle()
+        second.settle()
+        a.beat()
+        s.describe()
+
+
+@scenario
 def uniform_with_different_subscriptions(s: Script) -> None:
     """Heterogeneous subscriptions are balanced by moving partitions."""
     for name, partitions in (("foo", 6), ("bar", 4), ("baz", 3)):

@@ -55,6 +55,33 @@ def static_member_is_doubled(s: Script) -> None:
 
 
 @scenario
+def static_member_changes_its_instance_id(s: Script) -> None:
+    """The same member id joins under another instance id, and the one that it had is free."""
+    s.topic("foo", 4)
+    s.configure(interval=0)
+    a, b = s.member("A", instance_id="one"), s.member("B", instance_id="two")
+    for member in (a, b, a, b):
+        member.join() if member.epoch == 0 else member.settle()
+    a.instance_id = "three"
+    a.join()
+    a.settle()
+    s.describe()
+    new = s.member("C", instance_id="one")
+    new.join()
+    for member in (a, b, new, a, b, new):
+        member.settle()
+    a.leave(-2)
+    s.describe()
+    back = s.member("D", instance_id="three")
+    back.join()
+    back.settle()
+    new.leave(-1)
+    for member in (back, b, back, b):
+        member.settle()
+    s.describe()
+
+
+@scenario
 def static_member_does_not_return(s: Script) -> None:
     """After -2 the session timeout runs on."""
     s.topic("foo", 2)

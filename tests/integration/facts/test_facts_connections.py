@@ -23,6 +23,9 @@ from support.raw_member import RawMember
 from support.raw_new_member import RawNewMember, topic_id
 from support.waiting import eventually
 
+from protocol_codecs import ApiKey, decode, encode
+from protocol_codecs.messages import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
+
 pytestmark = pytest.mark.kafka
 
 
@@ -110,9 +113,14 @@ def test_one_request_of_a_connection_is_processed_at_a_time(kafka, topic, group)
 
 
 def test_join_group_v0_and_v1_are_missing_in_4_0_0_only(kafka):
+    (address, *_) = kafka.bootstrap.split(",")
+    assert offered(address, ApiKey.JOIN_GROUP).min_version == (2 if kafka.version == "4.0.0" else 0)
+
+
+def test_offset_commit_v0_and_v1_and_offset_fetch_v0_are_missing_since_4_0(kafka):
     with raw.RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
         offered = {api.api_key: api for api in connection.call(ApiVersionsV0()).api_keys}
-    assert offered[11].min_version == (2 if kafka.version == "4.0.0" else 0)
+    assert (offered[8].min_version, offered[9].min_version) == ((2, 1) if kafka.version >= "4" else (0, 0))
 
 
 def test_an_api_versions_request_of_the_future_is_answered_in_v0(kafka):
@@ -123,3 +131,41 @@ def test_an_api_versions_request_of_the_future_is_answered_in_v0(kafka):
     correlation_id, error, count = struct.unpack(">ihi", answer[:10])
     assert (correlation_id, error) == (7, ErrorCode.unsupported_version)
     assert count * 6 == len(answer) - 10  # an array of v0: no compact lengths, no tags
+
+
+def test_api_versions_v5_names_cluster_and_node_since_4_4(kafka):
+    (address, *_) = kafka.bootstrap.split(",")
+    cluster = kafka.admin.describe_cluster().result(timeout=60)
+    (node_id,) = (node.id for node in cluster.nodes if f"{node.host}:{node.port}" == address)
+    if kafka.version < "4.4":
+        assert offered(address, ApiKey.API_VERSIONS).max_version == 4
+        return
+    assert offered(address, ApiKey.API_VERSIONS).max_version == 5
+    for named, error in (
+        ((None, -1), ErrorCode.none),
+        ((cluster.cluster_id, node_id), ErrorCode.none),
+        ((cluster.cluster_id, node_id + 1), ErrorCode.rebootstrap_required),
+        (("another", node_id), ErrorCode.rebootstrap_required),
+        ((cluster.cluster_id, -1), ErrorCode.invalid_request),
+        ((None, node_id), ErrorCode.invalid_request),
+    ):
+        assert api_versions_v5(address, *named).error_code == error, named
+
+
+def offered(address, api_key):
+    with raw.RawConnection(address) as connection:
+        return next(api for api in connection.call(ApiVersionsV0()).api_keys if api.api_key == api_key)
+
+
+def api_versions_v5(address, cluster_id, node_id):
+    """The answer to a version that kio does not have."""
+    request = ApiVersionsRequest(
+        client_software_name="raw", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    header = RequestHeader(
+        request_api_key=ApiKey.API_VERSIONS, request_api_version=5, correlation_id=1, client_id="raw"
+    )
+    frame = encode(header, 2) + encode(request, 5)
+    with raw.RawConnection(address) as connection:
+        connection.send_bytes(struct.pack(">i", len(frame)) + frame)
+        return decode(ApiVersionsResponse, 5, connection.receive_frame()[4:])

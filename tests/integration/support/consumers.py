@@ -1,5 +1,6 @@
 """Consumers as processes: started, told what to do, listened to, killed."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from support.ownership import Event, Partition, deliveries, owned_now
 
 Offsets = Mapping[str, Mapping[int, int]]
 REBALANCE = frozenset({"assigned", "revoked", "lost"})
+READ_OUT_S = 10.0
+"""For what a killed process had written; a tracer that was killed leaves the pipe open for longer."""
+
 END = frozenset({"closed", "failed", "killed", "died"})
 
 
@@ -31,6 +35,7 @@ class ConsumerProcess:
         self.log = folder / f"{name}.jsonl"
         self._stderr = folder / f"{name}.stderr"
         self._news = news
+        self._killed = False
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [*kind.command(folder / f"{name}.client.log"), json.dumps(spec)],
@@ -39,6 +44,9 @@ class ConsumerProcess:
                 stderr=stderr,
                 cwd=folder,
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
         self._reader.start()
 
@@ -77,8 +85,8 @@ class ConsumerProcess:
     def send(self, command: str, **fields: object) -> None:
         """One command of drivers/line_protocol.py."""
         line = json.dumps({"command": command, **fields}) + "\n"
-        self._process.stdin.write(line.encode())
-        self._process.stdin.flush()
+        self._stdin.write(line.encode())
+        self._stdin.flush()
 
     def commit(self, offsets: Offsets | None = None, *, timeout_s: float = 60.0) -> Event:
         """Commit (the positions, if not told otherwise); the answer is `committed` or `commit_failed`."""
@@ -93,11 +101,21 @@ class ConsumerProcess:
         self._process.wait(timeout=timeout_s)
 
     def kill(self) -> None:
-        """kill -9: no callback, no LeaveGroup."""
-        with self._news:
-            self._append(self._stamped("killed"))
+        """kill -9: no callback, no LeaveGroup.
+
+        It is stopped before the moment is stamped: then all that it said came before, and all that it did afterwards
+        is nothing. A record that it read and committed in its last moment would count as lost otherwise.
+        """
+        self._killed = True
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # it has ended by itself
+            self.freeze()
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        killed = self._stamped("killed")
         self._process.kill()
         self._process.wait()
+        self._reader.join(READ_OUT_S)
+        with self._news:
+            self._append(killed)
 
     def freeze(self) -> None:
         """Stop the process as a long pause of its machine would (SIGSTOP)."""
@@ -133,18 +151,18 @@ class ConsumerProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._process.stdin.close()  # which ends a driver that outlives what it was started by (a tracer)
+        self._stdin.close()  # which ends a driver that outlives what it was started by (a tracer)
         self._reader.join()
-        self._process.stdout.close()
+        self._stdout.close()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._stdout:
             with self._news:
                 if not self.ended:  # a line that was under way when it was killed
                     self._append(line.decode())
         code = self._process.wait()
         with self._news:
-            if not self.ended:
+            if not self.ended and not self._killed:
                 self._append(self._stamped("died", code=code))
 
     def _append(self, line: str) -> None:
@@ -211,9 +229,19 @@ class Consumers:
         """All event logs, for the ownership checker."""
         return [consumer.events for consumer in self.all]
 
-    def wait_until(self, is_so: Callable[[], Any], what: str, *, timeout_s: float = 90.0) -> None:
-        """Wait for news until `is_so`. Fails at once when a consumer crashes; tells the stories of all."""
-        wait_for_news(self._news, is_so, what, self.all, timeout_s)
+    def wait_until(
+        self,
+        is_so: Callable[[], Any],
+        what: str,
+        *,
+        timeout_s: float = 90.0,
+        may_crash: Collection[str] = (),
+    ) -> None:
+        """Wait for news until `is_so`; on failure, tell the stories of all.
+
+        Fails at once when a consumer crashes that is not among `may_crash`, which are names.
+        """
+        wait_for_news(self._news, is_so, what, self.all, timeout_s, may_crash)
 
     def end(self) -> None:
         """Kill whoever still runs."""
@@ -227,13 +255,16 @@ def wait_for_news(
     what: str,
     consumers: Sequence[ConsumerProcess],
     timeout_s: float,
+    may_crash: Collection[str] = (),
 ) -> None:
     """Wait until `is_so`, which is asked again at each event. Raises AssertionError."""
     deadline = time.monotonic() + timeout_s
     with news:
         while not is_so():
             left = deadline - time.monotonic()
-            crashed = [one.name for one in consumers if one.seen("failed", "died")]
+            crashed = [
+                one.name for one in consumers if one.name not in may_crash and one.seen("failed", "died")
+            ]
             if left <= 0 or crashed:
                 stories = "\n".join(consumer.story() for consumer in consumers)
                 why = f"{', '.join(crashed)} crashed" if crashed else f"{timeout_s:.0f} s passed"

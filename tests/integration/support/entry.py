@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import ROOT
 from support.broker import Kafka
 from tools.kafka.ports import LOOPBACK, free_ports, is_free
 
@@ -62,9 +64,10 @@ class Proxy:
         bind: str = LOOPBACK,
         policy: str = POLICY,
         sole_process: bool = True,
+        workers: int = 1,
     ) -> None:
         self.folder = folder
-        self._sole_process = sole_process
+        self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
@@ -107,6 +110,10 @@ class Proxy:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]),
+                },
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.ready():
@@ -169,6 +176,7 @@ class Proxy:
             "admin": {"bind": LOOPBACK, "port": self._admin_port},
             "policy": {"file": "policy.yaml"},
             "sole_process": self._sole_process,
+            "workers": self._workers,
         }
         return json.dumps(config, indent=2)
 

@@ -86,7 +86,7 @@ def from_maven() -> Iterator[Kafka]:
 def own_cluster(name: str, **options: Any) -> Iterator[Cluster]:
     """A cluster that a test may stop, kill and start again. Raises NoBrokerError."""
     Cluster.stop_orphans(RUN)
-    cluster = Cluster(Path(RUN) / name, version=wanted_version(), **options)
+    cluster = Cluster(Path(RUN) / name, **{"version": wanted_version(), **options})
     cluster.save(owner_pid=os.getpid())
     try:
         cluster.start()

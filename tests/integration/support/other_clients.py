@@ -23,7 +23,12 @@ def _kafkajs(_log: Path) -> list[str]:
 
 
 def _go(driver: str) -> Callable[[Path], list[str]]:
-    return lambda _log: _needed(built.ensure_built, binaries.NoGoError, lambda: built.command(driver))
+    return lambda _log: go_command(driver)
+
+
+def go_command(driver: str) -> list[str]:
+    """How to start a program of tools/go_clients, which is built at the first call."""
+    return _needed(built.ensure_built, binaries.NoGoError, lambda: built.command(driver))
 
 
 def _needed(
@@ -40,13 +45,20 @@ def _needed(
 
 
 KAFKAJS = ClientKind("kafkajs", ("RoundRobinAssigner",), installed.version, _kafkajs)
-FRANZ_GO = ClientKind("franz-go", ("cooperative-sticky",), lambda: built.version("franzgo"), _go("franzgo"))
+FRANZ_GO = ClientKind(
+    "franz-go",
+    ("cooperative-sticky",),
+    lambda: built.version("franzgo"),
+    _go("franzgo"),
+    new_protocol=True,
+)
 SARAMA = ClientKind(
     "sarama", ("sticky", "cooperative-sticky"), lambda: built.version("sarama"), _go("sarama")
 )
+OLD_SARAMA = ClientKind("old sarama", ("sticky",), lambda: built.version("old_sarama"), _go("old_sarama"))
 KAFKA_GO = ClientKind("kafka-go", ("rack-affinity",), lambda: built.version("kafkago"), _go("kafkago"))
 
-OTHERS = (KAFKAJS, FRANZ_GO, SARAMA, KAFKA_GO)
+OTHERS = (KAFKAJS, FRANZ_GO, SARAMA, OLD_SARAMA, KAFKA_GO)
 
 
 @dataclass(frozen=True)

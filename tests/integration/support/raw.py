@@ -4,6 +4,7 @@ kio is somebody else's codec: nothing of ours stands between the test and the wi
 """
 
 import io
+import select
 import socket
 import struct
 from types import TracebackType
@@ -103,6 +104,10 @@ class RawConnection:
         """One frame without its length. Raises ConnectionError when the other side closed."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
+
+    def has_answer(self, within_s: float = 0.0) -> bool:
+        """Whether there is something to receive, or the other side has closed, before so many seconds have passed."""
+        return bool(select.select([self._socket], [], [], within_s)[0])
 
     def wait_closed(self) -> bytes:
         """What the other side still sent before it closed. Raises TimeoutError when it does not close."""

@@ -173,15 +173,15 @@ class RawMember:
 
     def _subscription(self, owned: Topics) -> bytes:
         claim = tuple(TopicPartition(topic=topic, partitions=tuple(at)) for topic, at in owned.items())
-        whole = _embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
+        whole = embedded(ConsumerProtocolSubscription(topics=self._topics, owned_partitions=claim))
         return whole[: -len(_NO_PARTITIONS)] if self._cut_short else whole
 
     def _assignment(self, share: frozenset[int]) -> bytes:
         given = (AssignedPartitions(topic=self._topic, partitions=tuple(sorted(share))),) if share else ()
-        return _embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
+        return embedded(ConsumerProtocolAssignment(assigned_partitions=given, user_data=self._user_data))
 
 
-def _embedded(data: Any) -> bytes:
+def embedded(data: Any) -> bytes:
     """With the two bytes of version that precede embedded consumer protocol data."""
     buffer = io.BytesIO()
     buffer.write(data.__version__.to_bytes(2))

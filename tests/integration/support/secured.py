@@ -81,14 +81,19 @@ def secured_cluster(tls: TlsFiles, **options: Any) -> dict[str, Any]:
 
 
 def allow(
-    admin: AdminClient, user: str, resource: ResourceType, name: str, *operations: AclOperation
+    admin: AdminClient,
+    user: str,
+    resource: ResourceType,
+    name: str,
+    *operations: AclOperation,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> None:
-    """Let a user do this to one resource, from any host."""
+    """Let a user do this to one resource, or to all whose names match, from any host."""
     acls = [
         AclBinding(
             resource,
             name,
-            ResourcePatternType.LITERAL,
+            pattern,
             f"User:{user}",
             "*",
             operation,

@@ -11,6 +11,7 @@ from fakes import messages, wire
 from fakes.translators import Scripted
 from protocol_codecs import ApiKey
 from proxy.api_versions import OfferBook
+from proxy.collecting import CollectBudget
 from proxy.config import Address, Limits
 from proxy.connection import ClientConnection, Services
 from proxy.events import EventTeller
@@ -31,7 +32,12 @@ class Bench:
     """``client`` and ``broker`` are the test's ends of the two connections."""
 
     def __init__(
-        self, pair: Pair, limits: Limits, node_id: int | None, translator: Translation | None = None
+        self,
+        pair: Pair,
+        limits: Limits,
+        node_id: int | None,
+        translator: Translation | None = None,
+        collected: CollectBudget | None = None,
     ) -> None:
         self.metrics = Metrics()
         self.translator = Scripted()
@@ -54,6 +60,7 @@ class Bench:
             limits,
             Meter(self.metrics),
             lambda: time.perf_counter() + self.ahead_s,
+            collected=collected or CollectBudget(limits.group_calls_held_max_bytes),
         )
         services = Services(terms, self, self, self.hub, PipePool(4))
         self.connection = ClientConnection(
@@ -106,12 +113,14 @@ async def a_bench(
     node_id: int | None = None,
     run: Run | None = None,
     translator: Translation | None = None,
+    collected: CollectBudget | None = None,
 ) -> AsyncIterator[Bench]:
     """A running connection; it is ended with the block if it has not ended before.
 
-    ``run`` runs it otherwise; ``translator`` is in the place of the scripted one.
+    ``run`` runs it otherwise; ``translator`` is in the place of the scripted one. ``collected`` is the room that it
+    shares with others.
     """
-    bench = Bench(pair, limits or Limits(), node_id, translator)
+    bench = Bench(pair, limits or Limits(), node_id, translator, collected)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.hub.run_timers)
         nursery.start_soon(bench.run, run)

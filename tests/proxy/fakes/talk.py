@@ -6,12 +6,14 @@ from fakes import messages, wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from proxy.api_versions import OfferBook
+from proxy.collecting import CollectBudget
 from proxy.config import Address, Limits
 from proxy.conversation import Conversation
 from proxy.meter import Meter
 from proxy.metrics import Metrics
 from proxy.terms import Terms
 from translation.actions import ConnectionId
+from translation.policy import Mode
 
 
 def told(node_id: int, _host: str, _port: int) -> Address | None:
@@ -24,10 +26,21 @@ def conversation(
     allow_unknown_apis: bool = False,
     opened: bool = True,
     clock: Callable[[], float] = lambda: 0.0,
+    mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE,
+    collected: CollectBudget | None = None,
+    go_on: Callable[[], None] = lambda: None,
 ) -> Conversation:
     offers = OfferBook(allow_unknown_apis=allow_unknown_apis)
-    terms = Terms(told, offers, limits or Limits(), Meter(Metrics()), clock)
-    talk = Conversation(ConnectionId(1), "client-host", terms)
+    terms = Terms(
+        told,
+        offers,
+        limits or Limits(),
+        Meter(Metrics()),
+        clock,
+        mode_of=mode_of,
+        collected=collected or CollectBudget(2**30),
+    )
+    talk = Conversation(ConnectionId(1), "client-host", terms, go_on=go_on)
     if opened:
         talk.opened()
     return talk

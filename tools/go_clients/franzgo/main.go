@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"epochgate.test/clients/internal/line"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 var balancers = map[string]func() kgo.GroupBalancer{
@@ -26,18 +29,27 @@ func main() {
 	if err != nil {
 		line.Fail(err)
 	}
+	every := spec.CommitEvery()
+	due := time.Now().Add(every)
 	for {
 		select {
 		case command := <-commands:
-			obey(client, command)
+			obey(client, spec, command)
 		default:
 			poll(client)
+		}
+		if every > 0 && time.Now().After(due) {
+			commitRead(client, nil)
+			due = time.Now().Add(every)
 		}
 	}
 }
 
 func options(spec line.Spec) []kgo.Opt {
 	var chosen []kgo.GroupBalancer
+	if spec.Native() && len(spec.Assignors) == 0 {
+		spec.Assignors = []string{"sticky"} // which franz-go calls the broker's uniform assignor
+	}
 	for _, name := range spec.Assignors {
 		chosen = append(chosen, balancers[name]())
 	}
@@ -58,7 +70,9 @@ func options(spec line.Spec) []kgo.Opt {
 			line.Owned("assigned", assigned, true)
 		}),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, revoked map[string][]int32) {
-			if spec.AutoCommit { // with a callback of its own, an application commits there itself
+			if spec.CommitEvery() > 0 {
+				commitRead(client, revoked)
+			} else if spec.AutoCommit { // with a callback of its own, an application commits there itself
 				if err := client.CommitUncommittedOffsets(ctx); err != nil {
 					line.Error(err)
 				}
@@ -69,13 +83,19 @@ func options(spec line.Spec) []kgo.Opt {
 			line.Owned("lost", lost, true)
 		}),
 	}
+	if spec.Native() {
+		options = append(options, kgo.ServerSideBalancer())
+	}
+	if spec.InstanceID != "" {
+		options = append(options, kgo.InstanceID(spec.InstanceID))
+	}
 	if os.Getenv("DRIVER_LOG") == "DEBUG" {
 		options = append(options, kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelDebug, nil)))
 	}
-	if !spec.AutoCommit {
+	if !spec.AutoCommit || spec.CommitEvery() > 0 {
 		return append(options, kgo.DisableAutoCommit())
 	}
-	return append(options, kgo.AutoCommitInterval(spec.CommitEvery()))
+	return append(options, kgo.AutoCommitInterval(spec.AutoCommitEvery()))
 }
 
 func poll(client *kgo.Client) {
@@ -102,13 +122,16 @@ func poll(client *kgo.Client) {
 	client.AllowRebalance()
 }
 
-func obey(client *kgo.Client, command line.Command) {
+func obey(client *kgo.Client, spec line.Spec, command line.Command) {
 	switch command.Command {
 	case "commit":
 		commit(client, command.Offsets)
 	case "stall":
 		time.Sleep(time.Duration(command.Ms) * time.Millisecond)
 	case "close":
+		if spec.CommitEvery() > 0 {
+			commitRead(client, nil)
+		}
 		line.Write("closing", nil)
 		client.CloseAllowingRebalance()
 		line.Closed()
@@ -134,6 +157,47 @@ func commit(client *kgo.Client, asked line.Offsets) {
 		}
 	}
 	line.Committed(asked, client.CommitRecords(ctx, records...))
+}
+
+// commitRead commits what was read and is not committed yet, of all partitions or of these.
+func commitRead(client *kgo.Client, of map[string][]int32) {
+	read := map[string]map[int32]kgo.EpochOffset{}
+	for topic, partitions := range client.UncommittedOffsets() {
+		for partition, at := range partitions {
+			if of == nil || slices.Contains(of[topic], partition) {
+				if read[topic] == nil {
+					read[topic] = map[int32]kgo.EpochOffset{}
+				}
+				read[topic][partition] = at
+			}
+		}
+	}
+	if len(read) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var refused error
+	client.CommitOffsetsSync(ctx, read, func(
+		_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error,
+	) {
+		refused = firstError(response, err)
+	})
+	line.Committed(plain(read), refused)
+}
+
+func firstError(response *kmsg.OffsetCommitResponse, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, topic := range response.Topics {
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func plain(positions map[string]map[int32]kgo.EpochOffset) line.Offsets {

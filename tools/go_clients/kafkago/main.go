@@ -154,7 +154,7 @@ func (a *application) read(ctx context.Context, topic string, from kafka.Partiti
 }
 
 func (a *application) commitUntil(ctx context.Context) {
-	ticks := time.NewTicker(a.spec.CommitEvery())
+	ticks := time.NewTicker(a.spec.AutoCommitEvery())
 	defer ticks.Stop()
 	for {
 		select {

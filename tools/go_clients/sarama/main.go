@@ -17,13 +17,6 @@ import (
 	"github.com/IBM/sarama"
 )
 
-var strategies = map[string]func() sarama.BalanceStrategy{
-	"range":              sarama.NewBalanceStrategyRange,
-	"roundrobin":         sarama.NewBalanceStrategyRoundRobin,
-	"sticky":             sarama.NewBalanceStrategySticky,
-	"cooperative-sticky": sarama.NewBalanceStrategyCooperativeSticky,
-}
-
 func main() {
 	spec, commands := line.Start("sarama", "github.com/IBM/sarama")
 	if os.Getenv("DRIVER_LOG") == "DEBUG" {
@@ -60,7 +53,7 @@ func configuration(spec line.Spec) *sarama.Config {
 	}
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = spec.AutoCommit
-	config.Consumer.Offsets.AutoCommit.Interval = spec.CommitEvery()
+	config.Consumer.Offsets.AutoCommit.Interval = spec.AutoCommitEvery()
 	return config
 }
 

@@ -20,12 +20,15 @@ type Spec struct {
 	Topics               []string `json:"topics"`
 	Assignors            []string `json:"assignors"`
 	ClientID             string   `json:"client_id"`
+	InstanceID           string   `json:"instance_id"`
+	GroupProtocol        string   `json:"group_protocol"`
 	SessionTimeoutMs     int64    `json:"session_timeout_ms"`
 	HeartbeatIntervalMs  int64    `json:"heartbeat_interval_ms"`
 	MaxPollIntervalMs    int64    `json:"max_poll_interval_ms"`
 	AutoCommit           bool     `json:"auto_commit"`
 	AutoCommitIntervalMs int64    `json:"auto_commit_interval_ms"`
 	MetadataMaxAgeMs     int64    `json:"metadata_max_age_ms"`
+	CommitEveryMs        int64    `json:"commit_every_ms"`
 }
 
 // Session is the session timeout.
@@ -37,8 +40,14 @@ func (s Spec) Heartbeat() time.Duration { return milliseconds(s.HeartbeatInterva
 // Rebalance is the rebalance timeout, which Java calls max.poll.interval.
 func (s Spec) Rebalance() time.Duration { return milliseconds(s.MaxPollIntervalMs) }
 
-// CommitEvery is the interval of automatic commits.
-func (s Spec) CommitEvery() time.Duration { return milliseconds(s.AutoCommitIntervalMs) }
+// AutoCommitEvery is the interval of automatic commits.
+func (s Spec) AutoCommitEvery() time.Duration { return milliseconds(s.AutoCommitIntervalMs) }
+
+// CommitEvery is the interval of the application's own commits; 0 if it makes none.
+func (s Spec) CommitEvery() time.Duration { return milliseconds(s.CommitEveryMs) }
+
+// Native tells whether the client is to be a member of the new protocol by itself.
+func (s Spec) Native() bool { return s.GroupProtocol == "consumer" }
 
 // MetadataAge is the age at which metadata are asked for again.
 func (s Spec) MetadataAge() time.Duration { return milliseconds(s.MetadataMaxAgeMs) }

@@ -1,0 +1,102 @@
+"""The matrix as docs/security.md shows it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from support import ROOT
+
+from .callers import Caller
+from .differences import difference
+from .matrix import Cell
+
+PAGE = ROOT / "docs" / "security.md"
+BEGIN = (
+    "<!-- The security matrix begins; `python -m tests.integration.security_matrix --write` writes it. -->"
+)
+END = "<!-- The security matrix ends. -->"
+
+Rows = dict[str, dict[Caller, str]]
+
+
+def chapter(matrices: Mapping[str, Sequence[Cell]]) -> str:
+    """What stands between the markers: the table of the first version, where the others differ, and the notes."""
+    notes: list[str] = []
+    (first, *others) = matrices
+    tables = {version: rows_of(cells, version, notes) for version, cells in matrices.items()}
+    parts = [f"Kafka {first}:", *_table(tables[first])]
+    for version in others:
+        parts += ["", *_others(version, first, tables)]
+    parts += ["", "Where the proxy differs (Kafka's outcome first), and why:", ""]
+    parts += [f"{number}. {note}" for number, note in enumerate(notes, 1)]
+    return "\n".join(parts) + "\n"
+
+
+def rows_of(cells: Iterable[Cell], version: str, notes: list[str]) -> Rows:
+    """The text of each cell; reasons that are new are added to `notes`."""
+    rows: Rows = {}
+    for cell in cells:
+        rows.setdefault(f"{cell.call.api} {cell.call.title}", {})[cell.caller] = _text(cell, version, notes)
+    return rows
+
+
+def page_with(text: str, page: str) -> str:
+    """The page with this text between the markers."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+
+
+def written(page: Path = PAGE) -> str:
+    """What stands between the markers now."""
+    return page.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip() + "\n"
+
+
+def _text(cell: Cell, version: str, notes: list[str]) -> str:
+    if cell.equal:
+        return str(cell.straight)
+    known = difference(cell, version)
+    if known is None:
+        return f"**{cell.straight} → {cell.through}**"
+    if known.why not in notes:
+        notes.append(known.why)
+    return f"{known} ({notes.index(known.why) + 1})"
+
+
+def _table(rows: Rows) -> list[str]:
+    """In Markdown; a caller to whom the same happens in every row is told of in a line before it."""
+    callers = list(next(iter(rows.values())))
+    outcomes = {caller: {row[caller] for row in rows.values()} for caller in callers}
+    same = [caller for caller in callers if len(outcomes[caller]) == 1]
+    shown = [caller for caller in callers if caller not in same]
+    lines = [f"- {caller.title}: {next(iter(outcomes[caller]))}, whatever the call" for caller in same]
+    return [
+        "",
+        *lines,
+        *([""] if lines else []),
+        _line(["call", *(caller.title for caller in shown)]),
+        _line(["---"] * (len(shown) + 1)),
+        *(_line([title, *(row[caller] for caller in shown)]) for title, row in rows.items()),
+    ]
+
+
+def _others(version: str, first: str, tables: Mapping[str, Rows]) -> list[str]:
+    here, there = tables[version], tables[first]
+    other = [
+        _line([title, caller.title, text])
+        for title, row in here.items()
+        for caller, text in row.items()
+        if there[title][caller] != text
+    ]
+    if not other:
+        return [f"Kafka {version}: the same in every cell."]
+    return [
+        f"Kafka {version}: the same but for",
+        "",
+        _line(["call", "caller", f"Kafka {version}"]),
+        _line(["---"] * 3),
+        *other,
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
