@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
 from translation import (
@@ -417,12 +417,25 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
 
 def let_everybody_act() -> AbstractContextManager[Any]:
     """Nobody asks the broker whether the sender of a call may act in its group."""
-    return patch.object(Translator, "_is_admitted", lambda self, connection, request, deal: True)
+    return patch.object(Translator, "_is_admitted", lambda *_: True)
+
+
+def ask_once_for_each_connection() -> AbstractContextManager[Any]:
+    """A connection that the broker accepted once speaks for members that are served on others."""
+    is_admitted = Translator._is_admitted
+
+    def broken(self: Translator, connection: Any, request: Any, *rest: Any) -> bool:
+        admits = self._context.admissions.admits
+        return admits(connection.id, request.message.group_id) or is_admitted(
+            self, connection, request, *rest
+        )
+
+    return patch.object(Translator, "_is_admitted", broken)
 
 
 def take_any_answer_for_a_yes() -> AbstractContextManager[Any]:
     """The broker is asked whether the sender may act, and what it answers counts for nothing."""
-    return patch.object(admission, "ErrorCode", Mock(GROUP_AUTHORIZATION_FAILED=object()))
+    return patch.object(admission, "ALLOWED", frozenset(ErrorCode))
 
 
 def admit_all_connections_of_a_group() -> AbstractContextManager[Any]:
@@ -448,9 +461,14 @@ def believe_relayed_calls() -> AbstractContextManager[Any]:
     return patch.object(passed_calls, "_ACCEPTED", frozenset(ErrorCode))
 
 
-def wait_for_a_turn_without_end() -> AbstractContextManager[Any]:
+@contextmanager
+def wait_for_a_turn_without_end() -> Iterator[None]:
     """A member waits for ever for the answer to a call that came on a connection which reads nothing."""
-    return patch.object(Runner, "limit_turn", lambda self, exchange: None)
+    with (
+        patch.object(Runner, "limit_turn", _nobody_has_to_wait),
+        patch.object(Runner, "end_silence", _nobody_has_to_wait),
+    ):
+        yield
 
 
 @contextmanager
@@ -509,6 +527,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     leave_the_classic_group_first,
     leave_a_group_alone_for_ever,
     let_everybody_act,
+    ask_once_for_each_connection,
     take_any_answer_for_a_yes,
     admit_all_connections_of_a_group,
     admit_all_groups_of_a_connection,

@@ -30,8 +30,14 @@ class Promptness:
         """A call was answered, or its client waits no more: what is wrong if that took too long, else None.
 
         How long a broken connection, a process that stands still or a coordinator that fails over takes is no matter.
+        Nor is a classic member's Heartbeat, which waits at the broker behind a SyncGroup on the same connection.
         """
         asked_ms = self._asked_ms.pop((standing.client, ask.number), None)
-        if asked_ms is None or now_ms - asked_ms <= WITHIN_MS or standing.broken_ms >= asked_ms:
+        if (
+            standing.classic
+            or asked_ms is None
+            or now_ms - asked_ms <= WITHIN_MS
+            or standing.broken_ms >= asked_ms
+        ):
             return None
         return f"a Heartbeat of {standing.client} waited {now_ms - asked_ms:,} ms in the proxy"

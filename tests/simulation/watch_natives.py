@@ -32,7 +32,9 @@ class NativeWatch:
         self._members: dict[str, NativeMember] = {}
 
     def began(self, member: NativeMember) -> None:
-        """A member of the new protocol starts, wherever it goes."""
+        """A member of the new protocol starts, wherever it goes. Each process has an id of its own."""
+        while member.member_id in self._members:
+            member.member_id += "'"
         self._members[member.member_id] = member
 
     # -- what a proxy does for them --------------------------------------------------------------------------------

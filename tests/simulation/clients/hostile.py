@@ -161,10 +161,18 @@ class Hostile:
     def _speak_and_stall(self, link: Link) -> None:
         if link not in self._open:
             return
+        if self.chance.random() < 0.8:  # before its call is read, or while the broker is asked for it
+            self._kernel.after(self.chance.choice((0, self.chance.randint(1, 40))), self._stop_reading, link)
+        self._kernel.after(1, self._speak, link)
+
+    def _stop_reading(self, link: Link) -> None:
         for_ms = self.chance.choice(_STALLS_MS)
-        if self.chance.random() < 0.8:
-            self._world.watch.aside(self, f"reads nothing on {link} for {for_ms} ms")
-            self._world.stall_answers(link, for_ms)
+        self._world.watch.aside(self, f"reads nothing on {link} for {for_ms} ms")
+        self._world.stall_answers(link, for_ms)
+
+    def _speak(self, link: Link) -> None:
+        if link not in self._open:
+            return
         for _ in range(self.chance.randint(1, 2)):
             victims = self._world.victims_at(link)
             self._say(link, *self._call(_CALLS_THAT_KAFKA_LETS_DISTURB_NOBODY, victims))
