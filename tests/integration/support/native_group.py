@@ -215,11 +215,19 @@ class NativeGroup:
         return "\n".join([*refused[:20], *map(str, overlaps(logs)[:5]), str(account(self.produced(), logs))])
 
     def _refused(self, member: ConsumerProcess) -> list[Event]:
-        """Commits that were refused; up to Kafka 4.2 without those that crossed a change of the member's epoch."""
+        """Commits that were refused, without those for which the client only has to try again.
+
+        A classic client is told so while its group rebalances (kafka-python says it without asking anybody), and up to
+        Kafka 4.2 a native one whose commit crosses a change of its epoch.
+        """
         refused = member.seen("commit_failed")
-        if _accepts_stale_epochs(self._kafka.version):
+        if not self._is_native(member):
+            again = "rebalance"
+        elif not _accepts_stale_epochs(self._kafka.version):
+            again = "stale"
+        else:
             return refused
-        return [event for event in refused if "stale" not in event.fields["error"].lower()]
+        return [event for event in refused if again not in event.fields["error"].lower()]
 
     def _is_new(self, name: str, mode: str) -> bool:
         kind = self.kinds[name]
