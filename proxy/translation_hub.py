@@ -247,7 +247,7 @@ class TranslationHub:
         shell: TranslatedConnection,
         connection: Connection,
         request: Request,
-        response: Message | None,
+        response: Any,
     ) -> None:
         """A group call passes through: ``response`` is None when it is passed on, and then what the broker said.
 

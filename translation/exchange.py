@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
 _JOIN_GROUP = int(ApiKey.JOIN_GROUP)
+_SHORTEST_TURN_S = 0.25
+"""What a conversation may take for its turn however long others have waited for turns before it."""
+
 _NOT_AUTHORIZED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -117,9 +120,10 @@ class Exchange:
         "steps",
         "then",
         "timer_at",
+        "turn_began_at",
         "turns",
         "until",
-        "waited_for_since",
+        "waiting_since",
         "woken",
     )
 
@@ -148,8 +152,9 @@ class Exchange:
         """The call whose answer it waits for."""
         self.asked: Ask | None = None
         """What it asked last."""
-        self.waited_for_since = math.inf
-        """Since when a call on another connection has waited for the end of this turn."""
+        self.waiting_since = math.inf
+        """Since when it has waited for its turn."""
+        self.turn_began_at = -math.inf
 
     def on_time(self, now: float) -> None:
         """A booked time has come: that which a Park asked for, unless somebody woke the conversation before, or the end
@@ -179,6 +184,7 @@ class Runner:
         """Begin a conversation on a connection, at once or when it is its turn."""
         exchange = Exchange(self, steps, turns, connection_id, client_id)
         self._under_way[connection_id] += 1
+        exchange.waiting_since = self._context.now
         turns.waiting.append(exchange)
         self._give_turns(turns)
         return exchange
@@ -191,6 +197,7 @@ class Runner:
         It needs no generator as long as the answer ends it: that is for what is said most.
         """
         turns.running = exchange = Exchange(self, None, turns, connection_id, client_id, then)
+        exchange.turn_began_at = self._context.now
         self._send(exchange, ask)
 
     def reply(self, call_id: CallId, message: Any) -> None:
@@ -218,6 +225,7 @@ class Runner:
         if exchange.until < math.inf:
             exchange.until = math.inf
             exchange.woken = why
+            exchange.waiting_since = self._context.now
             exchange.turns.waiting.appendleft(exchange)
             self._give_turns(exchange.turns)
 
@@ -238,15 +246,27 @@ class Runner:
         turns = exchange.turns
         if turns.running is not exchange or exchange.call_id is None or exchange.asked is None:
             return
-        if exchange.asked.api_key == _JOIN_GROUP or not self._is_waited_for(exchange):
+        if exchange.asked.api_key == _JOIN_GROUP:
             return
-        now = self._context.now
-        exchange.waited_for_since = min(exchange.waited_for_since, now)
-        ends_at = exchange.waited_for_since + self._context.settings.turn_limit_s
+        self._end_turn_in_time(exchange)
+
+    def _end_turn_in_time(self, exchange: Exchange) -> None:
+        """Close its connection when whoever waits longest has waited long enough, or see that it is looked at then."""
+        now, limit_s = self._context.now, self._context.settings.turn_limit_s
+        clients = self._context.clients
+        waits_since = min(
+            (
+                one.waiting_since
+                for one in exchange.turns.waiting
+                if one.connection_id != exchange.connection_id and clients.is_connected(one.connection_id)
+            ),
+            default=math.inf,
+        )
+        ends_at = max(waits_since + limit_s, exchange.turn_began_at + _SHORTEST_TURN_S)
         if now < ends_at:
-            self._context.timers.book(exchange, ends_at)
-            return
-        self._close(exchange.connection_id)
+            self._context.timers.book(exchange, ends_at)  # nothing is booked if nobody waits
+        else:
+            self._close(exchange.connection_id)
 
     def end_silence(self, turns: Turns) -> None:
         """A member's keep-alive is due, and a conversation waits for the broker: if that takes too long, and the client
@@ -254,17 +274,8 @@ class Runner:
         exchange = turns.running
         if exchange is None or exchange.asked is None or exchange.asked.api_key == _JOIN_GROUP:
             return
-        if exchange.waited_for_since == math.inf:
-            exchange.waited_for_since = self._context.now
-        elif exchange.waited_for_since + self._context.settings.turn_limit_s <= self._context.now:
+        if exchange.turn_began_at + self._context.settings.turn_limit_s <= self._context.now:
             self._close(exchange.connection_id)
-
-    def _is_waited_for(self, exchange: Exchange) -> bool:
-        clients = self._context.clients
-        return any(
-            one.connection_id != exchange.connection_id and clients.is_connected(one.connection_id)
-            for one in exchange.turns.waiting
-        )
 
     def _close(self, connection_id: ConnectionId) -> None:
         reason = "a call to the broker went unanswered on it, while a member is served on another connection"
@@ -313,7 +324,7 @@ class Runner:
                 self._ended(exchange)
                 continue
             exchange.started = True
-            exchange.waited_for_since = math.inf
+            exchange.turn_began_at = self._context.now
             turns.running = exchange
             woken, exchange.woken = exchange.woken, None
             self._advance(exchange, woken)

@@ -55,10 +55,11 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the conversion of a classic group waits for cooperative members to give up what they were not assigned
     again. Kafka's default for the longest that an application may take (``max.poll.interval.ms``)."""
 
-    turn_limit_s: float = 5.5
+    turn_limit_s: float = 3.0
     """How long a call of a member's client may wait for one that came before it on another connection, and goes
-    unanswered there. Then that connection is closed. A broker that waits for its replicas answers within 5 s
-    (``offsets.commit.timeout.ms``); such a wait is no reason to close anything."""
+    unanswered there. Then that connection is closed. The shortest session timeout that stock brokers allow is 6 s. A
+    broker that waits for its replicas may take 5 s for a commit (``offsets.commit.timeout.ms``); the client whose
+    connection is closed for that tries again."""
 
     session_timeout_min_ms: int = 6_000
     """The shortest session timeout that a JoinGroup may ask for (Kafka: ``group.min.session.timeout.ms``)."""

@@ -18,6 +18,9 @@ from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, by_name
 from translation.upstream import learn_names
 
+_TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
+"""Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
+
 
 def sync(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
     """Answer with the newest assignment, which may be newer than the JoinGroup answer.
@@ -69,7 +72,7 @@ def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int
         return context.no_member(member, message)
     if message.generation_id != member.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if member.state is MemberState.PREPARE_REBALANCE:  # if it was adopted, its protocol is not known yet
+    if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
         return ErrorCode.REBALANCE_IN_PROGRESS
     if message.protocol_type not in (None, member.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

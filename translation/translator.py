@@ -222,10 +222,11 @@ class Translator:
         context = self._context
         names_nobody = member is None and not request.message.member_id
         is_served_here = member is not None and member.connection_id == connection.id
-        if (names_nobody or is_served_here) and context.admissions.admits(
-            connection.id, request.message.group_id
-        ):
-            return True
+        if context.admissions.admits(connection.id, request.message.group_id):
+            if names_nobody or is_served_here:
+                return True
+            if member is not None and member.session_deadline < math.inf:
+                member.touch(context.now)  # alive now, however long the question takes
 
         def proceed() -> None:
             self._let_in = request
