@@ -162,7 +162,7 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
         newcomers=tuple(_or_through_the_proxy(others, client) for client in newcomers),
         faults=faults,
         calm_from_ms=calm_from_ms,
-        hostiles=_hostiles(others, calm_from_ms),
+        hostiles=_hostiles(others, calm_from_ms, broker_session_ms),
     )
 
 
@@ -186,14 +186,26 @@ def _or_through_the_proxy(others: random.Random, client: ClientPlan) -> ClientPl
     return msgspec.structs.replace(client, through_proxy=True, commits_for_ms=commits_for_ms)
 
 
-def _hostiles(others: random.Random, calm_from_ms: int) -> tuple[HostilePlan, ...]:
-    """In every fourth run there are one or two."""
+_SEVERAL_TURNS_MS = 40_000
+
+
+def _hostiles(others: random.Random, calm_from_ms: int, broker_session_ms: int) -> tuple[HostilePlan, ...]:
+    """In every fourth run there are one or two.
+
+    Those with READ on the group only where the broker's session is longer than several turns: each of their
+    connections that stalls holds a member's keep-alive up for one (``turn_limit_s``), and they could end the member
+    with one LeaveGroup, as they can at Kafka.
+    """
     if others.random() < 0.75:
         return ()
+    have_no_right = broker_session_ms < _SEVERAL_TURNS_MS
     return tuple(
         HostilePlan(
             name=f"h{n}",
-            principal=others.choices(("nobody", "mallory", "oscar", "trudy", "alice"), (3, 4, 3, 2, 2))[0],
+            principal=others.choices(
+                ("nobody", "mallory", "oscar", "trudy", "alice"),
+                (3, 4, 3, 0, 0) if have_no_right else (3, 4, 3, 2, 2),
+            )[0],
             starts_ms=others.randint(0, calm_from_ms // 2),
             pause_ms=others.choice((300, 1_000, 3_000)),
         )
