@@ -332,3 +332,12 @@ def test_a_classic_member_that_rejoins_in_a_classic_group_stays_classic_for_now(
     bench.reply(classic_group())
     (call,) = bench.calls
     assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here() -> None:
+    bench = Bench()
+    context = bench.translator._context
+    group = context.group(GROUP)
+    group.gives_up_until = bench.now + 300
+    context.drop_group_if_empty(group)
+    assert context.group(GROUP).gives_up_until == bench.now + 300
