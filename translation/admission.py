@@ -40,12 +40,14 @@ ALLOWED = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""What the group coordinator answers. An authorizer that fails is UNKNOWN_SERVER_ERROR, or whatever it has thrown."""
+"""What the group coordinator answers (for a group that nobody has, franz-go's kfake says GROUP_ID_NOT_FOUND). An
+authorizer that fails is UNKNOWN_SERVER_ERROR, or whatever it has thrown."""
 
 _QUESTION_VERSION = 3
 """The newest version of Heartbeat that is not flexible; the answer has the same meaning in all of them."""

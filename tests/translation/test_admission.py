@@ -150,6 +150,7 @@ def test_the_broker_is_asked_once_for_each_connection_and_group() -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
     ],
 )
 def test_whatever_the_broker_says_after_it_has_looked_at_the_right_is_a_yes(code: ErrorCode) -> None:
