@@ -174,12 +174,13 @@ async def test_a_socket_that_is_closed_without_a_word_harms_nobody() -> None:
     async with serving():
         with a_pair() as (other, its_peer):
             stream, peer = a_pair_for_long()
-            with trio.move_on_after(0.01) as waiting:
+            with trio.CancelScope() as waiting:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(feed, stream, lambda _data: True)
                     await trio.testing.wait_all_tasks_blocked()
                     stream.socket.close()
                     peer.close()
+                    waiting.deadline = trio.current_time() + 0.01  # not before both are closed
             assert waiting.cancelled_caught
             its_peer.sendall(b"fine")
             assert await other.receive_some() == b"fine"
