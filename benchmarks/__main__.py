@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import growth, latency, members, plain_relay, throughput, trio_relay
-from benchmarks.stand import BUILD, gateway, kafka, kafka_version
+from benchmarks.test_bed import BUILD, gateway, kafka, kafka_version
 from tools import haproxy
 from tools.kafka.cluster import ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports

@@ -6,7 +6,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import CoordinatorConfig
-from proxy.process import collect_seldom
+from proxy.server.process import collect_seldom
 
 
 async def main() -> None:

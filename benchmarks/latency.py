@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.stand import Gateway
+from benchmarks.test_bed import Gateway
 from benchmarks.wire import ClassicMember, Line, NativeMember, coordinator
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.list_offsets import (

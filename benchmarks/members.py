@@ -25,16 +25,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.stand import cpu_s, gateway, resident_bytes, waited_s
+from benchmarks.test_bed import cpu_s, gateway, resident_bytes, waited_s
 from benchmarks.wire import Line, join_frame_message
 from protocol_codecs import ApiKey, Message, decode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from protocol_codecs.registry import APIS
-from proxy.config import Limits
-from proxy.descriptors import most_connections, raise_file_limit
-from proxy.envelope import request_frame, response_body_offset
+from proxy.config.schema import Limits
+from proxy.runtime.fd_limits import most_connections, raise_file_limit
+from proxy.wire.framing import request_frame, response_body_offset
 
 INTERVAL_S = 3.0
 GROUP_SIZE = 10

@@ -22,13 +22,13 @@ import trio
 
 from benchmarks.latency import heartbeat_of, small_request
 from benchmarks.members import embedded
-from benchmarks.stand import POLICY
+from benchmarks.test_bed import POLICY
 from benchmarks.wire import ClassicMember, Line
-from proxy.config import Address, Admin, Config, Listener, Log, Upstream
-from proxy.config_file import load_policy
-from proxy.logs import configure
-from proxy.process import a_translator
-from proxy.server import Server
+from proxy.config.loader import load_policy
+from proxy.config.schema import Address, Admin, Config, Listener, Log, Upstream
+from proxy.runtime.log_setup import configure
+from proxy.server.process import a_translator
+from proxy.server.server import Server
 from tools.kafka.ports import LOOPBACK
 
 ROUNDS = 2000

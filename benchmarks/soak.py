@@ -21,7 +21,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.stand import BUILD, Gateway, gateway, kafka, resident_bytes
+from benchmarks.test_bed import BUILD, Gateway, gateway, kafka, resident_bytes
 from benchmarks.wire import ClassicMember, Line, coordinator
 from tools.kafka.cluster import Cluster
 

@@ -19,7 +19,7 @@ import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.stand import cpu_s, switches, waited_s
+from benchmarks.test_bed import cpu_s, switches, waited_s
 
 RECORD = 1024
 RECORDS = 200_000

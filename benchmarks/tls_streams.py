@@ -14,9 +14,9 @@ from pathlib import Path
 import trio
 import trustme
 
-from proxy.outbox import Outbox
-from proxy.streams import TcpStream
-from proxy.tls_stream import TlsStream
+from proxy.transport.tcp_stream import TcpStream
+from proxy.transport.tls_stream import TlsStream
+from proxy.transport.write_buffer import Outbox
 
 HOST = "bench.example"
 LARGE = 64 * 1024

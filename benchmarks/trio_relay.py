@@ -1,7 +1,7 @@
 """A relay on trio that knows nothing of Kafka: what the event loop alone costs a process between a client and a broker.
 
 ``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, which
-wait for themselves (Epochgate's do not: ``proxy.poller``), and nothing else.
+wait for themselves (Epochgate's do not: ``proxy.transport.epoll``), and nothing else.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from functools import partial
 import trio
 
 from benchmarks.plain_relay import serving
-from proxy.streams import TcpStream, open_tcp
+from proxy.transport.tcp_stream import TcpStream, open_tcp
 from tools.kafka.ports import LOOPBACK
 
 

@@ -26,16 +26,18 @@ import trio
 from confluent_kafka.admin import AdminClient, NewTopic
 from starlette.applications import Starlette
 
-from benchmarks.stand import BUILD, Gateway, gateway, kafka
+from benchmarks.test_bed import BUILD, Gateway, gateway, kafka
 from benchmarks.wire import ClassicMember, Line, coordinator
-from proxy import conversation, logs, translation_hub
-from proxy.admin import Health, OwnPanel, admin_app
-from proxy.config import Config, Listener, Log, MetricsSection, Upstream
-from proxy.metrics import Metrics
-from proxy.visibility.outlook import Outlook
+from proxy.config.schema import Config, Listener, Log, MetricsSection, Upstream
+from proxy.metrics.registry import Metrics
+from proxy.observability.admin_http import Health, OwnPanel, admin_app
+from proxy.observability.observability import Outlook
+from proxy.runtime import log_setup
+from proxy.server.server import translator_driver
+from proxy.session import session
 from translation.actions import Event, EventKind
 from translation.partitions import OneTopic
-from translation.policy import Mode, Policy
+from translation.policy.policy import Mode, Policy
 
 RESULT = BUILD / "bench-visibility.json"
 ROUNDS = 40
@@ -56,8 +58,8 @@ def bare(config: Path) -> None:
     from proxy.cli import run  # noqa: PLC0415  after the patches
 
     with (
-        mock.patch.object(conversation, "OBSERVED", frozenset()),
-        mock.patch.object(translation_hub.TranslationHub, "_reach", _nothing),
+        mock.patch.object(session, "OBSERVED", frozenset()),
+        mock.patch.object(translator_driver.TranslationHub, "_reach", _nothing),
         mock.patch.object(Outlook, "tell", _nothing),
         mock.patch.object(Outlook, "start", _nothing),
     ):
@@ -124,7 +126,7 @@ def _in_turn(
 
 def cardinality(groups: int = GROUPS) -> dict[str, Any]:
     """A book with many groups: what a scrape, a picture and a page weigh and take."""
-    logs.configure(Log(level="warning"))
+    log_setup.configure(Log(level="warning"))
     metrics = Metrics()
     outlook = _outlook(metrics)
     events = [event for number in range(groups) for event in _life(number)]

@@ -18,7 +18,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from protocol_codecs.registry import APIS
-from proxy.envelope import request_frame, response_body_offset
+from proxy.wire.framing import request_frame, response_body_offset
 
 _SIZE = struct.Struct(">i")
 _CORRELATION = count(1)

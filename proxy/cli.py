@@ -14,21 +14,20 @@ import trio
 import typer
 
 from protocol_codecs.printable import printable
-from proxy.config import Config
-from proxy.config_file import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.demo.cli import demo
-from proxy.file_watch import FileWatch, Watched
-from proxy.logs import configure
-from proxy.metrics import software_version
-from proxy.policy_plan import LiveGroups, explain, plan, summary, unused
-from proxy.policy_reload import PolicyReloader
-from proxy.process import a_translator, run_to_exit
-from proxy.server import Server
-from proxy.tls import TlsFilesError, check_files
-from proxy.visibility.admin_client import fetch_groups
-from proxy.visibility.status_command import status
+from proxy.config.file_watcher import FileWatch, Watched
+from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
+from proxy.config.policy_plan import LiveGroups, explain, plan, summary, unused
+from proxy.config.schema import Config
+from proxy.metrics.registry import software_version
+from proxy.observability.admin_client import fetch_groups
+from proxy.observability.status_command import status
+from proxy.runtime.log_setup import configure
+from proxy.server.policy_reloader import PolicyReloader
+from proxy.server.process import a_translator, run_to_exit
+from proxy.server.server import Server
+from proxy.transport.tls_context import TlsFilesError, check_files
 from proxy.workers.supervisor import Supervisor
-from translation.policy import Policy
+from translation.policy.policy import Policy
 
 BAD_CONFIG = 2
 """Exit code for a configuration, policy or command line that can't be."""
@@ -51,7 +50,6 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 policy_app = typer.Typer(help="Look at the policy.", no_args_is_help=True)
-app.command()(demo)
 app.command()(status)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")

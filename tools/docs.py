@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from proxy.config import Config
-from proxy.metrics import Metrics
-from proxy.visibility import snapshot
-from proxy.visibility.bounds import Bound
+from proxy.config.schema import Config
+from proxy.metrics.bounds import Bound
+from proxy.metrics.registry import Metrics
+from proxy.observability import snapshot
 from translation.partitions import OneTopic
-from translation.policy import Policy
+from translation.policy.policy import Policy
 from translation.reasons import Reason
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -39,7 +39,7 @@ underscores where the file goes one level down. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a
 `upstream.bootstrap`, `EPOCHGATE_LISTENERS__0__PORT=9092` the port of the first listener (which the file must have).
 A variable with two underscores that names no key is refused.
 
-This page is written by `make docs` from `proxy/config.py` and `translation/policy.py`.
+This page is written by `make docs` from `proxy/config/schema.py` and `translation/policy/policy.py`.
 
 | key | type | default | meaning |
 | --- | --- | --- | --- |
@@ -82,7 +82,7 @@ _METRICS = """\
 What every Kafka proxy counts is named as kroxylicious names it after the prefix, so that dashboards carry over:
 `client_to_proxy`, `proxy_to_server`, `server_to_proxy`, `proxy_to_client` are the four ways.
 
-This page is written by `make docs` from `proxy/metrics.py`.
+This page is written by `make docs` from `proxy/metrics/registry.py`.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -199,7 +199,7 @@ With several worker processes it is one picture of all of them. Times that end i
 seconds since 1970-01-01 UTC. Fields may be added; a reader ignores those that it does not know. `v` changes if one
 changes its meaning.
 
-This page is written by `make docs` from `proxy/visibility/snapshot.py`.
+This page is written by `make docs` from `proxy/observability/snapshot.py`.
 """
 
 

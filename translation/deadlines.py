@@ -2,12 +2,12 @@
 
 import math
 
-from translation.context import Context
-from translation.heartbeat import beat_for
-from translation.leave import end_expired, expire, overdue
-from translation.member import Group, Member
+from translation.apis.leave_group import end_expired, expire, overdue
+from translation.engine.context import Context
+from translation.engine.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream import choose_assignors, keep_alive
+from translation.upstream.consumer_group_heartbeat import choose_assignors, keep_alive
+from translation.upstream.proxy_heartbeat import beat_for
 
 
 def member_time(context: Context, member: Member, now: float) -> None:

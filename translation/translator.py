@@ -14,21 +14,22 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import admission, commit, deadlines, join, leave, offset_fetch, passed_calls
+from translation import deadlines
 from translation.actions import Action, Admitted, Answer, CallId, Connection, ConnectionId, EventKind, Request
-from translation.adopt import adopting
-from translation.context import Context
-from translation.describe import describe_groups
-from translation.exchange import Steps, Turns
-from translation.going_back import back_to_classic
-from translation.heartbeat import HeartbeatAtRest, heartbeat, is_at_rest
-from translation.member import Member
-from translation.member_ids import may_be_translated
+from translation.admission import gate, passed_calls
+from translation.apis import join_group, leave_group, offset_commit, offset_fetch
+from translation.apis.describe_groups import describe_groups
+from translation.apis.heartbeat import HeartbeatAtRest, heartbeat, is_at_rest
+from translation.apis.sync_group import sync
+from translation.engine.context import Context
+from translation.engine.join_outcomes import MEMBER_ID_REQUIRED_FROM, refused
+from translation.engine.member import Member
+from translation.engine.member_ids import may_be_translated
+from translation.engine.procedure import Steps, Turns
 from translation.member_state import MemberState
-from translation.outcomes import MEMBER_ID_REQUIRED_FROM, refused
-from translation.policy import Mode, Policy, Rule
-from translation.settings import TranslatorSettings
-from translation.switching import (
+from translation.migration.adoption import adopting
+from translation.migration.downgrade import back_to_classic
+from translation.migration.upgrade import (
     claims_something,
     is_turn,
     join_classic,
@@ -36,8 +37,9 @@ from translation.switching import (
     taken_up,
     tell,
 )
-from translation.sync import sync
-from translation.upstream import choose_assignors, heartbeat_version
+from translation.policy.policy import Mode, Policy, Rule
+from translation.settings import TranslatorSettings
+from translation.upstream.consumer_group_heartbeat import choose_assignors, heartbeat_version
 from translation.uuids import kafka_uuid
 
 _TRANSLATE = Mode.TRANSLATE
@@ -124,7 +126,8 @@ class Translator:
         return self._actions()
 
     def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
-        """Whether the broker has accepted a call of this connection for this group (:mod:`translation.admission`)."""
+        """Whether the broker has accepted a call of this connection for this group
+        (:mod:`translation.admission.gate`)."""
         return self._context.admissions.admits(connection_id, group_id)
 
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -164,8 +167,8 @@ class Translator:
         """Another policy holds from now on.
 
         What the broker refused before is tried again. The members of live groups are moved one after another, at
-        their own Heartbeats (:mod:`translation.switching`). A changed assignor goes upstream at once and disturbs
-        nobody (:func:`translation.upstream.choose_assignors`).
+        their own Heartbeats (:mod:`translation.migration.upgrade`). A changed assignor goes upstream at once and
+        disturbs nobody (:func:`translation.upstream.consumer_group_heartbeat.choose_assignors`).
         """
         context = self._context
         context.now = now
@@ -235,7 +238,7 @@ class Translator:
             finally:
                 self._let_in = None
 
-        steps = admission.ask_broker(context, connection, request, proceed)
+        steps = gate.ask_broker(context, connection, request, proceed)
         context.runner.start(steps, Turns(), connection.id, request.client_id)
         return False
 
@@ -400,7 +403,7 @@ class Translator:
         member = context.member(message.group_id, member_id)
         given_here = context.ids.is_issued(member_id)
         move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
-        steps = join.join(context, member, connection, request, move)
+        steps = join_group.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
 
     def _needs_another_id(self, connection: Connection, request: Request) -> bool:
@@ -495,7 +498,7 @@ class Translator:
         message = request.message
 
         def refuse(code: ErrorCode) -> None:
-            context.answer(request, commit.refused(request, code))
+            context.answer(request, offset_commit.refused(request, code))
 
         # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
         if (
@@ -514,7 +517,7 @@ class Translator:
                 member,
                 connection,
                 request,
-                lambda: commit.commit(context, member, connection, request),
+                lambda: offset_commit.commit(context, member, connection, request),
                 refuse,
             )
 
@@ -531,14 +534,14 @@ class Translator:
     def _leave_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: LeaveGroupRequest = request.message
-        members = [member for member in leave.leaving(context, message) if member is not None]
+        members = [member for member in leave_group.leaving(context, message) if member is not None]
         if not members:
             context.forward(request)  # brokers deal with it for members of either protocol
             return
         if not self._is_admitted(connection, request, self._leave_group, members[0]):
             return
         turns = members[0].turns if len(members) == 1 else Turns()
-        steps = leave.leave_group(context, connection, request)
+        steps = leave_group.leave_group(context, connection, request)
         context.runner.start(steps, turns, connection.id, request.client_id)
 
     def _offset_fetch(self, connection: Connection, request: Request) -> None:

@@ -55,3 +55,8 @@ def demo(
 
     plan = Plan(assignor=assignor, partitions=partitions, records_per_second=rate, work_s=work, pause_s=pause)
     raise typer.Exit(run_demo(kafka, plan, plain=plain))
+
+
+def add_to(command_line: typer.Typer) -> None:
+    """Mount the command."""
+    command_line.command()(demo)

@@ -8,18 +8,18 @@ import trio
 from rich.console import Console
 
 from protocol_codecs.printable import printable
-from proxy.config import Log
+from proxy.cluster.dialer import UnreachableError
+from proxy.config.schema import Log
+from proxy.demo.display_model import View
 from proxy.demo.embedded import perform_embedded
 from proxy.demo.failure import DemoFailed
 from proxy.demo.live_view import LiveView
-from proxy.demo.performance import perform
 from proxy.demo.plain_view import PlainView
 from proxy.demo.plan import Plan
-from proxy.demo.stage import View
+from proxy.demo.runner import perform
 from proxy.demo.summary import summary
 from proxy.demo.verdict import Result, problems
-from proxy.logs import configure
-from proxy.upstream import UnreachableError
+from proxy.runtime.log_setup import configure
 
 PASSED, FAILED, INTERRUPTED = 0, 1, 130
 _NARROWEST = 100

@@ -1,9 +1,9 @@
 """The demo on the embedded coordinator, in this process: it starts at once and needs nothing installed."""
 
 from coordinator.broker import EmbeddedCluster, serve
-from proxy.demo.performance import perform
+from proxy.demo.display_model import View
 from proxy.demo.plan import Plan
-from proxy.demo.stage import View
+from proxy.demo.runner import perform
 from proxy.demo.verdict import Result
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from proxy.config import Address
+from proxy.config.schema import Address
 from proxy.demo.failure import DemoFailed
 
 _ANSWER_S = 15.0

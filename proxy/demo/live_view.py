@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from proxy.demo.display_model import Line, Stage
 from proxy.demo.group_table import group_table
-from proxy.demo.stage import Line, Stage
 
 _WIDE = 125
 """Columns from which both groups fit side by side."""

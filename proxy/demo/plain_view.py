@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from proxy.demo.display_model import Line, Stage
 from proxy.demo.group_table import group_table
-from proxy.demo.stage import Line, Stage
 
 _PROGRESS_S = 5.0
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proxy.demo.stage import Step
+from proxy.demo.display_model import Step
 
 FIRST_CONSUMERS = 3
 """Consumers that each group begins with."""

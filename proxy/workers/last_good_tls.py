@@ -8,15 +8,15 @@ from pathlib import Path
 
 import structlog
 
-from proxy.config import Config
-from proxy.tls import UPSTREAM, Contents, TlsFilesError, material, read_files
-from proxy.tls_config import ListenerTls, UpstreamTls, files_of
+from proxy.config.schema import Config
+from proxy.config.tls import ListenerTls, UpstreamTls, files_of
+from proxy.transport.tls_context import UPSTREAM, Contents, TlsFilesError, material, read_files
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 
 class LastGoodTls:
-    """All of one configuration; to be reloaded when the files change (:class:`proxy.file_watch.FileWatch`).
+    """All of one configuration; to be reloaded when the files change (:class:`proxy.config.file_watcher.FileWatch`).
 
     :raises TlsFilesError: a file can't be used now.
     """

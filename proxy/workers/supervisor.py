@@ -12,23 +12,23 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from proxy.admin import admin_app, serve_admin
-from proxy.config import Address, Config, Limits
-from proxy.file_watch import Watched
-from proxy.listeners import BindError, Door, bind, bind_listener, port_of
-from proxy.logs import count_left_out
-from proxy.metrics import Metrics
-from proxy.seldom import Seldom
-from proxy.server import Ports, Readiness
-from proxy.visibility.bounds import Bound
-from proxy.visibility.group_metrics import Labels, figures_of_view
-from proxy.visibility.snapshot import Snapshot, merge
+from proxy.config.file_watcher import Watched
+from proxy.config.schema import Address, Config, Limits
+from proxy.metrics.bounds import Bound
+from proxy.metrics.registry import Metrics
+from proxy.observability.admin_http import admin_app, serve_admin
+from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_view
+from proxy.observability.metrics_aggregation import Family, Totals
+from proxy.observability.snapshot import Snapshot, merge
+from proxy.runtime.log_once import Seldom
+from proxy.runtime.log_setup import count_left_out
+from proxy.server.server import Ports, Readiness
+from proxy.transport.listeners import BindError, Door, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
+from proxy.workers.control_messages import Handed, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
-from proxy.workers.messages import Handed, PortKey, SetPolicy, Start
-from proxy.workers.slot import Slot
-from proxy.workers.totals import Family, Totals
-from translation.policy import Policy
+from proxy.workers.worker_process import Slot
+from translation.policy.policy import Policy
 
 T = TypeVar("T")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
@@ -51,7 +51,8 @@ class Supervisor:
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
         count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
-        self.metrics.groups.labels = Labels(config.metrics.groups)
+        self._group_metrics = GroupCollector(Labels(config.metrics.groups), tuple)
+        self.metrics.provide_groups(self._group_metrics)
         self._config = config
         self._policy = policy
         self._folder = folder
@@ -137,7 +138,7 @@ class Supervisor:
     # -- what the admin port tells -------------------------------------------------------------------------------
 
     async def ask(self, what: str, kind: type[T]) -> list[T]:
-        """See :class:`proxy.workers.asking.Processes`."""
+        """See :class:`proxy.observability.process_queries.Processes`."""
         answers = [answer for _, answer in sorted((await self._ask_each(what, kind)).items())]
         return [cast("T", self._with_policy(one)) if isinstance(one, Snapshot) else one for one in answers]
 
@@ -146,8 +147,8 @@ class Supervisor:
         await self._look_at_metrics()
         told = await self.ask("groups", Snapshot)
         groups = merge(told).groups if told else ()
-        self.metrics.groups.figures = lambda: map(figures_of_view, groups)
-        self.metrics.groups.labels.keep({group.id for group in groups})
+        self._group_metrics.figures = lambda: map(figures_of_view, groups)
+        self._group_metrics.labels.keep({group.id for group in groups})
         return self._totals.expose()
 
     async def not_ready(self) -> str | None:

@@ -10,16 +10,15 @@ import msgspec
 import structlog
 import trio
 
-from proxy.file_watch import FileWatch
-from proxy.logs import configure
-from proxy.outbox import Outbox
-from proxy.process import a_translator, run_to_exit
-from proxy.server import Server
-from proxy.visibility.encoding import encode_in_turns
-from proxy.visibility.outlook import replica_name
-from proxy.visibility.snapshot import Snapshot
-from proxy.workers.doors import Doors
-from proxy.workers.messages import (
+from proxy.config.file_watcher import FileWatch
+from proxy.observability.observability import replica_name
+from proxy.observability.snapshot import Snapshot
+from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.runtime.log_setup import configure
+from proxy.server.process import a_translator, run_to_exit
+from proxy.server.server import Server
+from proxy.transport.write_buffer import Outbox
+from proxy.workers.control_messages import (
     Answer,
     Ask,
     Decoder,
@@ -30,6 +29,7 @@ from proxy.workers.messages import (
     ToWorker,
     encoded,
 )
+from proxy.workers.worker_ports import Doors
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 

@@ -11,8 +11,9 @@ from tests.fuzz.targets import DECLARED
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "codecs"), str(Path(__file__).parents[1] / "proxy")]
 from codec_values import full  # noqa: E402 - the tests of that folder are no package
-from fakes import messages as said  # noqa: E402
-from fakes import wire  # noqa: E402
+
+from tests.proxy.fakes import messages as said  # noqa: E402
+from tests.proxy.fakes import wire  # noqa: E402
 
 
 def seeds(target: str) -> Iterator[bytes]:

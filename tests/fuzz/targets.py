@@ -16,14 +16,14 @@ from protocol_codecs.address_rewrite import (
 )
 from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
 from protocol_codecs.records import decode_batch, decode_record, read_headers
-from proxy.api_versions import OfferBook
-from proxy.config import Address, Limits
-from proxy.conversation import Conversation
-from proxy.frames import FrameError, FrameSplitter, Piece
-from proxy.meter import Meter
-from proxy.metrics import Metrics
-from proxy.node_endpoints import EndpointEditor
-from proxy.terms import ClientError, Terms, UpstreamError
+from proxy.config.schema import Address, Limits
+from proxy.metrics.registry import Metrics
+from proxy.session.listener_context import ClientError, Terms, UpstreamError
+from proxy.session.request_metrics import Meter
+from proxy.session.session import Conversation
+from proxy.wire.api_versions import OfferBook
+from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
+from proxy.wire.node_endpoints import EndpointEditor
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"

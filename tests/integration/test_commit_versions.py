@@ -16,7 +16,7 @@ from protocol_codecs.messages.offset_commit import (
 )
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol_codecs.registry import APIS
-from proxy.envelope import request_frame
+from proxy.wire.framing import request_frame
 
 A_YEAR_AGO_MS = 1_760_000_000_000
 OLD = {ApiKey.OFFSET_COMMIT: (0, 1), ApiKey.OFFSET_FETCH: (0,)}

@@ -7,11 +7,11 @@ import trio
 from support.broker import Kafka
 from support.waiting import eventually
 
-from proxy.config import Address
-from proxy.metrics import Metrics
-from proxy.streams import open_tcp
-from proxy.visibility.journal import Journal, JournalEvent
-from proxy.visibility.journal_topic import TopicSink
+from proxy.config.schema import Address
+from proxy.metrics.registry import Metrics
+from proxy.observability.journal import Journal, JournalEvent
+from proxy.observability.journal_topic import TopicSink
+from proxy.transport.tcp_stream import open_tcp
 from translation.actions import Event, EventKind
 
 LIMIT = 10

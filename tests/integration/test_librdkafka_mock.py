@@ -1,6 +1,6 @@
 """librdkafka's mock cluster as the broker behind the proxy: people test their applications against it.
 
-It answers ApiVersions above v2 in a form of its own (proxy/api_versions.py), and can't read the JoinGroup of
+It answers ApiVersions above v2 in a form of its own (proxy/wire/api_versions.py), and can't read the JoinGroup of
 kafka-python, with the proxy or without. It needs no Kafka.
 """
 

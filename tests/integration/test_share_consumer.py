@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from support import find_broker
 
-from proxy import share_groups
+from proxy.wire import share_groups
 from tools.java_client import compiled
 from tools.kafka import jars
 

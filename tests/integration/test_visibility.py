@@ -24,8 +24,8 @@ from support.prometheus import Prometheus, running_prometheus
 from support.tools import needed
 from support.waiting import eventually
 
-from proxy.metrics import Metrics
-from proxy.visibility.journal import JournalEvent
+from proxy.metrics.registry import Metrics
+from proxy.observability.journal import JournalEvent
 
 pytestmark = pytest.mark.kafka
 

@@ -18,7 +18,7 @@ from protocol_codecs.records import (
     encode_key,
     encode_value,
 )
-from translation.assignors import SERVER_ASSIGNORS
+from translation.policy.assignors import SERVER_ASSIGNORS
 
 GROUP = {
     "group_id": "g",

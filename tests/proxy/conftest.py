@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from proxy import poller
-from proxy.poller import Poller
-from proxy.streams import TcpStream
+from proxy.transport import epoll
+from proxy.transport.epoll import Poller
+from proxy.transport.tcp_stream import TcpStream
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -37,5 +37,5 @@ async def waiting(request: pytest.FixtureRequest, nursery: trio.Nursery) -> None
     """Streams that are made from now on wait in one way or the other."""
     if request.param == "a poller":
         nursery.start_soon(Poller().serve)
-        while poller.current() is None:
+        while epoll.current() is None:
             await trio.lowlevel.checkpoint()

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fakes import messages, wire
-from fakes.certificates import Authority
+
+from tests.proxy.fakes import messages, wire
+from tests.proxy.fakes.certificates import Authority
 
 CONFIG = """\
 upstream: {{bootstrap: ["127.0.0.1:{broker}"], startup_timeout_s: 0.5}}

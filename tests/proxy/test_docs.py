@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.metrics import Metrics
+from proxy.metrics.registry import Metrics
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent

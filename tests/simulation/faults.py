@@ -9,7 +9,7 @@ from tests.simulation.clients.hostile import Hostile
 from tests.simulation.network import Link
 from tests.simulation.plan import ANOTHER_COMES, SWITCH
 from tests.simulation.proxy_process import ShellConnection
-from translation.policy import Mode, Policy, Rule
+from translation.policy.policy import Mode, Policy, Rule
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -21,8 +21,8 @@ from tests.simulation.network import Network
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
-from translation.exchange import Runner
-from translation.timers import Timers
+from translation.engine.procedure import Runner
+from translation.engine.timers import Timers
 
 _HISTORY = frozenset(
     {

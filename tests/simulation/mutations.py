@@ -11,34 +11,23 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import (
-    admission,
-    adopt,
-    commit,
-    context,
-    deadlines,
-    going_back,
-    heartbeat,
-    join,
-    leave,
-    origin,
-    outcomes,
-    passed_calls,
-    switching,
-    translator,
-    upstream,
-)
-from translation.admissions import Admissions
-from translation.clients import Clients
-from translation.context import Context, replaced
-from translation.exchange import Runner, Turns
-from translation.heartbeat import reconsider
-from translation.member import Member
+from translation import deadlines, translator
+from translation.admission import gate, passed_calls
+from translation.apis import heartbeat, join_group, leave_group, offset_commit
+from translation.engine import context, join_outcomes
+from translation.engine.admitted_groups import Admissions
+from translation.engine.connections import Clients
+from translation.engine.context import Context, replaced
+from translation.engine.member import Member
+from translation.engine.native_members import NativeMembers
+from translation.engine.procedure import Runner, Turns
 from translation.member_state import MemberEvent, MemberState
-from translation.native_members import NativeMembers
+from translation.migration import adoption, downgrade, join_preflight, upgrade
 from translation.partitions import NONE, from_topics
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
+from translation.upstream import consumer_group_heartbeat
+from translation.upstream.proxy_heartbeat import reconsider
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -46,7 +35,7 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 @contextmanager
 def acknowledge_early() -> Iterator[None]:
     """Every heartbeat says that the client owns nothing."""
-    plain_request = upstream.plain_request
+    plain_request = consumer_group_heartbeat.plain_request
 
     def broken(*about: Any, **more: Any) -> Any:
         request = plain_request(*about, **more)
@@ -54,19 +43,22 @@ def acknowledge_early() -> Iterator[None]:
             request = replaced(request, topic_partitions=())
         return request
 
-    with patch.object(upstream, "plain_request", broken), patch.object(heartbeat, "plain_request", broken):
+    with (
+        patch.object(consumer_group_heartbeat, "plain_request", broken),
+        patch.object(heartbeat, "plain_request", broken),
+    ):
         yield
 
 
 def skip_the_generation_check() -> AbstractContextManager[Any]:
     """A commit is taken with any generation."""
-    return patch.object(commit, "_generation_counts", lambda member, generation: True)
+    return patch.object(offset_commit, "_generation_counts", lambda member, generation: True)
 
 
 def forget_the_previous_generation() -> AbstractContextManager[Any]:
     """Between JoinGroup and SyncGroup a commit with the previous generation is refused."""
     return patch.object(
-        commit, "_generation_counts", lambda member, generation: generation == member.generation
+        offset_commit, "_generation_counts", lambda member, generation: generation == member.generation
     )
 
 
@@ -85,7 +77,9 @@ def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
 def ignore_a_lost_answer() -> AbstractContextManager[Any]:
     """After a lost answer heartbeats go on as if nothing had happened."""
     return patch.object(
-        upstream, "_needs_full_request", lambda context, member, *, client_is_here: member.epoch == 0
+        consumer_group_heartbeat,
+        "_needs_full_request",
+        lambda context, member, *, client_is_here: member.epoch == 0,
     )
 
 
@@ -95,7 +89,9 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, *, expiring: bool) -> None:
         if expiring and member.connection_id is not None:
-            context.end_membership(member, MemberEvent.EXPIRED, leave.EventKind.SESSION_EXPIRED, "broken")
+            context.end_membership(
+                member, MemberEvent.EXPIRED, leave_group.EventKind.SESSION_EXPIRED, "broken"
+            )
             steps = _leave_later(context, member)
             context.runner.start(steps, Turns(), member.connection_id, member.client_id)
         else:
@@ -105,7 +101,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
 
 def _leave_later(context: Context, member: Member) -> Iterator[Any]:
-    yield from upstream.leave(member)
+    yield from consumer_group_heartbeat.leave(member)
 
 
 def ignore_the_claim() -> AbstractContextManager[Any]:
@@ -115,7 +111,7 @@ def ignore_the_claim() -> AbstractContextManager[Any]:
         return NONE
         yield
 
-    return patch.object(join, "_claims", broken)
+    return patch.object(join_group, "_claims", broken)
 
 
 def forget_what_is_withheld() -> AbstractContextManager[Any]:
@@ -132,12 +128,12 @@ def forget_what_is_withheld() -> AbstractContextManager[Any]:
 
 def no_keep_alive() -> AbstractContextManager[Any]:
     """Nothing is sent for clients that heartbeat more slowly than the broker's session."""
-    return patch.object(deadlines, "heartbeat", upstream.keep_alive)
+    return patch.object(deadlines, "heartbeat", consumer_group_heartbeat.keep_alive)
 
 
 def no_suspended_session() -> AbstractContextManager[Any]:
     """The session runs on while the client waits in JoinGroup."""
-    park = outcomes.park
+    park = join_outcomes.park
 
     def broken(member: Member, request: Any, until: float) -> Any:
         if member.session_deadline == math.inf:
@@ -145,12 +141,12 @@ def no_suspended_session() -> AbstractContextManager[Any]:
             member._context.book(member)
         return (yield from park(member, request, until))
 
-    return patch.object(join, "park", broken)
+    return patch.object(join_group, "park", broken)
 
 
 def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     """What ConsumerGroupDescribe says is taken for what the client holds."""
-    real = adopt._adopt
+    real = adoption._adopt
 
     def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
         real(context, member, connection, request, found)
@@ -158,7 +154,7 @@ def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
         member.assignment = member.may_hold = from_topics(found.assignment.topic_partitions)
         member.lost_answer = True
 
-    return patch.object(adopt, "_adopt", broken)
+    return patch.object(adoption, "_adopt", broken)
 
 
 def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
@@ -169,12 +165,12 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
         if member.state is MemberState.STABLE and member.epoch != member.generation:
             context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
-    return patch("translation.heartbeat.reconsider", broken)
+    return patch("translation.upstream.proxy_heartbeat.reconsider", broken)
 
 
 def never_tell() -> AbstractContextManager[Any]:
     """Changes of the assignment are kept from the client."""
-    return patch("translation.heartbeat.reconsider", lambda context, member: None)
+    return patch("translation.upstream.proxy_heartbeat.reconsider", lambda context, member: None)
 
 
 def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
@@ -186,10 +182,10 @@ def do_not_replace_static_members() -> AbstractContextManager[Any]:
     """A new process with a known instance id is refused, as the broker refuses it."""
 
     def broken(context: Context, member: Member, *, is_new: bool) -> Any:
-        raise outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
+        raise join_outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
         yield
 
-    return patch.object(join, "_release_instance", broken)
+    return patch.object(join_group, "_release_instance", broken)
 
 
 def let_a_late_join_group_in() -> AbstractContextManager[Any]:
@@ -246,19 +242,19 @@ def do_not_call_off_a_move() -> AbstractContextManager[Any]:
 
 def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
     """A JoinGroup counts although its client has hung up, and may have joined elsewhere."""
-    return patch.object(origin, "see_that_somebody_waits", lambda *_: None)
+    return patch.object(join_preflight, "see_that_somebody_waits", lambda *_: None)
 
 
 def remember_one_answered_generation() -> AbstractContextManager[Any]:
     """The answer to a second JoinGroup takes the place of a generation that the client still has."""
-    answer = join._answer
+    answer = join_group._answer
 
     def broken(context: Context, member: Member, *rest: Any) -> None:
         before = member.generation
         answer(context, member, *rest)
         member.previous_generation = before
 
-    return patch.object(join, "_answer", broken)
+    return patch.object(join_group, "_answer", broken)
 
 
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
@@ -275,12 +271,12 @@ def keep_a_changed_assignor() -> AbstractContextManager[Any]:
 
 def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
     """A process with a member id of its own replaces whoever has its instance id."""
-    release = join._release_instance
+    release = join_group._release_instance
 
     def broken(context: Context, member: Member, *, is_new: bool) -> Any:
         return (yield from release(context, member, is_new=True))
 
-    return patch.object(join, "_release_instance", broken)
+    return patch.object(join_group, "_release_instance", broken)
 
 
 def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[Any]:
@@ -302,19 +298,19 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     """The last member of the new protocol leaves, and the group is converted again in the rebalance that follows."""
 
     def broken(context: Context, member: Member, reason: str) -> Any:
-        yield from upstream.leave(member)
+        yield from consumer_group_heartbeat.leave(member)
 
-    return patch.multiple(origin, leave_translated=broken, has_to_wait_for_others=_nobody_has_to_wait)
+    return patch.multiple(join_preflight, leave_translated=broken, has_to_wait_for_others=_nobody_has_to_wait)
 
 
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The last member of the new protocol goes back while others have partitions to give up."""
-    return patch.object(going_back, "has_to_wait_for_others", _nobody_has_to_wait)
+    return patch.object(downgrade, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any]:
     """The client of the last member of the new protocol leaves while others have partitions to give up."""
-    return patch.object(leave, "has_to_wait_for_others", _nobody_has_to_wait)
+    return patch.object(leave_group, "has_to_wait_for_others", _nobody_has_to_wait)
 
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
@@ -324,7 +320,7 @@ def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
 
 def keep_an_id_that_another_process_may_be_ending() -> AbstractContextManager[Any]:
     """A classic member that was elsewhere before keeps its id, and a late LeaveGroup from there ends what it begins."""
-    return patch.object(origin, "_may_be_left_once_more", lambda *_: False)
+    return patch.object(join_preflight, "_may_be_left_once_more", lambda *_: False)
 
 
 def _nobody_has_to_wait(*_: Any) -> Any:
@@ -339,23 +335,23 @@ def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractCont
 
 def believe_any_newer_generation() -> AbstractContextManager[Any]:
     """A generation that the broker has not come to is taken for one that another process gave."""
-    return patch.object(adopt, "_is_of_another_membership", lambda *_: False)
+    return patch.object(adoption, "_is_of_another_membership", lambda *_: False)
 
 
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     """That a group is no consumer group counts although it may have been converted since that was asked."""
-    look = origin._look
-    first: dict[tuple[int, int], adopt.Found] = {}
+    look = join_preflight._look
+    first: dict[tuple[int, int], adoption.Found] = {}
 
     def broken(
         context: Context, member: Member, connection: Any, request: Any, *rest: Any, **named: Any
     ) -> Any:
         asked = id(context), request.id
-        if asked not in first or first[asked][0] is not adopt.Verdict.CLASSIC_GROUP:
+        if asked not in first or first[asked][0] is not adoption.Verdict.CLASSIC_GROUP:
             first[asked] = yield from look(context, member, connection, request, *rest, **named)
         return first[asked]
 
-    return patch.object(origin, "_look", broken)
+    return patch.object(join_preflight, "_look", broken)
 
 
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
@@ -387,30 +383,32 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
 
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
     """A classic JoinGroup that waited goes to the broker although its client has hung up."""
-    return patch.object(switching, "_has_waited_in_vain", lambda *_: False)
+    return patch.object(upgrade, "_has_waited_in_vain", lambda *_: False)
 
 
 def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
     """A member leaves a consumer group of classic members, which is converted again in the rebalance that follows."""
-    return patch.object(origin, "_may_have_become_classic", lambda group: False)
+    return patch.object(join_preflight, "_may_have_become_classic", lambda group: False)
 
 
 def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     """A classic member with partitions is converted because its client was told to move once before."""
-    return patch.object(origin, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None)
+    return patch.object(
+        join_preflight, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None
+    )
 
 
 def leave_the_classic_group_first() -> AbstractContextManager[Any]:
     """A client that moves leaves its classic group, which rebalances, before the first heartbeat converts it."""
-    return patch.object(origin, "_may_be_beside", lambda *_: False)
+    return patch.object(join_preflight, "_may_be_beside", lambda *_: False)
 
 
 @contextmanager
 def leave_a_group_alone_for_ever() -> Iterator[None]:
     """A group that somebody has not left in time, when all were told to, is not tried again."""
     with (
-        patch.object(origin, "left_alone_s", lambda *_: math.inf),
-        patch.object(join, "left_alone_s", lambda *_: math.inf),
+        patch.object(join_preflight, "left_alone_s", lambda *_: math.inf),
+        patch.object(join_group, "left_alone_s", lambda *_: math.inf),
     ):
         yield
 
@@ -435,7 +433,7 @@ def ask_once_for_each_connection() -> AbstractContextManager[Any]:
 
 def take_any_answer_for_a_yes() -> AbstractContextManager[Any]:
     """The broker is asked whether the sender may act, and what it answers counts for nothing."""
-    return patch.object(admission, "ALLOWED", frozenset(ErrorCode))
+    return patch.object(gate, "ALLOWED", frozenset(ErrorCode))
 
 
 def admit_all_connections_of_a_group() -> AbstractContextManager[Any]:

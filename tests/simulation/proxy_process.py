@@ -1,6 +1,7 @@
 """One process of the proxy: the real translator, and a model of the shell around it.
 
-The shell's rules are those of ``proxy.conversation`` and ``proxy.translation_hub``, on messages instead of bytes:
+The shell's rules are those of ``proxy.session.session`` and ``proxy.server.translator_driver``, on messages instead
+of bytes:
 
 * a request for the translation holds up the ones behind it until it is answered or forwarded;
 * calls of the translation go upstream one at a time, between the requests that are relayed;
@@ -37,7 +38,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.policy import Mode, Policy
+from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
 

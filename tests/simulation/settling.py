@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.consumer_groups.group import ConsumerGroupState
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.native import NativeMember
-from translation.assignors import server_assignor
-from translation.policy import Mode
+from translation.policy.assignors import server_assignor
+from translation.policy.policy import Mode
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -18,7 +18,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Event
-from translation.member_ids import ISSUED_PREFIX
+from translation.engine.member_ids import ISSUED_PREFIX
 
 
 class Story:

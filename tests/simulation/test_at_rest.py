@@ -1,4 +1,5 @@
-"""The short way of a Heartbeat at rest, in histories that nobody thought of (``tests/translation/test_at_rest.py``)."""
+"""The short way of a Heartbeat at rest, in histories that nobody thought of
+(``tests/translation/apis/test_heartbeat_at_rest.py``)."""
 
 from unittest.mock import patch
 

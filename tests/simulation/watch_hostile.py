@@ -18,10 +18,10 @@ from tests.simulation.fingerprint import fingerprint
 from tests.simulation.watch import Violation, Watch
 from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
-from translation.clients import Clients
-from translation.context import Context
-from translation.exchange import Runner
-from translation.member import Group, Member
+from translation.engine.connections import Clients
+from translation.engine.context import Context
+from translation.engine.member import Group, Member
+from translation.engine.procedure import Runner
 from translation.translator import Translator
 
 if TYPE_CHECKING:

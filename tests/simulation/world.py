@@ -19,7 +19,7 @@ from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
-from translation.policy import Mode, Policy, Rule
+from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 

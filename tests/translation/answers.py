@@ -11,9 +11,8 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from tests.translation.bench import GROUP, TOPIC, Bench
 from translation.actions import Connection
-
-from .bench import GROUP, TOPIC, Bench
 
 A = "epochgate-a"
 

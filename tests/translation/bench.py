@@ -49,8 +49,8 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.admission import NOBODY
-from translation.policy import Mode, Policy, Rule
+from translation.admission.gate import NOBODY
+from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 

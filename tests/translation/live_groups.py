@@ -21,10 +21,9 @@ from protocol_codecs.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TOPIC, Bench
 from translation.actions import Call, Connection, RequestId
-from translation.policy import Mode, Policy
-
-from .bench import GROUP, NO_CONSUMER_GROUP, TOPIC, Bench
+from translation.policy.policy import Mode, Policy
 
 A, B = "app-7b4e1f0c-0000-4000-8000-000000000001", "app-7b4e1f0c-0000-4000-8000-000000000002"
 OBSERVE_ALL = Policy(default=Mode.OBSERVE)

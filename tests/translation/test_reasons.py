@@ -8,7 +8,7 @@ import pytest
 
 import translation
 from protocol_codecs import ErrorCode
-from translation.assignors import why_not_translatable
+from translation.policy.assignors import why_not_translatable
 from translation.reasons import CATEGORIES, Reason, category
 
 HOSTILE = "x' is unknown\n\x1b[31mprotocol type is " + "y" * 30_000

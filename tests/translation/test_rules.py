@@ -10,9 +10,8 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 from translation.settings import TranslatorSettings
-
-from .bench import GROUP, NO_CONSUMER_GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 
 ONE_OF_SEVERAL = TranslatorSettings(sole_process=False)
 

@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 
-from fakes import messages, wire
-from fakes.translators import Scripted
 from protocol_codecs import ApiKey
-from proxy.api_versions import OfferBook
-from proxy.collecting import CollectBudget
-from proxy.config import Address, Limits
-from proxy.connection import ClientConnection, Services
-from proxy.events import EventTeller
-from proxy.meter import Meter
-from proxy.metrics import Metrics
-from proxy.splice import PipePool
-from proxy.tallies import Tally
-from proxy.terms import Terms
-from proxy.translation_hub import Translation, TranslationHub
-from proxy.upstream import Dialed, UnreachableError
+from proxy.cluster.dialer import Dialed, UnreachableError
+from proxy.config.schema import Address, Limits
+from proxy.metrics.counters import Tally
+from proxy.metrics.registry import Metrics
+from proxy.observability.event_dispatcher import EventTeller
+from proxy.server.client_connection import ClientConnection, Services
+from proxy.server.translator_driver import Translation, TranslationHub
+from proxy.session.collect_budget import CollectBudget
+from proxy.session.listener_context import Terms
+from proxy.session.request_metrics import Meter
+from proxy.transport.splice import PipePool
+from proxy.wire.api_versions import OfferBook
+from tests.proxy.fakes import messages, wire
+from tests.proxy.fakes.translators import Scripted
 from translation.actions import ConnectionId
 
 Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from fakes import messages, wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeResponse
-from proxy.streams import TcpStream
+from proxy.transport.tcp_stream import TcpStream
+from tests.proxy.fakes import messages, wire
 
 
 class FakeBroker:

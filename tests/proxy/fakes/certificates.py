@@ -7,9 +7,9 @@ from pathlib import Path
 import trio
 import trustme
 
-from proxy.streams import TcpStream
-from proxy.tls_config import ListenerTls, UpstreamTls
-from proxy.tls_stream import TlsStream
+from proxy.config.tls import ListenerTls, UpstreamTls
+from proxy.transport.tcp_stream import TcpStream
+from proxy.transport.tls_stream import TlsStream
 
 LOCAL = "127.0.0.1"
 

@@ -2,13 +2,13 @@
 
 import struct
 
-from fakes import wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.metadata import MetadataRequest
-from proxy.varints import as_varint
+from proxy.wire.varint import as_varint
+from tests.proxy.fakes import wire
 
 BROKER_VERSIONS = {
     ApiKey.PRODUCE: (0, 13),

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from fakes import wire
-from fakes.broker import FakeBroker, connect
-from fakes.translators import Scripted
-from proxy.config import Admin, Config, Drain, Listener, Upstream
-from proxy.server import Server
+from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
+from proxy.server.server import Server
+from tests.proxy.fakes import wire
+from tests.proxy.fakes.broker import FakeBroker, connect
+from tests.proxy.fakes.translators import Scripted
 
 PATIENCE_S = 60.0
 """For brokers that are there: nothing waits for so long."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from fakes import messages, wire
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from proxy.api_versions import OfferBook
-from proxy.collecting import CollectBudget
-from proxy.config import Address, Limits
-from proxy.conversation import Conversation
-from proxy.meter import Meter
-from proxy.metrics import Metrics
-from proxy.terms import Terms
+from proxy.config.schema import Address, Limits
+from proxy.metrics.registry import Metrics
+from proxy.session.collect_budget import CollectBudget
+from proxy.session.listener_context import Terms
+from proxy.session.request_metrics import Meter
+from proxy.session.session import Conversation
+from proxy.wire.api_versions import OfferBook
+from tests.proxy.fakes import messages, wire
 from translation.actions import ConnectionId
-from translation.policy import Mode
+from translation.policy.policy import Mode
 
 
 def told(node_id: int, _host: str, _port: int) -> Address | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol_codecs import Message
 from translation.actions import Action, Answer, CallId, Connection, ConnectionId, Forward, Release, Request
-from translation.policy import Policy
+from translation.policy.policy import Policy
 
 
 class ForwardEverything:

@@ -1,0 +1,295 @@
+"""Read the configuration and the policy: YAML with positions, environment variables over it, typed at the
+end.
+
+Whatever is wrong is one :class:`ConfigError` that names the file, the line, the key and what was expected.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+from msgspec import inspect
+from msgspec.structs import replace
+from yaml.composer import ComposerError
+
+from proxy.config.regular_file import read_regular_file
+from proxy.config.schema import Config
+from proxy.config.tls import located
+from translation.policy.policy import Policy
+
+T = TypeVar("T")
+KeyPath = tuple[str | int, ...]
+
+ENVIRONMENT_PREFIX = "EPOCHGATE_"
+"""``EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092`` overrides ``upstream.bootstrap``."""
+
+_MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
+"""What PyYAML raises, besides its own errors, for a value that only looks like a date or is not what its tag says."""
+
+_LARGEST = 1024 * 1024
+"""Bytes of a configuration or policy; a policy of ten thousand rules has half of it."""
+_LONGEST_SCALAR = 65_536
+_DEEPEST = 32
+"""Levels of nesting; the configuration has five."""
+
+_NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
+
+
+class ConfigError(Exception):
+    """A file or an environment variable says something that can't be; the message is for a person."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML of bounded cost: without aliases, of which a few hundred bytes can stand for gigabytes, and flat."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """See :class:`yaml.composer.Composer`. Raises ComposerError."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        mark: Any = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"the alias *{event.anchor}: aliases are not taken here, write it out"
+            raise ComposerError(None, None, problem, mark)
+        if self._depth == _DEEPEST:
+            raise ComposerError(None, None, "too deeply nested", mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _Document:
+    """A YAML document as plain values, and where each of them stands."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self.source = source
+        self.marks: dict[KeyPath, yaml.Mark] = {}
+        self.from_environment: dict[KeyPath, str] = {}
+        try:
+            loader = _Loader(text)
+            node = loader.get_single_node()
+            self.value: Any = None if node is None else self._plain(loader, node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            raise ConfigError(f"{source}:{_position(mark)} not valid YAML: {error.problem}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+
+    def _plain(self, loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath) -> Any:
+        self.marks.setdefault(path, node.start_mark)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            if len(node.value) > _LONGEST_SCALAR:  # some that look like numbers take hours to read
+                place = _position(node.start_mark)
+                said = f"a value of {len(node.value)} characters, more than {_LONGEST_SCALAR}"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}")
+            try:
+                return loader.construct_object(node)
+            except _UNREADABLE:
+                place, kind = _position(node.start_mark), node.tag.rpartition(":")[2]
+                said = f"not a good {kind}, got {node.value!r} (text stands in quotes)"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}") from None
+        value: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            if key in value:
+                raise ConfigError(
+                    f"{self.source}:{_position(key_node.start_mark)} {_dotted((*path, key))}: given twice"
+                )
+            self.marks[*path, key] = key_node.start_mark
+            value[key] = self._plain(loader, value_node, (*path, key))
+        return value
+
+    def where(self, path: KeyPath) -> str:
+        """The place of a key: file, line and column, or the environment variable that set it."""
+        for length in range(len(path), -1, -1):
+            if (name := self.from_environment.get(path[:length])) is not None:
+                return f"environment variable {name}:"
+            if (mark := self.marks.get(path[:length])) is not None:
+                return f"{self.source}:{_position(mark)}"
+        return f"{self.source}:"
+
+
+def _position(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f"{mark.line + 1}:{mark.column + 1}:"
+
+
+def _dotted(path: KeyPath) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".") or "the document"
+
+
+def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read the configuration from a file and from the environment.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    document = _Document(str(file), _read(file))
+    if document.value is None:
+        document.value = {}
+    if isinstance(document.value, dict):
+        _override(document, environment)
+    return _located(_typed(document, Config), file.parent)
+
+
+def _located(config: Config, folder: Path) -> Config:
+    """The configuration with the paths of TLS, which are relative to the configuration's folder, made whole."""
+    listeners = tuple(
+        replace(listener, tls=listener.tls and located(listener.tls, folder)) for listener in config.listeners
+    )
+    tls = config.upstream.tls
+    upstream = replace(config.upstream, tls=tls and located(tls, folder))
+    return replace(config, listeners=listeners, upstream=upstream)
+
+
+def load_policy(file: Path) -> Policy:
+    """Read a policy from a file.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    document = _Document(str(file), _read(file))
+    return Policy() if document.value is None else _typed(document, Policy)
+
+
+def policy_of(config: Config, config_file: Path) -> Policy:
+    """The policy that the configuration names; its path is relative to the configuration's folder.
+
+    :raises ConfigError: anything is wrong with it.
+    """
+    file = policy_file(config, config_file)
+    return Policy() if file is None else load_policy(file)
+
+
+def policy_file(config: Config, config_file: Path) -> Path | None:
+    """The file that the configuration names, if any; its path is relative to the configuration's folder."""
+    return None if config.policy.file is None else config_file.parent / config.policy.file
+
+
+def _read(file: Path) -> str:
+    try:
+        return read_regular_file(file, _LARGEST).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: can't be read: {error}") from None
+
+
+def _typed(document: _Document, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(document.value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(document, kind, str(error))) from None
+
+
+def _explain(document: _Document, kind: type, message: str) -> str:
+    """Turn msgspec's message, which ends in a path, into place, key and expectation."""
+    path: KeyPath = ()
+    if (match := _MSGSPEC_PATH.search(message)) is not None:
+        message = message[: match.start()]
+        steps = (step for step in _STEP.finditer(match["path"]) if step["key"] or step["index"])
+        path = tuple(step["key"] or int(step["index"]) for step in steps)
+    if (unknown := _UNKNOWN_FIELD.match(message)) is not None:
+        path = (*path, unknown["key"])
+        message = _unknown_key(unknown["key"], _type_at(kind, path[:-1]))
+    else:
+        message = message[:1].lower() + message[1:]
+        expected = _type_at(kind, path)
+        if isinstance(expected, inspect.EnumType):
+            message += f"; {_one_of(expected.cls)}"
+        elif isinstance(expected, inspect.LiteralType):
+            message += f"; {_one_of(expected.values)}"
+    return f"{document.where(path)} {_dotted(path)}: {message}"
+
+
+def _unknown_key(key: str, info: Any) -> str:
+    known = [field.encode_name for field in info.fields] if isinstance(info, inspect.StructType) else []
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean `{close[0]}`? " if close else ""
+    return f"unknown key; {hint}{_one_of(known)}"
+
+
+def _one_of(values: Iterable[object]) -> str:
+    return f"expected one of {', '.join(f'`{value}`' for value in values)}"
+
+
+def _type_at(kind: type, path: KeyPath) -> Any:
+    """What msgspec knows of the type of a key; None if there is no such key."""
+    info: Any = inspect.type_info(kind)
+    for step in path:
+        if isinstance(info, inspect.StructType):
+            info = next((field.type for field in info.fields if field.encode_name == step), None)
+        elif isinstance(info, inspect.VarTupleType) and isinstance(step, int):
+            info = info.item_type
+        else:
+            return None
+        info = _bare(info)
+    return info
+
+
+def _bare(info: Any) -> Any:
+    """The type without its description, and without the `null` that may stand in its place."""
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    if isinstance(info, inspect.UnionType):
+        sections = [one for one in info.types if isinstance(one, inspect.StructType)]
+        return sections[0] if sections else info
+    return info
+
+
+def _override(document: _Document, environment: Mapping[str, str]) -> None:
+    """Put the environment's values over those of the file.
+
+    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only if
+    they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
+    """
+    for name, text in sorted(environment.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        path: KeyPath = tuple(int(word) if word.isdigit() else word for word in words)
+        info = _type_at(Config, path)
+        if isinstance(info, inspect.VarTupleType) and not isinstance(info.item_type, inspect.StructType):
+            _assign(document, name, path, _scalars(text))
+        elif info is not None and not isinstance(info, _NO_SCALARS):
+            _assign(document, name, path, _scalar(text))
+        elif len(path) > 1:
+            raise ConfigError(f"environment variable {name}: there is no key `{_dotted(path)}` for one value")
+
+
+def _scalar(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, *_UNREADABLE):
+        return text
+    return text if isinstance(value, dict | list) else value
+
+
+def _scalars(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _assign(document: _Document, name: str, path: KeyPath, value: Any) -> None:
+    at: Any = document.value
+    for n, step in enumerate(path[:-1]):
+        if isinstance(step, int):
+            if not isinstance(at, list) or step >= len(at):
+                raise ConfigError(f"environment variable {name}: the file has no `{_dotted(path[: n + 1])}`")
+            at = at[step]
+        else:
+            if at.get(step) is None:
+                at[step] = {}
+            at = at[step]
+        if not isinstance(at, dict | list):
+            raise ConfigError(f"{document.where(path[: n + 1])} {_dotted(path[: n + 1])}: expected a mapping")
+    document.from_environment[path] = name
+    at[path[-1]] = value

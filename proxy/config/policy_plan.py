@@ -1,0 +1,214 @@
+"""What a policy does, in words, and what it would change in a running proxy. Pure: the CLI fetches and prints.
+
+``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan`, :func:`unused` and
+:func:`summary` for the groups that ``GET /api/groups`` of the admin port tells.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from translation.policy.policy import Mode, Policy, Rule
+
+_DOES = {
+    Mode.OBSERVE: "passed through and counted",
+    Mode.TRANSLATE: "made members of the new protocol",
+    Mode.REJECT: "refused with GROUP_AUTHORIZATION_FAILED",
+}
+
+_ANY = frozenset({".*", ".+"})
+"""Patterns that match every group id."""
+
+_KAFKAS_OWN = frozenset({"range", "uniform"})
+"""The assignors that every broker has unless its ``group.consumer.assignors`` says otherwise."""
+
+_PLAIN = re.compile(r"[\w-]+")
+"""A pattern in which nothing stands for anything else."""
+
+
+class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """What is needed here of a group in the answer of ``GET /api/groups`` (docs/api.md); the rest is left out."""
+
+    id: str
+    mode: Mode
+    assignor: str | None
+    """What the policy says; None if the clients' own counts."""
+    members: tuple[Any, ...]
+    why_not: str | None
+    """Why it can't be translated, whatever the policy says; None if it can, or if that is not known."""
+
+
+class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``GET /api/groups``."""
+
+    groups: tuple[LiveGroup, ...]
+    left_out: int = 0
+    """Groups that the proxy does not tell, because there are too many."""
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A live group that a new policy gives another mode."""
+
+    group: str
+    members: int
+    before: Mode
+    after: Mode
+    by: str
+    """Which rule says so."""
+    pause_ms: int
+    not_translatable: str | None = None
+
+    def __str__(self) -> str:
+        members = _count(self.members, "member")
+        where = f"{self.group}: {self.before} -> {self.after}, {members}, by {self.by}"
+        if self.after is Mode.TRANSLATE and self.not_translatable is not None:
+            return f"{where}; passes through all the same: {self.not_translatable}"
+        if self.after is Mode.REJECT:
+            return f"{where}; members are refused when they join again"
+        if not self.members:
+            return f"{where}; it counts for those that come"
+        took = _duration(self.members * self.pause_ms / 1000)
+        return f"{where}; one member every {self.pause_ms} ms, about {took}"
+
+
+class OtherAssignor(msgspec.Struct, frozen=True, kw_only=True):
+    """A live group that stays translated, and that a new policy gives another of the broker's assignors."""
+
+    group: str
+    members: int
+    before: str | None
+    after: str | None
+    by: str
+
+    def __str__(self) -> str:
+        members = _count(self.members, "member")
+        before, after = (one or "its clients' own" for one in (self.before, self.after))
+        return (
+            f"{self.group}: assignor {before} -> {after}, {members}, by {self.by}; "
+            "counts when the broker assigns next (since Kafka 4.4: at once); who gets other partitions rejoins"
+        )
+
+
+def explain(policy: Policy) -> Iterator[str]:
+    """A line for each rule in order, and one for all other groups."""
+    for number, rule in enumerate(policy.rules, start=1):
+        yield f"{name_of(number, rule)}: {_what(rule)}"
+        yield from (f"  {note}" for note in _notes(policy, number, rule))
+    yield f"all other groups: {policy.default}: clients are {_DOES[policy.default]}"
+
+
+def name_of(number: int, rule: Rule) -> str:
+    """How a rule is called in what is printed."""
+    what = f"group {rule.group}" if rule.pattern is None else f"groups that match {rule.pattern}"
+    return f"rule {number} ({what})"
+
+
+def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | OtherAssignor]:
+    """The live groups whose mode or assignor this policy would change, by name."""
+    changes: list[Move | OtherAssignor] = []
+    for group in sorted(groups, key=lambda one: one.id):
+        number, rule = _rule_for(policy, group.id)
+        by = "the default" if number is None else name_of(number, rule)
+        members = len(group.members)
+        if rule.mode is not group.mode:
+            changes.append(
+                Move(
+                    group=group.id,
+                    members=members,
+                    before=group.mode,
+                    after=rule.mode,
+                    by=by,
+                    pause_ms=rule.switch_pause_ms,
+                    not_translatable=group.why_not,
+                )
+            )
+        elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and group.why_not is None:
+            changes.append(
+                OtherAssignor(
+                    group=group.id, members=members, before=group.assignor, after=rule.assignor, by=by
+                )
+            )
+    return changes
+
+
+def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
+    """A line for each rule that decides for none of the live groups: maybe it is misspelt."""
+    used = {_rule_for(policy, group.id)[0] for group in groups}
+    for number, rule in enumerate(policy.rules, start=1):
+        if number not in used:
+            yield f"{name_of(number, rule)} decides for none of these groups"
+
+
+def summary(changes: Iterable[Move | OtherAssignor], groups: int, left_out: int = 0) -> Iterator[str]:
+    """How many move where, how many stay, and of how many nothing is known here."""
+    changes = list(changes)
+    moves = [one for one in changes if isinstance(one, Move)]
+    for mode in Mode:
+        there = [move for move in moves if move.after is mode]
+        blocked = [move for move in there if mode is Mode.TRANSLATE and move.not_translatable is not None]
+        if there:
+            members = sum(move.members for move in there if move not in blocked)
+            but = f", {len(blocked)} of them not translatable" if blocked else ""
+            verb = "moves" if len(there) == 1 else "move"
+            yield f"{_count(len(there), 'group')} {verb} to {mode}{but}: {_count(members, 'member')}"
+    others = [one for one in changes if isinstance(one, OtherAssignor)]
+    if others:
+        verb = "gets" if len(others) == 1 else "get"
+        members = sum(one.members for one in others)
+        yield f"{_count(len(others), 'group')} {verb} another assignor: {_count(members, 'member')}"
+    yield f"{_count(groups - len(changes), 'group')} unchanged"
+    if left_out:
+        yield f"{_count(left_out, 'group')} not looked at: the proxy tells of its first {groups} only"
+
+
+def _what(rule: Rule) -> str:
+    said = f"{rule.mode}: clients are {_DOES[rule.mode]}"
+    if rule.mode is Mode.TRANSLATE and rule.assignor is not None:
+        said += f", assigned by the server's {rule.assignor}"
+    if rule.mode is not Mode.REJECT:
+        said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
+    return said
+
+
+def _rule_for(policy: Policy, group_id: str) -> tuple[int | None, Rule]:
+    for number, rule in enumerate(policy.rules, start=1):
+        if rule.matches(group_id):
+            return number, rule
+    return None, policy.rule_for(group_id)
+
+
+def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
+    """What the author of this rule may not have meant."""
+    earlier = _hidden_by(rule, policy.rules[: number - 1])
+    if earlier is not None:
+        yield f"never applies: {name_of(*earlier)} matches the same before"
+    if rule.pattern is not None and _PLAIN.fullmatch(rule.pattern):
+        yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
+    if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
+        yield f"the assignor {rule.assignor} counts for nothing: only translated groups get one"
+    elif rule.assignor is not None and rule.assignor not in _KAFKAS_OWN:
+        yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
+
+
+def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
+    """An earlier rule because of which this one never applies, as far as that can be seen."""
+    for number, earlier in enumerate(before, start=1):
+        same_pattern = rule.pattern is not None and rule.pattern == earlier.pattern
+        if (
+            same_pattern
+            or earlier.pattern in _ANY
+            or (rule.group is not None and earlier.matches(rule.group))
+        ):
+            return number, earlier
+    return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:g} s" if seconds < 120 else f"{minutes} min"

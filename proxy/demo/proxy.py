@@ -1,0 +1,113 @@
+"""The proxy in this process: ``epochgate run`` with a configuration of the demo's own, and its events shown."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+from protocol_codecs import Message
+from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
+from proxy.server.server import Server
+from translation.actions import Action, Answer, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.policy.policy import Mode, Policy, Rule
+from translation.translator import Translator
+
+_LOOPBACK = "127.0.0.1"
+_DRAIN_S = 2.0
+
+
+class WatchedTranslator:
+    """A translator whose events are shown to somebody on their way."""
+
+    def __init__(self, translator: Translator, on_event: Callable[[Event], None]) -> None:
+        self._translator = translator
+        self._on_event = on_event
+
+    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
+        """What a Heartbeat will ask the broker."""
+        return self._translator.foresee_request(connection, request)
+
+    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
+        """What a Heartbeat will be answered."""
+        return self._translator.foresee_reply(call_id, message)
+
+    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
+        """A client's group call."""
+        return self._shown(self._translator.handle_request(now, connection, request))
+
+    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
+        """The broker's answer to a Call."""
+        return self._shown(self._translator.handle_reply(now, call_id, message))
+
+    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+        """The broker's answer to a group call that was relayed."""
+        return self._shown(self._translator.passed(now, connection, request, response))
+
+    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+        """Whether the broker has accepted a call of a connection for a group."""
+        return self._translator.admits(connection_id, group_id)
+
+    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """The client's side of a connection has ended."""
+        return self._shown(self._translator.client_gone(now, connection_id))
+
+    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """A connection is gone on both sides."""
+        return self._shown(self._translator.upstream_lost(now, connection_id))
+
+    def settled(self, connection_id: ConnectionId) -> bool:
+        """Whether every member on a connection is Stable."""
+        return self._translator.settled(connection_id)
+
+    def next_deadline(self) -> float:
+        """When handle_time wants to be called."""
+        return self._translator.next_deadline()
+
+    def handle_time(self, now: float) -> list[Action]:
+        """The deadline has come."""
+        return self._shown(self._translator.handle_time(now))
+
+    def set_policy(self, now: float, policy: Policy) -> list[Action]:
+        """Another policy holds from now on."""
+        return self._shown(self._translator.set_policy(now, policy))
+
+    def _shown(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if isinstance(action, Emit):
+                self._on_event(action.event)
+        return actions
+
+
+class Gateway:
+    """A proxy on loopback, on free ports, that translates one group."""
+
+    def __init__(
+        self, bootstrap: str, node_ids: Iterable[int], group_id: str, on_event: Callable[[Event], None]
+    ) -> None:
+        policy = Policy(rules=(Rule(mode=Mode.TRANSLATE, group=group_id),))
+        listener = Listener(
+            bind=_LOOPBACK,
+            port=0,
+            advertised_host=_LOOPBACK,
+            nodes={str(node_id): 0 for node_id in node_ids},
+        )
+        config = Config(
+            upstream=Upstream(bootstrap=tuple(bootstrap.split(","))),
+            listeners=(listener,),
+            admin=Admin(port=0),
+            drain=Drain(grace_s=_DRAIN_S),
+        )
+        self._server = Server(config, WatchedTranslator(Translator(policy), on_event), policy=policy)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where its clients connect."""
+        return f"{_LOOPBACK}:{self._server.ports.listeners[0].port}"
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until :meth:`stop`. ``task_status`` is told when clients may connect."""
+        await self._server.run(task_status)
+
+    def stop(self) -> None:
+        """Let it end in an orderly way."""
+        self._server.stop()

@@ -1,0 +1,1 @@
+"""Prometheus metrics of one process: the registry, cheap counters for the request path, the text format."""

@@ -1,0 +1,120 @@
+"""HTTP for operators: metrics, health, the state of all groups as pages and as JSON. It only reads."""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from hypercorn.config import Config as HypercornConfig
+from hypercorn.trio import serve
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from proxy.config.schema import Visibility
+from proxy.metrics.registry import Metrics
+from proxy.metrics.text_format import exposed
+from proxy.observability.api import api_routes
+from proxy.observability.process_queries import Answers, Processes, ThisProcess
+from proxy.observability.status_page import page_routes
+
+_OK = 200
+_UNAVAILABLE = 503
+_GRACEFUL_S = 1.0
+
+
+class Health:
+    """Whether the process should be given clients; ``reason`` says why not, None if it should."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.reason: str | None = None
+        self._metrics = metrics
+        self.not_ready("starting")
+
+    def not_ready(self, reason: str) -> None:
+        """No new clients, please."""
+        self.reason = reason
+        self._metrics.ready.set(0)
+
+    def ready(self) -> None:
+        """Clients are welcome."""
+        self.reason = None
+        self._metrics.ready.set(1)
+
+
+class Panel(Processes, Protocol):
+    """What the admin port shows: of this process, or of a supervisor and its workers."""
+
+    async def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        ...
+
+    async def not_ready(self) -> str | None:
+        """Why no clients should come; None if they should."""
+        ...
+
+    async def not_alive(self) -> str | None:
+        """Why the process should be replaced; None if it should not."""
+        ...
+
+
+class OwnPanel(ThisProcess):
+    """The panel of a process that serves alone."""
+
+    def __init__(self, metrics: Metrics, health: Health, answers: Answers) -> None:
+        super().__init__(answers)
+        self._metrics = metrics
+        self._health = health
+
+    async def exposition(self) -> bytes:
+        """See :class:`Panel`."""
+        return await exposed(self._metrics)
+
+    async def not_ready(self) -> str | None:
+        """See :class:`Panel`."""
+        return self._health.reason
+
+    async def not_alive(self) -> str | None:
+        """See :class:`Panel`: it is alive, for it answers."""
+        return None
+
+
+def admin_app(panel: Panel, limits: Visibility | None = None) -> Starlette:
+    """The application behind the admin port. ``limits`` bound its answers; those of the defaults if None."""
+
+    async def expose(_request: Request) -> Response:
+        return Response(await panel.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    async def alive(_request: Request) -> Response:
+        return _told("alive", await panel.not_alive())
+
+    async def ready(_request: Request) -> Response:
+        return _told("ready", await panel.not_ready())
+
+    return Starlette(
+        routes=[
+            Route("/metrics", expose),
+            Route("/healthz", alive),
+            Route("/readyz", ready),
+            *api_routes(panel, limits or Visibility()),
+            *page_routes(panel),
+        ],
+    )
+
+
+def _told(what: str, why_not: str | None) -> Response:
+    if why_not is None:
+        return JSONResponse({what: True}, _OK)
+    return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)
+
+
+async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]]) -> None:
+    """Serve the application on a bound socket until the awaitable returns."""
+    config = HypercornConfig()
+    config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
+    config.graceful_timeout = _GRACEFUL_S
+    config.errorlog = logging.getLogger("hypercorn.error")
+    config.include_server_header = False
+    await serve(app, config, shutdown_trigger=until)  # type: ignore[arg-type]

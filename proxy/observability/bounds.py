@@ -1,0 +1,101 @@
+"""How large an event may be that is kept, logged, shown or written down.
+
+Clients choose their ids, and the topics and partitions that they claim; a broker allows 32 KiB for each text and
+megabytes for a JoinGroup. Every event is cut here before anything else sees it.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from proxy.config.schema import Visibility
+from proxy.metrics.bounds import Bound
+from translation.actions import Event
+from translation.partitions import OneTopic, TopicPartitions
+
+CUT = "…"
+"""Stands before the hash that ends a text that was cut."""
+
+_HASH_BYTES = 8
+_ENDING = 1 + 2 * _HASH_BYTES
+_EVENT_BYTES = 750
+_CHARACTER_BYTES = 4
+_TOPIC_BYTES = 150
+_PARTITION_BYTES = 40
+_TEXTS = ("group_id", "member_id", "instance_id", "client_id", "client_host", "software", "reason")
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or if it has more than ``most`` characters, its beginning and a hash of the whole.
+
+    Two texts never become one: a short text that looks as if it had been cut gets a hash as well.
+    """
+    looks_cut = len(text) >= _ENDING and text[-_ENDING] == CUT
+    if len(text) <= most and not looks_cut:
+        return text
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).hexdigest()
+    return f"{text[: most - _ENDING]}{CUT}{digest}"
+
+
+def bytes_of(event: Event) -> int:
+    """About how much memory an event takes; texts are counted as if nobody else held them."""
+    characters = (
+        len(event.group_id)
+        + len(event.member_id)
+        + len(event.instance_id or "")
+        + len(event.client_id or "")
+        + len(event.client_host)
+        + len(event.software)
+        + len(event.reason)
+    )
+    size = _EVENT_BYTES + _CHARACTER_BYTES * characters
+    for listed in (event.partitions, event.owned):
+        for one in listed or ():
+            size += _TOPIC_BYTES + _CHARACTER_BYTES * len(one.topic) + _PARTITION_BYTES * len(one.partitions)
+    return size
+
+
+class EventBounds:
+    """Cuts events to what the configuration allows. ``hit`` is told of each bound that was reached."""
+
+    def __init__(self, limits: Visibility, hit: Callable[[Bound], None]) -> None:
+        self._most = limits.id_max_chars
+        self._partitions = limits.partitions_of_event
+        self._hit = hit
+
+    def keeps_group(self, group_id: str) -> bool:
+        """Whether a group with this id may be kept and shown; others are in the log and the journal only."""
+        if len(group_id) <= self._most:
+            return True
+        self._hit(Bound.GROUP_ID)
+        return False
+
+    def bounded(self, event: Event) -> Event:
+        """The event, with texts cut and with its partitions left out if they are too many."""
+        changes: dict[str, Any] = {}
+        for name in _TEXTS:
+            text = getattr(event, name)
+            if not text or (len(text) <= self._most and CUT not in text):
+                continue
+            if (short := cut(text, self._most)) is not text:
+                changes[name] = short
+                self._hit(Bound.TEXT)
+        if event.partitions:
+            self._bound_partitions(changes, "partitions", event.partitions, ())
+        if event.owned:
+            self._bound_partitions(changes, "owned", event.owned, None)
+        return msgspec.structs.replace(event, **changes) if changes else event
+
+    def _bound_partitions(
+        self, changes: dict[str, Any], name: str, listed: TopicPartitions, if_too_many: TopicPartitions | None
+    ) -> None:
+        if sum(len(one.partitions) for one in listed) > self._partitions:
+            changes[name] = if_too_many
+            self._hit(Bound.PARTITIONS_OF_EVENT)
+        elif any(len(one.topic) > self._most for one in listed):
+            changes[name] = tuple(
+                OneTopic(cut(one.topic, self._most), one.id, one.partitions) for one in listed
+            )
+            self._hit(Bound.TEXT)

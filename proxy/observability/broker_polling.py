@@ -1,0 +1,151 @@
+"""What brokers say of groups: how many of a group's members are classic, and how many of the new protocol.
+
+Asked now and then on the connection of one of the group's own members, so with a principal that may describe the
+group, and without a connection more. Only some groups are asked about each second, however many there are.
+"""
+
+import math
+
+import trio
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from proxy.metrics.periodic import every
+from proxy.metrics.registry import Metrics
+from proxy.observability.broker_queries import Ask, BrokerQueries
+from proxy.observability.group_registry import GroupBook
+from proxy.observability.snapshot import BrokerView
+from proxy.observability.wall_clock import WallClock
+from proxy.session.request_metrics import error_name
+from translation.actions import Connection
+
+AT_ONCE = 20
+"""Groups asked about in one second at most."""
+
+_LOOK_S = 1.0
+_SETTLES_S = 1.5
+_CLASSIC_MEMBER = 0
+_DEAD = "Dead"
+
+
+class Census:
+    """Asks about each group every ``every_s`` seconds, or more rarely if there are very many. 0: never."""
+
+    def __init__(
+        self, brokers: BrokerQueries, book: GroupBook, clock: WallClock, every_s: float, metrics: Metrics
+    ) -> None:
+        self._brokers = brokers
+        self._book = book
+        self._clock = clock
+        self._every_s = every_s
+        self._metrics = metrics
+        self._due: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        if self._every_s:
+            await every(_LOOK_S, lambda: self.ask_some(trio.current_time()), self._metrics)
+
+    def ask_some(self, now: float) -> None:
+        """Ask about the groups whose turn it is, those that waited longest first. Groups without members wait."""
+        groups = self._book.groups
+        for gone in self._due.keys() - groups.keys():
+            del self._due[gone]
+        due = [
+            (self._due.get(group.id, -math.inf), group.id)
+            for group in groups.values()
+            if group.members and self._due.get(group.id, -math.inf) <= now
+        ]
+        for _, group_id in sorted(due)[:AT_ONCE]:
+            self._due[group_id] = now + self._every_s
+            self._ask_as_consumer_group(group_id)
+
+    def changed(self, group_id: str) -> None:
+        """The members of a group changed: look at it soon, when the broker has settled it."""
+        if self._every_s:
+            soon = trio.current_time() + _SETTLES_S
+            self._due[group_id] = min(soon, self._due.get(group_id, soon))
+
+    def _ask_as_consumer_group(self, group_id: str) -> None:
+        def question(connection: Connection) -> Ask | None:
+            version = _newest(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, 1)
+            message = ConsumerGroupDescribeRequest(group_ids=(group_id,))
+            return None if version is None else Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
+
+        def told(response: ConsumerGroupDescribeResponse) -> None:
+            for group in response.groups:
+                if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                    self._ask_as_classic_group(group_id)
+                elif group.error_code != ErrorCode.NONE:
+                    self._tell(group_id, error=error_name(group.error_code))
+                else:
+                    classic = sum(member.member_type == _CLASSIC_MEMBER for member in group.members)
+                    self._tell(
+                        group_id,
+                        kind="consumer",
+                        state=group.group_state,
+                        classic=classic,
+                        consumer=len(group.members) - classic,
+                        epoch=group.group_epoch,
+                        members=tuple(member.member_id for member in group.members),
+                    )
+
+        if not self._brokers.ask(group_id, question, told):
+            self._ask_as_classic_group(group_id)
+
+    def _ask_as_classic_group(self, group_id: str) -> None:
+        def question(connection: Connection) -> Ask | None:
+            version = _newest(connection, ApiKey.DESCRIBE_GROUPS, 5)
+            message = DescribeGroupsRequest(groups=(group_id,))
+            return None if version is None else Ask(ApiKey.DESCRIBE_GROUPS, version, message)
+
+        def told(response: DescribeGroupsResponse) -> None:
+            for group in response.groups:
+                if group.error_code != ErrorCode.NONE:
+                    self._tell(group_id, error=error_name(group.error_code))
+                elif group.group_state == _DEAD:
+                    self._tell(group_id, error="the broker does not know this group")
+                else:
+                    self._tell(
+                        group_id,
+                        kind="classic",
+                        state=group.group_state,
+                        classic=len(group.members),
+                        members=tuple(member.member_id for member in group.members),
+                    )
+
+        self._brokers.ask(group_id, question, told)
+
+    def _tell(
+        self,
+        group_id: str,
+        *,
+        kind: str = "",
+        state: str = "",
+        classic: int = 0,
+        consumer: int = 0,
+        epoch: int = -1,
+        members: tuple[str, ...] = (),
+        error: str = "",
+    ) -> None:
+        view = BrokerView(
+            asked_at=self._clock.now_us() / 1_000_000,
+            type=kind,
+            state=state,
+            classic=classic,
+            consumer=consumer,
+            epoch=epoch,
+            members=members,
+            error=error,
+        )
+        self._book.describe(group_id, view)
+
+
+def _newest(connection: Connection, api_key: ApiKey, newest: int) -> int | None:
+    low, high = connection.versions.get(api_key, (0, -1))
+    version = min(high, newest)
+    return version if version >= low else None

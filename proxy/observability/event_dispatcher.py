@@ -1,0 +1,113 @@
+"""What happens to members and groups, told to people: a log line each, metrics, and the book that pages are made of."""
+
+import structlog
+
+from proxy.config.schema import Visibility
+from proxy.metrics.registry import Metrics
+from proxy.observability.bounds import EventBounds
+from proxy.observability.formatting import how_many
+from proxy.observability.group_metrics import OTHER, Labels
+from proxy.observability.group_registry import GroupBook, Heard
+from proxy.observability.wall_clock import WallClock
+from translation.actions import Event, EventKind, MemberProtocol
+from translation.partitions import TopicPartitions
+from translation.policy.policy import Policy
+from translation.reasons import category
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
+
+_QUIET = frozenset({EventKind.EPOCH_MOVED})
+_NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
+"""Members that pass through: how they live is the broker's business, and in its log."""
+_MOST_REMEMBERED = 2_000
+_MOST_PARTITIONS = 100
+"""Partitions that a log line names; of more it gives their number."""
+
+
+class EventTeller:
+    """Takes every event of the process, and cuts it to what ``limits`` allow. ``book`` gets it then."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        book: GroupBook | None = None,
+        clock: WallClock | None = None,
+        labels: Labels | None = None,
+        limits: Visibility | None = None,
+    ) -> None:
+        self._metrics = metrics
+        self._book = book or GroupBook(Policy())
+        self._clock = clock or WallClock()
+        self._labels = labels or Labels(0)
+        self._bounds = EventBounds(limits or Visibility(), metrics.hit)
+        self._passed_through: set[tuple[str, str]] = set()
+
+    def tell(self, event: Event, now_us: int | None = None) -> Heard:
+        """Log, count and remember one event, that happened at ``now_us`` or now. Others get it as it was heard."""
+        self._metrics.events.labels(event.kind).inc()
+        unkept_id = None if self._bounds.keeps_group(event.group_id) else event.group_id
+        event = self._bounds.bounded(event)
+        time_us = self._clock.now_us() if now_us is None else now_us
+        heard = self._book.tell(event, time_us, unkept_id=unkept_id)
+        self._count(heard)
+        say = _log.info if self._is_news(event) else _log.debug
+        say(event.kind.replace("_", " "), **_said(event))
+        return heard
+
+    def _is_news(self, event: Event) -> bool:
+        """Whether people want to read it: not what happens at each call of a group."""
+        if event.protocol in _NOT_OURS:
+            return False
+        if event.kind is not EventKind.PASSED_THROUGH:
+            return event.kind not in _QUIET
+        known = (event.group_id, event.reason)
+        if known in self._passed_through:
+            return False
+        if len(self._passed_through) >= _MOST_REMEMBERED:
+            self._passed_through.clear()
+        self._passed_through.add(known)
+        return True
+
+    def _count(self, heard: Heard) -> None:
+        event, metrics = heard.event, self._metrics
+        if event.kind is EventKind.STATE_CHANGED:
+            metrics.state_changes.labels(event.previous_state, event.state).inc()
+        elif event.kind is EventKind.ADOPTED:
+            metrics.adoptions.labels(event.protocol).inc()
+        elif event.kind is EventKind.PASSED_THROUGH:
+            metrics.passed_through.labels(category(event.reason)).inc()
+        if heard.rebalances:
+            metrics.rebalances.labels(category(event.reason), event.protocol).inc()
+            metrics.group_rebalances.labels(self._label(event.group_id), event.protocol).inc()
+        if heard.paused_s is not None:
+            metrics.paused.labels(event.protocol).observe(heard.paused_s)
+
+    def _label(self, group_id: str) -> str:
+        """A group that is not kept would never give its label back."""
+        return self._labels.of(group_id) if group_id in self._book.groups else OTHER
+
+
+def _said(event: Event) -> dict[str, object]:
+    """The fields of the log line: those that say something."""
+    fields: dict[str, object] = {"group": event.group_id}
+    for name in ("member_id", "instance_id", "protocol", "client_id", "client_host", "software"):
+        value = getattr(event, name)
+        if value or (name == "client_id" and value is not None):
+            fields[name.removesuffix("_id") if name != "client_id" else name] = value
+    if event.previous_state or event.state:
+        fields["state"] = f"{event.previous_state} -> {event.state}" if event.previous_state else event.state
+    if event.generation >= 0:
+        fields["generation"] = event.generation
+    if event.epoch >= 0:
+        fields["epoch"] = event.epoch
+    if event.partitions:
+        fields["partitions"] = _partitions(event.partitions)
+    if event.reason:
+        fields["reason"] = event.reason
+    return fields
+
+
+def _partitions(listed: TopicPartitions) -> dict[str, list[int]] | str:
+    if (number := how_many(listed)) > _MOST_PARTITIONS:
+        return f"{number} of {len(listed)} topics"
+    return {one.topic: list(one.partitions) for one in listed}

@@ -1,0 +1,454 @@
+"""What is known of groups and members, gathered from events; pictures of it are made on request.
+
+The book is told every event and keeps, bounded in every direction: the members of each group, its latest events, its
+last rebalance and why it is not translated. It knows no clock: wall clock times come with the events.
+
+Anybody can name groups, so what is new never drives out what is in use: groups without members are forgotten first,
+and beyond the bounds newcomers are not kept.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from proxy.config.schema import Visibility
+from proxy.metrics.bounds import Bound
+from proxy.observability.bounds import bytes_of, cut
+from proxy.observability.formatting import how_many
+from proxy.observability.snapshot import (
+    EVENTS_KEPT,
+    BrokerView,
+    EventView,
+    GroupView,
+    MemberView,
+    RebalanceView,
+    progress_of,
+    protocol_of,
+    state_of,
+    stuck_of,
+)
+from proxy.observability.vacant_groups import VacantGroups
+from translation.actions import Event, EventKind
+from translation.member_state import MemberState
+from translation.partitions import TopicPartitions
+from translation.policy.policy import Mode, Policy, Rule
+from translation.reasons import OBSERVED
+
+_KEEP_EMPTY_S = 3600.0
+_MOVING_S = 3.0
+"""A JoinGroup so soon after a member was told to move is taken for its answer to that."""
+_NOT_MOVING_S = 120.0
+"""A group that is to be translated and whose classic members have not been moved for so long is stuck."""
+_TRANSLATABLE = "translatable"
+_DEFAULT_REBALANCE_TIMEOUT_S = 300.0
+_UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+_MICRO = 1_000_000
+
+
+class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
+    """A member as its last event told it. Times are microseconds since 1970."""
+
+    id: str
+    protocol: str = ""
+    instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str = ""
+    software: str = ""
+    generation: int = -1
+    epoch: int = -1
+    state: str = ""
+    state_since_us: int = 0
+    unsettled_since_us: int = 0
+    updated_us: int = 0
+    owned: TopicPartitions | None = None
+    gave_up_all: bool = False
+    rebalance_timeout_ms: int = -1
+
+    def stuck_s(self, now_us: int) -> float:
+        """Seconds beyond its rebalance timeout; 0 if it is within."""
+        if self.state not in _UNSETTLED:
+            return 0.0
+        timeout_ms = self.rebalance_timeout_ms
+        allowed_s = timeout_ms / 1000 if timeout_ms > 0 else _DEFAULT_REBALANCE_TIMEOUT_S
+        return max(0.0, (now_us - self.unsettled_since_us) / _MICRO - allowed_s)
+
+
+class Rebalance(msgspec.Struct, kw_only=True):
+    """A time in which members of a group had to join again."""
+
+    started_us: int
+    reason: str
+    members: set[str]
+    ended_us: int | None = None
+
+
+class GroupRecord(msgspec.Struct, kw_only=True):
+    """A group. ``mode``, ``rule`` and ``assignor`` are what the policy says of it."""
+
+    id: str
+    mode: Mode
+    rule: str
+    assignor: str | None
+    members: dict[str, MemberRecord] = {}
+    had_members: bool = False
+    events: deque[tuple[int, Event]] = msgspec.field(default_factory=deque)
+    rebalance: Rebalance | None = None
+    rebalances: int = 0
+    why_not: str | None = None
+    broker: BrokerView | None = None
+    mode_since_us: int = 0
+    moved_us: int = 0
+    told_to_move_us: int = 0
+    updated_us: int = 0
+
+    def switch_stuck(self, now_us: int) -> str | None:
+        """Why the move of this group to the new protocol does not go on; None if it does, or there is none."""
+        if self.mode is not Mode.TRANSLATE or self.why_not is not None:
+            return None
+        waiting = [member for member in self.members.values() if member.protocol == "classic"]
+        since_s = (now_us - max(self.mode_since_us, self.moved_us)) / _MICRO
+        if not waiting or since_s < _NOT_MOVING_S:
+            return None
+        return f"{len(waiting)} classic members wait to be moved, and none was for {since_s:.0f} s"
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event meant, for those who count. ``paused_s`` is how long a member had nothing to do for a rebalance."""
+
+    group: GroupRecord
+    event: Event
+    rebalances: bool = False
+    membership_changed: bool = False
+    paused_s: float | None = None
+
+
+class GroupBook:
+    """All groups of one process. ``dropped`` is told the id of each group that is forgotten.
+
+    ``hit`` is told of each bound of ``limits`` that was reached.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        dropped: Callable[[str], None] = lambda _: None,
+        limits: Visibility | None = None,
+        hit: Callable[[Bound], None] = lambda _: None,
+    ) -> None:
+        self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
+        """By id, the one with the oldest news first."""
+        self._policy = policy
+        self._dropped = dropped
+        self._limits = limits or Visibility()
+        self._hit = hit
+        self._vacant = VacantGroups()
+        self._told: OrderedDict[str, None] = OrderedDict()  # groups of which events are kept, old news first
+        self._event_bytes = 0
+        self._members = 0
+        self._partitions = 0
+
+    # -- what comes in ---------------------------------------------------------------------------------------
+
+    def set_policy(self, policy: Policy, now_us: int) -> None:
+        """Another policy holds from now on."""
+        self._policy = policy
+        for group in self.groups.values():
+            rule, named = rule_of(policy, group.id)
+            if rule.mode is not group.mode:
+                group.mode_since_us = now_us
+            group.mode, group.rule, group.assignor = rule.mode, named, rule.assignor
+
+    def tell(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> Heard:
+        """Something happened.
+
+        ``unkept_id`` is the group's true id if it is too long for the group to be kept; the event has another then.
+        """
+        if unkept_id is not None:
+            return Heard(group=self._new_group(unkept_id, now_us), event=event)
+        group = self._group(event.group_id, now_us)
+        heard = self._tell(group, event, now_us)
+        self._keep_bounds(group)
+        return heard
+
+    def _tell(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
+        group.updated_us = now_us
+        self._remember(group, event, now_us)
+        if event.kind is EventKind.PASSED_THROUGH:
+            reason = event.reason.removeprefix(OBSERVED)
+            group.why_not = None if reason == _TRANSLATABLE else reason
+        elif event.kind is EventKind.POLICY_CHANGED:
+            group.moved_us = group.told_to_move_us = now_us
+        if not event.member_id or not event.protocol:
+            return Heard(group=group, event=event)
+        if event.kind is EventKind.JOINED and event.protocol == "translated":
+            group.why_not = None
+            group.moved_us = now_us
+        return self._member_event(group, event, now_us)
+
+    def describe(self, group_id: str, broker: BrokerView) -> None:
+        """A broker said how it sees a group."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            most = self._limits.id_max_chars
+            members = tuple(cut(one, most) for one in broker.members[: self._limits.members_of_group])
+            group.broker = msgspec.structs.replace(broker, members=members)
+
+    def tidy(self, now_us: int) -> None:
+        """Forget groups that have been empty for long."""
+        for group in list(self.groups.values()):
+            if now_us - group.updated_us < _KEEP_EMPTY_S * _MICRO:
+                return  # the others have newer news
+            if not group.members:
+                self._drop(group.id)
+
+    def _group(self, group_id: str, now_us: int) -> GroupRecord:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new_group(group_id, now_us)
+        else:
+            self.groups.move_to_end(group_id)
+        return group
+
+    def _new_group(self, group_id: str, now_us: int) -> GroupRecord:
+        rule, named = rule_of(self._policy, group_id)
+        return GroupRecord(
+            id=group_id, mode=rule.mode, rule=named, assignor=rule.assignor, mode_since_us=now_us
+        )
+
+    def _keep_bounds(self, group: GroupRecord) -> None:
+        """Forget groups if there are too many of them, or of those without members, and events that are too many."""
+        vacant, limits = self._vacant, self._limits
+        if group.members:
+            vacant.occupied(group.id)
+        else:
+            vacant.add(group.id, had_members=group.had_members)
+        while len(vacant) > limits.groups_without_members:
+            self._hit(Bound.GROUPS_WITHOUT_MEMBERS)
+            self._drop(vacant.first())
+        if len(self.groups) > limits.groups:
+            self._hit(Bound.GROUPS)
+            self._drop(vacant.first() if vacant else group.id)
+        while self._event_bytes > limits.events_max_bytes:
+            self._hit(Bound.EVENTS)
+            self._forget_oldest_event(self.groups[next(iter(self._told))])
+
+    def _drop(self, group_id: str) -> None:
+        group = self.groups.pop(group_id)
+        self._vacant.occupied(group_id)
+        self._told.pop(group_id, None)
+        self._event_bytes -= sum(bytes_of(event) for _, event in group.events)
+        for member in group.members.values():
+            self._forget(member)
+        self._dropped(group_id)
+
+    def _remember(self, group: GroupRecord, event: Event, now_us: int) -> None:
+        if event.kind is EventKind.PASSED_THROUGH and any(
+            known.kind is event.kind and known.reason == event.reason for _, known in group.events
+        ):
+            return  # what is said at each JoinGroup would drive out all else
+        if len(group.events) == EVENTS_KEPT:
+            self._forget_oldest_event(group)
+        group.events.append((now_us, event))
+        self._event_bytes += bytes_of(event)
+        self._told[group.id] = None
+        self._told.move_to_end(group.id)
+
+    def _forget_oldest_event(self, group: GroupRecord) -> None:
+        self._event_bytes -= bytes_of(group.events.popleft()[1])
+        if not group.events:
+            del self._told[group.id]
+
+    # -- members -------------------------------------------------------------------------------------------------
+
+    def _may_keep_member(self, group: GroupRecord) -> bool:
+        if len(group.members) >= self._limits.members_of_group:
+            self._hit(Bound.MEMBERS_OF_GROUP)
+            return False
+        if self._members >= self._limits.members:
+            self._hit(Bound.MEMBERS)
+            return False
+        return True
+
+    def _forget(self, member: MemberRecord) -> None:
+        self._members -= 1
+        self._partitions -= how_many(member.owned)
+
+    def _holds(self, member: MemberRecord, owned: TopicPartitions | None) -> None:
+        """A member that is kept holds these partitions now."""
+        others = self._partitions - how_many(member.owned)
+        if others + how_many(owned) > self._limits.partitions:
+            self._hit(Bound.PARTITIONS)
+            owned = None
+        member.owned = owned
+        self._partitions = others + how_many(owned)
+
+    def _member_event(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
+        ended = event.state == MemberState.ABSENT
+        member = group.members.get(event.member_id)
+        if member is None:
+            member = MemberRecord(id=event.member_id, state_since_us=now_us)
+            if not ended and self._may_keep_member(group):
+                group.members[event.member_id] = member
+                group.had_members = True
+                self._members += 1
+        before, had = member.state, member.owned
+        _copy(event, member, now_us)
+        if (event.owned is not None or event.kind is EventKind.ADOPTED) and event.member_id in group.members:
+            self._holds(member, event.owned)
+        if before != event.state:
+            member.state_since_us = now_us
+            if before not in _UNSETTLED:
+                member.unsettled_since_us = now_us
+        if event.owned is not None and not event.owned and had:
+            member.gave_up_all = True
+        paused_s = None
+        if event.state == MemberState.STABLE and before != event.state:
+            if member.gave_up_all:
+                paused_s = (now_us - member.unsettled_since_us) / _MICRO
+            member.gave_up_all = False
+        if ended:
+            if group.members.pop(event.member_id, None) is not None:
+                self._forget(member)
+            if not group.members:
+                group.broker = None  # nobody is here on whose connection it could be asked again
+        rebalances = event.state == MemberState.PREPARE_REBALANCE and before not in ("", event.state)
+        self._follow_rebalance(group, event, now_us)
+        return Heard(
+            group=group,
+            event=event,
+            rebalances=rebalances,
+            paused_s=paused_s,
+            membership_changed=ended or not before,
+        )
+
+    def _follow_rebalance(self, group: GroupRecord, event: Event, now_us: int) -> None:
+        rebalance = group.rebalance
+        if event.state in _UNSETTLED:
+            if rebalance is None or rebalance.ended_us is not None:
+                reason = self._why(group, event, now_us)
+                group.rebalance = Rebalance(started_us=now_us, reason=reason, members={event.member_id})
+                group.rebalances += 1
+            elif len(rebalance.members) < self._limits.members_of_group:
+                rebalance.members.add(event.member_id)
+        elif (
+            rebalance is not None
+            and rebalance.ended_us is None
+            and not any(member.state in _UNSETTLED for member in group.members.values())
+        ):
+            rebalance.ended_us = now_us
+
+    def _why(self, group: GroupRecord, event: Event, now_us: int) -> str:
+        """Why a rebalance began."""
+        if event.state == MemberState.PREPARE_REBALANCE:
+            return event.reason or event.kind.replace("_", " ")
+        moves = now_us - group.told_to_move_us < _MOVING_S * _MICRO
+        return "moved by the policy" if moves else "a member joined"
+
+    # -- pictures --------------------------------------------------------------------------------------------
+
+    def views(self, now_us: int, *, events: bool = True) -> Iterator[GroupView]:
+        """All groups, by id; without their events if nobody looks at those.
+
+        Groups may come and go between one view and the next.
+        """
+        for group_id in sorted(self.groups):
+            group = self.groups.get(group_id)
+            if group is not None:
+                yield view_of(group, now_us, events=events)
+
+
+def rule_of(policy: Policy, group_id: str) -> tuple[Rule, str]:
+    """The rule of a group, and what it is called: its place in the policy, or the default."""
+    for number, rule in enumerate(policy.rules, 1):
+        if rule.matches(group_id):
+            what = f"group {rule.group}" if rule.pattern is None else f"pattern {rule.pattern}"
+            return rule, f"rule {number}: {what}"
+    return policy.rule_for(group_id), "default"
+
+
+def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupView:
+    """The picture of one group."""
+    members = tuple(
+        sorted(
+            (_member_view(member, now_us) for member in group.members.values()),
+            key=lambda one: (one.client_id or "", one.id),
+        )
+    )
+    rebalance = group.rebalance
+    return GroupView(
+        id=group.id,
+        mode=group.mode,
+        rule=group.rule,
+        assignor=group.assignor,
+        state=state_of(members),
+        protocol=protocol_of(members),
+        members=members,
+        progress=progress_of(members, group.broker),
+        broker=group.broker,
+        last_rebalance=None if rebalance is None else _rebalance_view(rebalance),
+        rebalances=group.rebalances,
+        why_not=group.why_not,
+        stuck=stuck_of(members, group.switch_stuck(now_us)),
+        updated_at=group.updated_us / _MICRO,
+        events=tuple(_event_view(time_us, event) for time_us, event in group.events) if events else (),
+    )
+
+
+def _copy(event: Event, member: MemberRecord, now_us: int) -> None:
+    member.protocol = event.protocol
+    member.instance_id = event.instance_id
+    member.client_id = event.client_id
+    member.client_host = event.client_host
+    member.software = event.software or member.software
+    member.generation = event.generation
+    member.epoch = event.epoch
+    member.state = event.state
+    member.updated_us = now_us
+    member.rebalance_timeout_ms = event.rebalance_timeout_ms
+
+
+def _member_view(member: MemberRecord, now_us: int) -> MemberView:
+    return MemberView(
+        id=member.id,
+        instance=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host.removeprefix("/"),
+        software=member.software,
+        protocol=member.protocol,
+        generation=member.generation,
+        epoch=member.epoch,
+        state=member.state,
+        state_since=member.state_since_us / _MICRO,
+        updated_at=member.updated_us / _MICRO,
+        partitions=member.owned,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        stuck_s=member.stuck_s(now_us),
+    )
+
+
+def _rebalance_view(rebalance: Rebalance) -> RebalanceView:
+    return RebalanceView(
+        started_at=rebalance.started_us / _MICRO,
+        ended_at=None if rebalance.ended_us is None else rebalance.ended_us / _MICRO,
+        reason=rebalance.reason,
+        members=tuple(sorted(rebalance.members)),
+    )
+
+
+def _event_view(time_us: int, event: Event) -> EventView:
+    return EventView(
+        time_us=time_us,
+        kind=event.kind,
+        member=event.member_id,
+        client_id=event.client_id,
+        protocol=event.protocol,
+        generation=event.generation,
+        epoch=event.epoch,
+        state=event.state,
+        previous_state=event.previous_state,
+        partitions=event.partitions,
+        owned=event.owned,
+        reason=event.reason,
+    )

@@ -1,0 +1,277 @@
+"""The journal: events become lines, and lines wait in bounded queues for their sinks (docs/journal.md).
+
+Telling an event costs a client nothing but an append to a queue. A sink takes batches out of its queue in a task of
+its own, and does what may block elsewhere (:mod:`journal_files` in a thread, :mod:`journal_topic` on a connection).
+What does not fit, or can't be written, is lost: counted, and told by a ``lost`` event where it is missing. Each sink
+numbers its events itself, lost ones too, and has a ``boot`` of its own: so a jump of its numbers is a loss of its own.
+"""
+
+from collections import deque
+from typing import Protocol
+
+import msgspec
+import structlog
+import trio
+
+from proxy.metrics.registry import Metrics
+from proxy.observability.bounds import bytes_of
+from translation.actions import Event
+from translation.partitions import TopicPartitions
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")
+
+VERSION = 1
+BATCH = 1000
+"""Events written at once at most."""
+
+_GATHER_S = 0.1
+_PAUSE_S = 1.0
+_FLUSH_S = 5.0
+_LOG_AGAIN_S = 60.0
+
+LOST = "lost"
+STARTED = "started"
+STOPPED = "stopped"
+
+
+class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the journal, version 1; docs/journal.md says what each field means."""
+
+    v: int = VERSION
+    replica: str
+    boot: str
+    seq: int
+    time_us: int
+    kind: str
+    group: str = ""
+    mode: str = ""
+    protocol: str = ""
+    member: str = ""
+    instance: str | None = None
+    client_id: str | None = None
+    client_host: str = ""
+    software: str = ""
+    generation: int = -1
+    epoch: int = -1
+    state: str = ""
+    previous_state: str = ""
+    partitions: TopicPartitions = ()
+    owned: TopicPartitions | None = None
+    reason: str = ""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """An event on its way; it becomes text where it is written."""
+
+    time_us: int
+    kind: str
+    mode: str = ""
+    event: Event | None = None
+    reason: str = ""
+    seq: int = 0
+    memory: int = 0  # bytes, roughly
+
+
+class Sink(Protocol):
+    """Somewhere to write to."""
+
+    name: str
+
+    async def write(self, events: list[JournalEvent]) -> None:
+        """Write all of them, in order.
+
+        :raises JournalError: they can't be written, now or ever.
+        """
+        ...
+
+    async def idle(self) -> None:
+        """Nothing came for a while."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing more comes."""
+        ...
+
+
+class JournalError(Exception):
+    """Writing failed. ``keep`` says that the events may be written later."""
+
+    def __init__(self, message: str, *, keep: bool) -> None:
+        super().__init__(message)
+        self.keep = keep
+
+
+class Queue:
+    """What waits for one sink. Beyond ``limit`` lines, or about ``max_bytes`` of memory, new lines are lost."""
+
+    def __init__(self, sink: Sink, limit: int, max_bytes: int, metrics: Metrics) -> None:
+        self.sink = sink
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lines: deque[Line] = deque()
+        self._seq = 0
+        self._lost: tuple[int, int] | None = None  # how many, and when the last of them happened
+        self._arrived = trio.Event()
+        self._counts = [
+            metric.labels(sink.name)
+            for metric in (metrics.journal_events, metrics.journal_lost, metrics.journal_errors)
+        ]
+        self._waiting = metrics.journal_queue.labels(sink.name)
+        self._waiting.set_function(lambda: len(self._lines))
+
+    def put(self, line: Line) -> None:
+        """Take a line, or lose it."""
+        if len(self._lines) >= self._limit or self._bytes + line.memory > self._max_bytes:
+            before = 0 if self._lost is None else self._lost[0]
+            self._lost = before + 1, line.time_us
+            self._counts[1].inc()
+            self._seq += 1
+            return
+        self._end_loss()
+        self._append(line)
+        self._arrived.set()
+
+    def _append(self, line: Line) -> None:
+        self._seq += 1
+        self._lines.append(msgspec.structs.replace(line, seq=self._seq))
+        self._bytes += line.memory
+
+    def _end_loss(self) -> None:
+        """Tell what was lost, before what comes next."""
+        if self._lost is not None:
+            count, time_us = self._lost
+            self._append(Line(time_us, LOST, reason=str(count)))
+            self._lost = None
+
+    async def run(self, identity: tuple[str, str]) -> None:
+        """Write for ever; when cancelled, write what waits if that goes quickly."""
+        logged_at = -_LOG_AGAIN_S
+        try:
+            while True:
+                with trio.move_on_after(_PAUSE_S):
+                    await self._arrived.wait()
+                await trio.sleep(_GATHER_S)  # a batch costs as much as a line
+                try:
+                    await self._write(identity)
+                except JournalError as error:
+                    self._counts[2].inc()
+                    if trio.current_time() - logged_at >= _LOG_AGAIN_S:
+                        logged_at = trio.current_time()
+                        _log.error("the journal can't be written", sink=self.sink.name, reason=str(error))
+                    await trio.sleep(_PAUSE_S)
+        finally:
+            with trio.move_on_after(_FLUSH_S) as flush:
+                flush.shield = True
+                await self._finish(identity)
+
+    async def _finish(self, identity: tuple[str, str]) -> None:
+        try:
+            await self._write(identity)
+            await self.sink.close()
+        except JournalError as error:
+            _log.error("the end of the journal is lost", sink=self.sink.name, reason=str(error))
+
+    async def _write(self, identity: tuple[str, str]) -> None:
+        if not self._lines:
+            self._arrived = trio.Event()
+            await self.sink.idle()
+        while self._lines:
+            batch = [self._lines.popleft() for _ in range(min(BATCH, len(self._lines)))]
+            self._bytes -= sum(line.memory for line in batch)
+            try:
+                await self.sink.write([_event(line, identity) for line in batch])
+            except JournalError as error:
+                self._not_written(batch, keep=error.keep)
+                raise
+            self._counts[0].inc(len(batch))
+        self._end_loss()
+
+    def _not_written(self, batch: list[Line], *, keep: bool) -> None:
+        if keep:
+            self._lines.extendleft(reversed(batch))
+            self._bytes += sum(line.memory for line in batch)
+            return
+        # The lines that wait are newer than these: the loss is told before them, by one line however often it fails.
+        told = [line for line in batch if line.kind == LOST]
+        self._counts[1].inc(len(batch) - len(told))
+        count = len(batch) - len(told) + sum(int(line.reason) for line in told)
+        if not told:
+            self._seq += 1
+        seq = told[0].seq if told else self._seq
+        self._lines.appendleft(Line(batch[-1].time_us, LOST, reason=str(count), seq=seq))
+
+
+class Journal:
+    """The front: gives each event to all sinks."""
+
+    def __init__(
+        self,
+        sinks: list[Sink],
+        *,
+        replica: str,
+        boot: str,
+        queue_events: int,
+        queue_max_bytes: int,
+        metrics: Metrics,
+    ) -> None:
+        self._queues = [Queue(sink, queue_events, queue_max_bytes, metrics) for sink in sinks]
+        self._identities = [
+            (replica, boot if not n else f"{boot}-{sink.name}") for n, sink in enumerate(sinks)
+        ]
+
+    def tell(self, event: Event, mode: str, time_us: int) -> None:
+        """Something happened to a group."""
+        if self._queues:
+            self._put(Line(time_us, event.kind, mode, event, memory=bytes_of(event)))
+
+    def mark(self, kind: str, time_us: int, reason: str = "") -> None:
+        """The process started, or stopped."""
+        if self._queues:
+            self._put(Line(time_us, kind, reason=reason))
+
+    async def run(self) -> None:
+        """Write for ever, each sink at its own pace."""
+        async with trio.open_nursery() as nursery:
+            for queue, identity in zip(self._queues, self._identities, strict=True):
+                nursery.start_soon(queue.run, identity)
+
+    def _put(self, line: Line) -> None:
+        for queue in self._queues:
+            queue.put(line)
+
+
+def _event(line: Line, identity: tuple[str, str]) -> JournalEvent:
+    replica, boot = identity
+    event = line.event
+    if event is None:
+        return JournalEvent(
+            replica=replica,
+            boot=boot,
+            seq=line.seq,
+            time_us=line.time_us,
+            kind=line.kind,
+            reason=line.reason,
+        )
+    return JournalEvent(
+        replica=replica,
+        boot=boot,
+        seq=line.seq,
+        time_us=line.time_us,
+        kind=event.kind,
+        group=event.group_id,
+        mode=line.mode,
+        protocol=event.protocol,
+        member=event.member_id,
+        instance=event.instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host.removeprefix("/"),
+        software=event.software,
+        generation=event.generation,
+        epoch=event.epoch,
+        state="" if event.state == "Absent" else event.state,
+        previous_state="" if event.previous_state == "Absent" else event.previous_state,
+        partitions=event.partitions,
+        owned=event.owned,
+        reason=event.reason,
+    )

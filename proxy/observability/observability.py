@@ -1,0 +1,170 @@
+"""All that one process shows of itself, put together: it is told events, and gives pictures and figures."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import trio
+
+from proxy.cluster.dialer import Open
+from proxy.config.schema import Config
+from proxy.metrics.periodic import every
+from proxy.metrics.registry import Metrics, software_version
+from proxy.observability.broker_polling import Census
+from proxy.observability.broker_queries import BrokerQueries
+from proxy.observability.event_dispatcher import EventTeller
+from proxy.observability.group_metrics import Figures, GroupCollector, Labels, figures_of_record
+from proxy.observability.group_registry import GroupBook
+from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
+from proxy.observability.journal_files import FileSink
+from proxy.observability.journal_topic import TopicSink
+from proxy.observability.snapshot import Snapshot
+from proxy.observability.wall_clock import WallClock
+from proxy.runtime.log_setup import say_left_out
+from proxy.runtime.time_slice import Turns
+from proxy.transport.tcp_stream import open_tcp
+from translation.actions import Event
+from translation.policy.policy import Policy
+from translation.uuids import kafka_uuid
+
+_TIDY_S = 60.0
+_PROTOCOLS = ("translated", "classic", "consumer")
+
+
+def replica_name() -> str:
+    """What this process is called in journal and pictures: the host's name."""
+    return socket.gethostname()
+
+
+def sinks(
+    config: Config, folder: Path | None, replica: str, boot: str, open_: Open, deleted: Callable[[], None]
+) -> list[Sink]:
+    """Where the journal goes. Relative paths start from ``folder``; ``deleted`` counts files that had to go."""
+    journal = config.journal
+    found: list[Sink] = []
+    if journal.path is not None:
+        found.append(
+            FileSink(
+                (folder or Path()) / journal.path,
+                replica=replica,
+                boot=boot,
+                max_bytes=journal.file_max_bytes,
+                max_age_s=journal.file_max_age_s,
+                keep_bytes=journal.keep_bytes,
+                deleted=deleted,
+            )
+        )
+    if journal.topic is not None:
+        found.append(TopicSink(journal.topic, config.upstream.addresses, open_))
+    return found
+
+
+class Outlook:
+    """What is seen of one process. ``reason`` gives why it is not ready, None if it is.
+
+    ``folder`` is that of the configuration file.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        metrics: Metrics,
+        policy: Policy,
+        reason: Callable[[], str | None],
+        replica: str | None = None,
+        *,
+        folder: Path | None = None,
+        open_: Open = open_tcp,
+    ) -> None:
+        boot = kafka_uuid()
+        self._config = config
+        self._metrics = metrics
+        self._reason = reason
+        self.replica = replica or replica_name()
+        self.clock = WallClock()
+        self._census: Census | None = None
+        self.labels = Labels(config.metrics.groups)
+        self.book = GroupBook(policy, dropped=self._dropped, limits=config.visibility, hit=metrics.hit)
+        self._teller = EventTeller(metrics, self.book, self.clock, self.labels, config.visibility)
+        self._journal = Journal(
+            sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc),
+            replica=self.replica,
+            boot=boot,
+            queue_events=config.journal.queue_events,
+            queue_max_bytes=config.journal.queue_max_bytes,
+            metrics=metrics,
+        )
+        metrics.provide_groups(GroupCollector(self.labels, self._figures))
+
+    def tell(self, event: Event) -> None:
+        """Something happened to a member or a group."""
+        now_us = self.clock.now_us()
+        heard = self._teller.tell(event, now_us)
+        self._journal.tell(heard.event, heard.group.mode, now_us)
+        if heard.membership_changed and self._census is not None and heard.group.id in self.book.groups:
+            self._census.changed(heard.group.id)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another policy holds from now on."""
+        self.book.set_policy(policy, self.clock.now_us())
+
+    def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
+        """Run what runs beside the connections."""
+        self._census = Census(
+            brokers, self.book, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
+        )
+        nursery.start_soon(self._census.run)
+        nursery.start_soon(every, _TIDY_S, self._tidy, self._metrics)
+        nursery.start_soon(self._run_journal)
+
+    async def snapshot(self, *, events: bool = True) -> Snapshot:
+        """The picture of this moment, without the groups' events if nobody looks at those.
+
+        It is drawn while clients are served: each group is as it is when its turn comes.
+        """
+        now_us = self.clock.now_us()
+        reason = self._reason()
+        policy_version, policy_is_current = self._metrics.policy_in_force()
+        turns, groups = Turns(), []
+        for group in self.book.views(now_us, events=events):
+            groups.append(group)
+            await turns.end_portion()
+        return Snapshot(
+            time=now_us / 1_000_000,
+            replicas=(self.replica,),
+            version=software_version(),
+            ready=reason is None,
+            not_ready_reason=reason,
+            policy_version=policy_version,
+            policy_is_current=policy_is_current,
+            groups=tuple(groups),
+        )
+
+    def _figures(self) -> Iterator[Figures]:
+        now_us = self.clock.now_us()
+        groups = list(self.book.groups.values())  # while they are counted in turns, groups come and go
+        return (figures_of_record(group, now_us) for group in groups)
+
+    def _dropped(self, group_id: str) -> None:
+        if self.labels.drop(group_id):
+            for protocol in _PROTOCOLS:
+                self._metrics.group_rebalances.remove(group_id, protocol)
+
+    async def _run_journal(self) -> None:
+        self._journal.mark(STARTED, self.clock.now_us(), software_version())
+        writing = trio.CancelScope(shield=True)  # the last words are written when everybody else has ended
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._write_journal, writing)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._journal.mark(STOPPED, self.clock.now_us())
+                writing.cancel()
+
+    async def _write_journal(self, writing: trio.CancelScope) -> None:
+        with writing:
+            await self._journal.run()
+
+    def _tidy(self) -> None:
+        say_left_out()
+        self.book.tidy(self.clock.now_us())

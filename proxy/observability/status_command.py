@@ -1,0 +1,237 @@
+"""`epochgate status`: what a running proxy does, in the terminal."""
+
+import sys
+import time
+import urllib.parse
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from protocol_codecs.printable import printable, printable_json
+from proxy.config.loader import ConfigError, load_config
+from proxy.config.schema import Address
+from proxy.observability.admin_client import fetch_groups
+from proxy.observability.formatting import ago, duration, how_many, partitions
+from proxy.observability.snapshot import GroupView, Snapshot
+
+STUCK = 1
+"""Exit code if a group is stuck."""
+
+UNREACHABLE = 2
+"""Exit code if the proxy can't be asked."""
+
+_TIMEOUT_S = 5.0
+_EVENTS_SHOWN = 12
+_BAR_WIDTH = 16
+_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what a proxy may listen on
+
+
+class CantAskError(Exception):
+    """The proxy does not answer, or not as one."""
+
+
+def status(
+    group: Annotated[
+        str | None, typer.Argument(help="Show one group: its members and latest events.")
+    ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(help="Address of the admin port, host:port or a URL. Default: 127.0.0.1:9080."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Take the admin port from this configuration file.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what /api/groups gives.")] = False,
+) -> None:
+    """Show what a running proxy does, group by group.
+
+    The exit code is 1 if a group is stuck: a member is rebalancing beyond its rebalance timeout, or the classic members
+    of a group that is to be translated are not moved. It is 2 if the proxy can't be reached.
+    """
+    try:
+        url = _url(admin, config)
+        if watch and not as_json:
+            _watch(url, group)
+            return
+        shown = fetch(url, group)
+    except (CantAskError, ConfigError) as error:
+        typer.echo(f"error: {printable(str(error))}", err=True)
+        raise typer.Exit(UNREACHABLE) from None
+    if as_json:
+        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+        sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
+    else:
+        Console().print(picture(shown, one=group is not None))
+    if any(one.stuck for one in shown.groups):
+        raise typer.Exit(STUCK)
+
+
+def fetch(url: str, group: str | None) -> Snapshot:
+    """Ask a proxy for its picture: of all groups, or of one with its events.
+
+    :raises CantAskError: it does not answer, or something else does.
+    """
+    try:
+        return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
+    except msgspec.DecodeError as error:
+        raise CantAskError(f"what answers at {url} is no Epochgate: {error}") from error
+    except (OSError, ValueError) as error:
+        raise CantAskError(f"no proxy can be asked at {url}: {error}") from error
+
+
+def picture(snapshot: Snapshot, *, one: bool) -> RenderableType:
+    """What is printed: what clients made up stands in it with its control characters visible."""
+    snapshot = _printable(snapshot)
+    state = "ready" if snapshot.ready else f"not ready: {snapshot.not_ready_reason}"
+    head = Text.assemble(
+        ("epochgate ", "bold"),
+        f"{snapshot.version} on {', '.join(snapshot.replicas)}: ",
+        (state, "green" if snapshot.ready else "bold red"),
+        "" if snapshot.policy_is_current else ", policy file refused",
+    )
+    if one:
+        parts = [part for group in snapshot.groups for part in _group(group, snapshot.time)]
+        return Group(head, *(parts or [Text("This group is not known here.")]))
+    if not snapshot.groups:
+        return Group(head, Text("No group has been seen yet."))
+    return Group(head, _groups(snapshot))
+
+
+def _printable(snapshot: Snapshot) -> Snapshot:
+    return msgspec.convert(_with_printable_texts(msgspec.to_builtins(snapshot)), Snapshot)
+
+
+def _with_printable_texts(value: Any) -> Any:
+    """The same with all its texts printable."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list | tuple):
+        return [_with_printable_texts(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_printable_texts(one) for name, one in value.items()}
+    return value
+
+
+def _groups(snapshot: Snapshot) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("GROUP", "MODE", "STATE", "NEW PROTOCOL", "", "MEMBERS", "LAST REBALANCE", ""):
+        table.add_column(name, overflow="fold")
+    for group in snapshot.groups:
+        progress, last = group.progress, group.last_rebalance
+        rebalance = "none seen"
+        if last is not None and last.ended_at is None:
+            rebalance = f"for {duration(snapshot.time - last.started_at)}"
+        elif last is not None and last.ended_at is not None:
+            rebalance = f"{ago(last.ended_at, snapshot.time)} ({duration(last.ended_at - last.started_at)})"
+        note = (
+            Text(f"stuck: {group.stuck}", "bold red") if group.stuck else Text(group.why_not or "", "yellow")
+        )
+        table.add_row(
+            Text(group.id),
+            group.mode,
+            _state(group.state),
+            _bar(group),
+            f"{progress.done} of {progress.total}",
+            _come(group),
+            rebalance,
+            note,
+        )
+    return table
+
+
+def _group(group: GroupView, now: float) -> list[RenderableType]:
+    title = Text.assemble(("\n" + group.id, "bold"), f"  {group.mode} by {group.rule}, ", _state(group.state))
+    said = group.broker
+    if said is not None and said.type:
+        title.append(f"; the broker says {said.type}: {said.consumer} new, {said.classic} classic", "dim")
+    parts: list[RenderableType] = [title]
+    if group.stuck:
+        parts.append(Text(f"stuck: {group.stuck}", "bold red"))
+    if group.why_not:
+        parts.append(Text(f"not translatable: {group.why_not}", "yellow"))
+    members = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("CLIENT", "COMES AS", "STATE", "GENERATION", "EPOCH", "PARTITIONS", "SOFTWARE", "HOST"):
+        members.add_column(name, overflow="fold")
+    for member in group.members:
+        members.add_row(
+            Text(member.client_id or member.id),
+            member.protocol,
+            _state(member.state),
+            str(member.generation) if member.generation >= 0 else "-",
+            str(member.epoch) if member.epoch >= 0 else "-",
+            Text(f"{how_many(member.partitions)}: {partitions(member.partitions)}"),
+            Text(member.software or "not told"),
+            Text(member.client_host),
+        )
+    events = Table(box=None, show_header=False, pad_edge=False)
+    for event in group.events[: -_EVENTS_SHOWN - 1 : -1]:
+        what = event.kind.replace("_", " ")
+        if event.kind == "state_changed":
+            what = f"{event.previous_state} -> {event.state}"
+        who = Text(event.client_id or event.member)
+        why = Text(event.reason)
+        listed = Text(partitions(event.partitions))
+        events.add_row(Text(ago(event.time_us / 1e6, now), "dim"), what, who, listed, why)
+    return [*parts, members, Text("latest events", "dim"), events]
+
+
+def _state(state: str) -> Text:
+    return Text(state, "green" if state == "Stable" else "dim" if state == "Empty" else "yellow")
+
+
+def _bar(group: GroupView) -> RenderableType:
+    ratio = group.progress.ratio
+    if ratio is None:
+        return Text("")
+    return ProgressBar(
+        total=1.0, completed=ratio, width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan"
+    )
+
+
+def _come(group: GroupView) -> str:
+    progress = group.progress
+    ways = {
+        "translated": progress.translated,
+        "classic": progress.classic,
+        "native": progress.consumer,
+        "elsewhere": progress.elsewhere,
+    }
+    return ", ".join(f"{count} {way}" for way, count in ways.items() if count) or "none"
+
+
+def _url(admin: str | None, config: Path | None) -> str:
+    """Where to ask.
+
+    :raises CantAskError: that is no address.
+    """
+    if admin is None and config is not None:
+        section = load_config(config).admin
+        admin = str(Address("127.0.0.1" if section.bind in _EVERYWHERE else section.bind, section.port))
+    url = admin or "127.0.0.1:9080"
+    url = url if "://" in url else f"http://{url}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise CantAskError(f"expected host:port or a URL, got {admin!r}")
+    return url.rstrip("/")
+
+
+def _watch(url: str, group: str | None) -> None:
+    """Draw for ever; a proxy that is away for a while is waited for."""
+    with Live(refresh_per_second=4, screen=True) as live:
+        try:
+            while True:
+                try:
+                    live.update(picture(fetch(url, group), one=group is not None))
+                except CantAskError as error:
+                    live.update(Text(printable(str(error)), "bold red"))
+                time.sleep(1)
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,169 @@
+"""The status page: `/`, and `/groups/<id>` for each group. Rendered here, readable without a script.
+
+The script only fetches the page again and replaces what changed; without it the page reloads itself. Nothing is loaded
+from elsewhere, and the content security policy allows nothing else: group ids, client ids and reasons are what
+clients make up.
+"""
+
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import trio
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+
+from protocol_codecs.printable import printable
+from proxy.observability import formatting
+from proxy.observability.api import GROUP, asked_group, picture
+from proxy.observability.process_queries import Processes
+from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.observability.timeline import colour_of, timeline
+from proxy.runtime.time_slice import Turns
+
+SHOWN = 200
+"""Rows of the list of groups at most; a filter finds the others."""
+
+_EVENTS_SHOWN = 40
+_MEMBERS_SHOWN = 500
+_PAGES = Path(__file__).parent / "pages"
+_ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_NOT_FOUND = 404
+_UNAVAILABLE = 503
+_SAFE = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+_CHANGED_PATHS = frozenset({".", ".."})
+
+
+def group_path(group_id: str) -> str:
+    """Where the page of a group is."""
+    if group_id in _CHANGED_PATHS:  # a browser would walk up
+        return f"/groups/?{urlencode({'id': group_id})}"
+    return f"/groups/{quote(group_id, safe='')}"
+
+
+def _shown(value: object) -> object:
+    """What a template writes: text of clients with its control characters visible, markup of ours as it is."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "duration": formatting.duration,
+        "ago": formatting.ago,
+        "partitions": formatting.partitions,
+        "how_many": formatting.how_many,
+        "group_path": group_path,
+    }
+    return environment
+
+
+def _matching(snapshot: Snapshot, words: str) -> list[GroupView]:
+    """The groups that the filter leaves, those first that need a look."""
+    wanted = words.casefold().split()
+    found = [
+        group
+        for group in snapshot.groups
+        if all(
+            any(word in text.casefold() for text in (group.id, group.mode, group.state, group.protocol))
+            for word in wanted
+        )
+    ]
+    return sorted(found, key=lambda group: (group.stuck is None, group.state != "Rebalancing", group.id))
+
+
+def _sums(snapshot: Snapshot) -> dict[str, int]:
+    """What is said of all groups together."""
+    groups = snapshot.groups
+    return {
+        "done": sum(group.progress.done for group in groups),
+        "total": sum(group.progress.total for group in groups),
+        "rebalancing": sum(group.state == "Rebalancing" for group in groups),
+        "stuck": sum(group.stuck is not None for group in groups),
+    }
+
+
+async def _rendered(template: Template, **context: object) -> str:
+    """The page, made while clients are served."""
+    turns, parts = Turns(), list[str]()
+    for part in template.generate(context):
+        parts.append(part)
+        await turns.end_portion()
+    return "".join(parts)
+
+
+def _no_answer() -> Response:
+    return Response("No process answers. The page is there again once one does.", _UNAVAILABLE, headers=_SAFE)
+
+
+def page_routes(processes: Processes) -> list[Route]:
+    """The routes of the pages and what they load."""
+    environment = _environment()
+    overview, one_group = environment.get_template("groups.html"), environment.get_template("group.html")
+
+    async def groups(request: Request) -> Response:
+        snapshot = await picture(processes, events=False)
+        if snapshot is None:
+            return _no_answer()
+        words = request.query_params.get("q", "")
+        found = _matching(snapshot, words)
+        text = await _rendered(
+            overview,
+            snapshot=snapshot,
+            now=snapshot.time,
+            groups=found[:SHOWN],
+            found=len(found),
+            words=words,
+            sums=_sums(snapshot),
+        )
+        return HTMLResponse(text, headers=_SAFE)
+
+    async def group(request: Request) -> Response:
+        group_id = asked_group(request)
+        snapshot = await picture(processes, events=True)
+        if snapshot is None:
+            return _no_answer()
+        shown = next((one for one in snapshot.groups if one.id == group_id), None)
+        # In a thread: with thousands of partitions it takes longer than clients should wait.
+        drawn = None if shown is None else await trio.to_thread.run_sync(timeline, shown, snapshot.time)
+        text = await _rendered(
+            one_group,
+            snapshot=snapshot,
+            now=snapshot.time,
+            group=shown,
+            group_id=group_id,
+            drawn=drawn,
+            colour_of=colour_of,
+            members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
+            events=() if shown is None else shown.events[: -_EVENTS_SHOWN - 1 : -1],
+        )
+        return HTMLResponse(text, 200 if shown is not None else _NOT_FOUND, headers=_SAFE)
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return Response("no such file", _NOT_FOUND, headers=_SAFE)
+        headers = _SAFE | {"cache-control": "no-cache"}
+        return FileResponse(_PAGES / name, media_type=_ASSETS[name], headers=headers)
+
+    return [
+        Route("/", groups),
+        Route(f"/groups/{GROUP}", group),
+        Route("/assets/{name}", asset),
+    ]

@@ -1,0 +1,196 @@
+"""Who owned which partition when: a group's latest events as lanes of bars, ready to be drawn.
+
+Ownership is what clients may be working on (docs/journal.md): it begins when a partition is handed out and ends when
+its client no longer claims it. What nobody owned between two owners is a bar of its own, so that a pause can be seen.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from proxy.observability.snapshot import EventView, GroupView, MemberView
+from translation.partitions import TopicPartitions
+
+WINDOW_S = 15 * 60.0
+LANES = 48
+COLOURS = 8
+BARS = 100
+"""Bars of one lane at most, the newest ones."""
+
+_SHORTEST_S = 20.0
+_MARKS = frozenset(
+    {"policy_changed", "fenced", "session_expired", "rebalance_expired", "rejoined_after_loss"}
+)
+_TICKS = 5
+_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900)
+
+Lane = tuple[str, int]
+"""Topic and partition."""
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A time in which a partition had one owner, or none. ``left`` and ``width`` are percent of the window.
+
+    ``colour`` is a number from 0 on, -1 for nobody.
+    """
+
+    left: float
+    width: float
+    owner: str
+    colour: int
+    seconds: float
+    lasts: bool
+
+
+class LaneView(msgspec.Struct, frozen=True):
+    """One partition."""
+
+    topic: str
+    partition: int
+    bars: tuple[Bar, ...]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something that happened at one moment; ``left`` is percent of the window."""
+
+    left: float
+    text: str
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The drawing. ``ticks`` are labels below it; ``left_out`` counts partitions for which there is no room."""
+
+    lanes: tuple[LaneView, ...]
+    marks: tuple[Mark, ...]
+    ticks: tuple[Mark, ...]
+    colours: dict[str, int]
+    seconds: float
+    left_out: int
+
+
+def timeline(group: GroupView, now: float) -> Timeline:
+    """Draw the last quarter of an hour of a group, or as much of it as its events reach back. ``now``: since 1970."""
+    first = min((event.time_us / 1e6 for event in group.events), default=now)
+    start = max(now - WINDOW_S, min(first - 1, now - _SHORTEST_S))
+    names = _names(group)
+    spans = _spans(group, start, now)
+    owners = sorted({owner for lane in spans.values() for _, _, owner in lane}, key=lambda one: names[one])
+    numbers = {
+        name: number % COLOURS for number, name in enumerate(dict.fromkeys(names[one] for one in owners))
+    }
+    colours = {owner: numbers[names[owner]] for owner in owners}
+    scale = 100 / (now - start)
+    lanes = [
+        LaneView(topic, partition, tuple(_bars(spans[topic, partition][-BARS:], start, now, names, colours)))
+        for topic, partition in sorted(spans)[:LANES]
+    ]
+    marks = [
+        Mark((event.time_us / 1e6 - start) * scale, _said(event, names))
+        for event in group.events
+        if event.kind in _MARKS and event.time_us / 1e6 >= start
+    ]
+    return Timeline(
+        lanes=tuple(lanes),
+        marks=tuple(marks),
+        ticks=tuple(_ticks(now - start)),
+        colours=colours,
+        seconds=now - start,
+        left_out=max(0, len(spans) - LANES),
+    )
+
+
+def _names(group: GroupView) -> dict[str, str]:
+    """What members are called: by their client id, which is what people know, unless several members share it.
+
+    A client that gets another member id, as when it is moved to the new protocol, keeps name and colour.
+    """
+    client_ids = {event.member: event.client_id or "" for event in group.events if event.member}
+    client_ids |= {member.id: member.client_id or "" for member in group.members}
+    present = [member.client_id for member in group.members]
+    return {
+        member: client_id
+        if client_id and present.count(client_id) <= 1
+        else f"{client_id} {member[-6:]}".strip()
+        for member, client_id in client_ids.items()
+    }
+
+
+def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[float, float, str]]]:
+    """For each partition, from when to when each owner had it."""
+    owned: dict[str, dict[Lane, float]] = {}
+    spans: dict[Lane, list[tuple[float, float, str]]] = {}
+    told = {event.member for event in group.events if event.owned is not None}
+    for member in group.members:
+        if member.id not in told:  # its events are older than those that are kept
+            owned[member.id] = dict.fromkeys(_lanes(member.partitions), start)
+
+    def ends(member: str, lane: Lane, at: float) -> None:
+        since = owned[member].pop(lane)
+        if at > start:
+            spans.setdefault(lane, []).append((max(since, start), at, member))
+
+    for event in group.events:
+        if not event.member or event.owned is None:
+            continue
+        at = event.time_us / 1e6
+        held, now_held = owned.setdefault(event.member, {}), _lanes(event.owned)
+        for lane in held.keys() - now_held:
+            ends(event.member, lane, at)
+        for lane in now_held - held.keys():
+            held[lane] = at
+    for member_id, held in owned.items():
+        for lane in list(held):
+            ends(member_id, lane, now)
+    return {lane: sorted(some) for lane, some in spans.items()}
+
+
+def _lanes(partitions: TopicPartitions | None) -> set[Lane]:
+    return {(one.topic or one.id or "?", index) for one in partitions or () for index in one.partitions}
+
+
+def _bars(
+    spans: list[tuple[float, float, str]],
+    start: float,
+    now: float,
+    names: dict[str, str],
+    colours: dict[str, int],
+) -> Iterable[Bar]:
+    scale = 100 / (now - start)
+    until = None
+    for begin, end, owner in spans:
+        if until is not None and begin > until:
+            yield Bar(
+                (until - start) * scale, (begin - until) * scale, "nobody", -1, begin - until, lasts=False
+            )
+        yield Bar(
+            (begin - start) * scale,
+            max((end - begin) * scale, 0.05),
+            names[owner],
+            colours[owner],
+            end - begin,
+            lasts=end >= now,
+        )
+        until = max(end, until or end)
+    if until is not None and until < now:
+        yield Bar((until - start) * scale, (now - until) * scale, "nobody", -1, now - until, lasts=True)
+
+
+def _said(event: EventView, names: dict[str, str]) -> str:
+    who = names.get(event.member, "")
+    return " ".join(part for part in (event.kind.replace("_", " "), who, event.reason) if part)
+
+
+def _ticks(seconds: float) -> Iterable[Mark]:
+    """Some round times before now."""
+    step = next((nice for nice in _NICE_S if seconds / nice <= _TICKS), _NICE_S[-1])
+    number = 0
+    while number * step <= seconds * 0.97:
+        ago = number * step
+        text = "now" if not ago else f"-{ago // 60} min" if ago >= 60 and ago % 60 == 0 else f"-{ago} s"
+        yield Mark(100 - 100 * ago / seconds, text)
+        number += 1
+
+
+def colour_of(drawn: Timeline, member: MemberView) -> int:
+    """The number of a member's colour; -1 if it is not in the drawing."""
+    return drawn.colours.get(member.id, -1)

@@ -1,0 +1,1 @@
+"""One serving process: accepts clients, runs their connections, and drives the translator."""

@@ -1,0 +1,53 @@
+"""The policy file, read again when it changes or at SIGHUP, without dropping a connection.
+
+A file that can't be used is refused and the policy before it stays; log and metrics say so, because an operator
+who has just edited it looks there.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from proxy.config.file_watcher import LOOK_S, FileWatch
+from proxy.config.loader import ConfigError, load_policy
+from proxy.metrics.registry import Metrics
+from translation.policy.policy import Policy
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.policy")
+
+__all__ = ["LOOK_S", "PolicyReloader"]
+
+
+class PolicyReloader:
+    """Watches one policy file. ``apply`` is given each policy that is new and good."""
+
+    def __init__(self, file: Path, apply: Callable[[Policy], None], metrics: Metrics) -> None:
+        self._file = file
+        self._apply = apply
+        self._metrics = metrics
+        metrics.policy_version.set(1)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The one file."""
+        return (self._file,)
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        await FileWatch((self,)).run()
+
+    def reload(self, why: str) -> None:
+        """Read the file and apply it, or refuse it."""
+        try:
+            policy = load_policy(self._file)
+        except ConfigError as error:
+            self._metrics.policy_reloads.labels("refused").inc()
+            self._metrics.policy_is_current.set(0)
+            _log.error("policy refused, the one before stays", why=why, reason=str(error))
+            return
+        self._apply(policy)
+        self._metrics.policy_reloads.labels("applied").inc()
+        self._metrics.policy_is_current.set(1)
+        self._metrics.policy_version.inc()
+        _log.info("policy applied", why=why, rules=len(policy.rules), default=str(policy.default))

@@ -1,0 +1,84 @@
+"""What every process of the proxy does, whether it is the only one, a supervisor or a worker."""
+
+import gc
+import sys
+from collections.abc import Callable
+
+import structlog
+
+from proxy.cluster.dialer import UnreachableError
+from proxy.config.schema import Config
+from proxy.runtime.fd_limits import raise_file_limit
+from proxy.transport.listeners import BindError
+from proxy.transport.tls_context import TlsFilesError
+from translation.policy.policy import Policy
+from translation.settings import TranslatorSettings
+from translation.translator import Translator
+
+CANT_START = 1
+"""Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
+
+ENDED_AT_ONCE = 1
+"""Exit code after a second signal: nothing was waited for."""
+
+INTERNAL_ERROR = 70
+"""Exit code for an end that should not have been (EX_SOFTWARE): the log says what happened."""
+
+COLLECTOR_THRESHOLDS = (20_000, 10, 5)
+"""When the garbage collector looks: at the youngest objects, at those that survived once, at all of them."""
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy")
+
+
+class StartError(Exception):
+    """The process can't start; the message says why."""
+
+
+def a_translator(config: Config, policy: Policy) -> Translator:
+    """The translation as the configuration wants it."""
+    sole_process = config.sole_process and config.workers == 1
+    settings = TranslatorSettings(
+        sole_process=sole_process,
+        session_timeout_min_ms=config.limits.session_timeout_min_ms,
+        session_timeout_max_ms=config.limits.session_timeout_max_ms,
+    )
+    return Translator(policy, settings=settings)
+
+
+def collect_seldom() -> None:
+    """Let the garbage collector look at everything seldom: nearly all of what is freed here is freed without it.
+
+    What a process holds grows with its clients, and with Python's defaults a full collection comes each time it has
+    grown by a quarter: while thousands of clients join, that was a third of the processor time. What was imported
+    stays for good and need not be looked at again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+
+
+def run_to_exit(serve: Callable[[], None]) -> None:
+    """Run a process to its end; whatever goes wrong ends in a log line and an exit code, never silently."""
+    raise_file_limit()
+    collect_seldom()
+    code = 0
+    try:
+        serve()
+    except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
+        code = CANT_START
+        for error in leaves(errors):
+            _log.error("can't start", reason=str(error))
+    except* SystemExit:
+        code = ENDED_AT_ONCE
+    except* Exception as errors:  # noqa: BLE001  a bug, or a system that refuses what it must give: said, then the end
+        code = INTERNAL_ERROR
+        for error in leaves(errors):
+            _log.critical("ended by an error", error=repr(error), exc_info=error)
+    sys.exit(code)
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group of groups, one for each nursery that they passed."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [error]

@@ -1,0 +1,319 @@
+"""The process: everything put together, started in the order in which it can fail, and drained at the end."""
+
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import structlog
+import trio
+
+from proxy.cluster.bootstrap import reach_brokers
+from proxy.cluster.broker_health import Reachability
+from proxy.cluster.dialer import Dialer, Open
+from proxy.cluster.node_table import ClientView, NodeTable
+from proxy.config.schema import Address, Config, Listener
+from proxy.metrics.bounds import Bound
+from proxy.metrics.registry import Metrics
+from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
+from proxy.observability.metrics_aggregation import Family, families
+from proxy.observability.observability import Outlook
+from proxy.observability.process_queries import Answering
+from proxy.runtime.fd_limits import most_pipes
+from proxy.runtime.log_setup import count_left_out
+from proxy.server.client_connection import ClientConnection, Services
+from proxy.server.connection_manager import Connections
+from proxy.server.disconnect_cause import Cause
+from proxy.server.translator_driver import Translation, TranslationHub
+from proxy.session.collect_budget import CollectBudget
+from proxy.session.listener_context import Terms
+from proxy.session.request_metrics import Meter
+from proxy.transport.epoll import Poller
+from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
+from proxy.transport.splice import PipePool
+from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
+from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
+from proxy.wire.api_versions import OfferBook
+from translation.actions import ConnectionId
+from translation.passthrough.observer import Observer
+from translation.passthrough.topic_names import TopicBook
+from translation.policy.policy import Policy
+from translation.policy.rule_cache import RuleBook
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """Where the process really listens; differs from the configuration where that says 0."""
+
+    listeners: tuple[BoundListener, ...]
+    admin: int
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a process should be given clients; ``reason`` says why not."""
+
+    reason: str | None
+
+
+class Server:
+    """One proxy process. Constructing it reads all certificates and binds all ports.
+
+    A worker brings its ``listeners`` along; it has no admin port. ``answers`` are what the process can be asked
+    (:mod:`proxy.observability.process_queries`).
+
+    ``policy`` is the one that the translator has, for what is told of groups; ``replica`` is what this process is
+    called there, if not by the name of its host; ``folder`` is that of the configuration file.
+
+    ``certificates`` are to be reloaded when their files change. ``last_good_tls`` is for files that can't be used at
+    the start: what was in them before, by the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
+
+    :raises BindError: a port can't be had.
+    :raises TlsFilesError: a certificate can't be used.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        translator: Translation,
+        open_: Open = open_tcp,
+        *,
+        listeners: Sequence[BoundListener] = (),
+        policy: Policy | None = None,
+        replica: str | None = None,
+        folder: Path | None = None,
+        last_good_tls: Mapping[int, Contents] | None = None,
+    ) -> None:
+        self._config = config
+        self._last_good = last_good_tls or {}
+        self.metrics = Metrics()
+        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
+        self.certificates: list[Certificates] = []
+        tls = config.upstream.tls
+        if tls is not None:
+            self.certificates.append(
+                Certificates("upstream", tls, self.metrics, self._last_good.get(UPSTREAM))
+            )
+            open_ = TlsOpener(tls, self.certificates[-1]).open
+        self._tls = [self._certificates_of(n, listener) for n, listener in enumerate(config.listeners)]
+        self.health = Health(self.metrics)
+        self._admin_socket: socket.socket | None = None
+        self.ports = Ports(tuple(listeners), 0)
+        with ExitStack() as bound_so_far:
+            if not listeners:
+                self._bind(bound_so_far)
+            self._close_ports = bound_so_far.pop_all().close
+        self.answers: dict[str, Answering] = {
+            "metrics": self._metrics_of_all_but_groups,
+            "readiness": self._readiness,
+            "groups": lambda: self.outlook.snapshot(events=False),
+            "groups with events": lambda: self.outlook.snapshot(events=True),
+        }
+        self.nodes = NodeTable()
+        self.nodes.on_change = self._node_changed
+        self._meter = Meter(self.metrics)
+        self.outlook = Outlook(
+            config,
+            self.metrics,
+            policy or Policy(),
+            lambda: self.health.reason,
+            replica,
+            folder=folder,
+            open_=open_,
+        )
+        self._topics = TopicBook()
+        self._rules = RuleBook(policy or Policy())
+        self._collected = CollectBudget(config.limits.group_calls_held_max_bytes)
+        self.metrics.large_group_calls_held.set_function(lambda: self._collected.taken)
+        self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
+        self._dialer = Dialer(
+            config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
+        )
+        self._reachability = Reachability(
+            self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
+        )
+        self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
+        self._pipes = PipePool(most_pipes())
+        ports = sum(len(listener.ports) for listener in self.ports.listeners)
+        self._connections = Connections(config.limits, self.metrics, ports)
+        self._ids = count(1)
+        self._stopping = trio.Event()
+        self._starting = trio.CancelScope()
+
+    def _bind(self, bound_so_far: ExitStack) -> None:
+        self._admin_socket = bind(self._config.admin.bind, self._config.admin.port)
+        bound_so_far.callback(self._admin_socket.close)
+        listeners = []
+        for listener in self._config.listeners:
+            listeners.append(bind_listener(listener, self.metrics.accept_failures))
+            bound_so_far.callback(listeners[-1].close)
+        self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
+
+    def _certificates_of(self, number: int, listener: Listener) -> Certificates | None:
+        if listener.tls is None:
+            return None
+        where = f"listener {Address(listener.bind, listener.port)}"
+        last_good = self._last_good.get(number)
+        self.certificates.append(Certificates(where, listener.tls, self.metrics, last_good))
+        return self.certificates[-1]
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
+
+        :raises UnreachableError: no broker answered in time.
+        :raises BindError: a port was taken meanwhile.
+        """
+        admin_may_close = trio.Event()
+        statistics = trio.lowlevel.current_statistics
+        self.metrics.tasks.set_function(
+            lambda: statistics().tasks_living if trio.lowlevel.in_trio_run() else 0
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                if self._admin_socket is not None:
+                    panel = OwnPanel(self.metrics, self.health, self.answers)
+                    app = admin_app(panel, self._config.visibility)
+                    nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
+                self.health.not_ready("no broker reached yet")
+                with self._starting:
+                    timeout_s = self._config.upstream.startup_timeout_s
+                    reached = await reach_brokers(self._dialer, self.nodes, timeout_s)
+                    _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
+                if not self._stopping.is_set():
+                    await self._serve_clients(task_status)
+                admin_may_close.set()
+        finally:
+            self._close_ports()
+            self._pipes.close()
+
+    async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Poller().serve)
+            nursery.start_soon(self.hub.run_timers)
+            self.outlook.start(nursery, self.hub)
+            nursery.start_soon(self.hub.watch_sessions)
+            nursery.start_soon(self._connections.keep_order)
+            self._reachability.start(nursery)
+            for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
+                self._listen(bound, certificates, nursery)
+            self.health.ready()
+            task_status.started()
+            await self._stopping.wait()
+            await self._drain()
+            nursery.cancel_scope.cancel()
+
+    async def _metrics_of_all_but_groups(self) -> list[Family]:
+        return families(self.metrics.without_groups)
+
+    async def _readiness(self) -> "Readiness":
+        return Readiness(self.health.reason)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Another policy holds from now on."""
+        self._rules.use(policy)
+        self.outlook.set_policy(policy)
+        self.hub.set_policy(policy)
+
+    def stop(self) -> None:
+        """Drain and end; before clients are welcome, end at once."""
+        self._stopping.set()
+        self._starting.cancel()
+
+    async def stop_at_signals(self) -> None:
+        """Drain at SIGTERM or SIGINT; end at once at the second."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                if self._stopping.is_set():
+                    _log.warning("ending at once", signal=signal.Signals(number).name)
+                    raise SystemExit(1)
+                _log.info("draining", signal=signal.Signals(number).name)
+                self.stop()
+
+    def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
+        listener = bound.listener
+        view = ClientView(
+            self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
+        )
+        terms = Terms(
+            view.advertise,
+            self._offers,
+            self._config.limits,
+            self._meter,
+            time.perf_counter,
+            self._topics,
+            lambda group_id: self._rules.of(group_id).mode,
+            self._collected,
+        )
+        services = Services(terms, self._dialer, self._reachability, self.hub, self._pipes)
+        for node_id, port in bound.ports.items():
+            port.listen()
+            nursery.start_soon(port.accept, self._acceptor(node_id, services, certificates, nursery))
+        _log.info(
+            "listening",
+            address=str(Address(listener.bind, bound.port)),
+            nodes=listener.nodes,
+            tls=certificates is not None,
+        )
+
+    def _acceptor(
+        self,
+        node_id: int | None,
+        services: Services,
+        certificates: Certificates | None,
+        nursery: trio.Nursery,
+    ) -> Callable[[socket.socket, str], None]:
+        def accepted(sock: socket.socket, host: str) -> None:
+            if self._connections.refuses(host):
+                sock.close()
+                return
+            keep_alive(sock)
+            connection_id = ConnectionId(next(self._ids))
+            plain = TcpStream(sock)
+            stream = certificates.guard(plain) if certificates is not None else plain
+            connection = ClientConnection(connection_id, stream, host, node_id, services)
+            nursery.start_soon(self._connections.serve, connection, host)
+
+        return accepted
+
+    def _node_changed(self, node_id: int, address: Address) -> None:
+        """Let go of connections where a bootstrap broker stands in for a node that is known now."""
+        self.metrics.known_nodes.set(len(self.nodes))
+        _log.info("node learned", node=node_id, address=str(address))
+        for connection in self._connections:
+            dialed = connection.dialed
+            if (
+                connection.node_id == node_id
+                and dialed is not None
+                and dialed.assumed
+                and dialed.address != address
+            ):
+                connection.end_when_idle(Cause.MISROUTED)
+
+    def _unreachable(self, node_id: int | None) -> None:
+        """Refuse clients as the node itself would; they know best what to do then."""
+        for bound in self.ports.listeners:
+            if node_id in bound.ports:
+                bound.ports[node_id].suspend()
+        if node_id is None:
+            self.health.not_ready("no bootstrap broker can be reached")
+
+    def _reachable(self, node_id: int | None) -> None:
+        """Take clients again."""
+        if self._stopping.is_set():
+            return
+        for bound in self.ports.listeners:
+            if node_id in bound.ports:
+                bound.ports[node_id].listen()
+        if node_id is None:
+            self.health.ready()
+
+    async def _drain(self) -> None:
+        self.health.not_ready("draining")
+        for bound in self.ports.listeners:
+            bound.close()
+        await self._connections.drain(self._config.drain.grace_s)
+        _log.info("drained")

@@ -1,0 +1,1 @@
+"""One client's session as bytes in and bytes out (sans-IO): what is relayed, translated or answered here."""

@@ -1,0 +1,165 @@
+"""Which group calls are decoded, and what is done with those that are too large for that.
+
+One thread decodes the calls of all connections, so each call has a bound: in bytes, before it is collected
+(``limits.group_call_max_bytes``), and in elements of its arrays, before anything is made of them
+(``limits.group_call_max_elements``). What is beyond:
+
+- passes on undecoded, and unobserved, where the broker answers it anyway: groups that the policy does not translate,
+  OffsetFetch and DescribeGroups, which change nothing, and SyncGroup, which is large only if a classic leader sends it;
+- is answered GROUP_AUTHORIZATION_FAILED if it is a JoinGroup of a group that the policy rejects;
+- ends its connection otherwise, as a broker does with a request above ``socket.request.max.bytes``.
+
+Until the broker has answered an ordinary request on a connection, nobody knows whether it lets this client in. A group
+call above ``limits.first_group_call_max_bytes`` then waits, unread, for the answer to a Metadata request of the proxy.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from protocol_codecs import ApiKey, ErrorCode, Message, TooManyElements
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from proxy.session.collect_budget import Room
+from proxy.session.listener_context import ClientError, Terms
+from proxy.session.request_metrics import api_name
+from proxy.wire.bounded_decoding import read_group_call
+from proxy.wire.frame_splitter import STREAM_ABOVE, Piece
+from proxy.wire.framing import response_frame
+from proxy.wire.request_header import RequestHeader, group_id_of
+from translation.policy.policy import Mode
+
+_JOIN_GROUP = int(ApiKey.JOIN_GROUP)
+_ALWAYS_RELAYED = frozenset({ApiKey.SYNC_GROUP, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS})
+
+
+class Treatment(Enum):
+    """What is done with a group call."""
+
+    DECODE = "decode"
+    """Decode it: all of it is there."""
+
+    COLLECT = "collect"
+    """Give what follows to :meth:`GroupCalls.add`, which decodes the whole."""
+
+    RELAY = "relay"
+    """Let the broker have it as it comes."""
+
+    REFUSE = "refuse"
+    """Answer :func:`refusal` and drop it; what follows goes to :meth:`GroupCalls.add`."""
+
+    SEE_IF_LET_IN = "see if let in"
+    """Read no further until the broker has answered something on this connection."""
+
+    WAIT = "wait"
+    """Read no further until there is room to collect it."""
+
+
+_DECODE = Treatment.DECODE
+"""Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded."""
+
+
+class GroupCalls:
+    """The group calls of one connection.
+
+    ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
+    :attr:`Treatment.SEE_IF_LET_IN` whoever asked the broker calls :meth:`let_in`.
+    """
+
+    def __init__(self, terms: Terms, go_on: Callable[[], None]) -> None:
+        self.collecting = False
+        """Whether a call has begun whose rest is given to :meth:`add`."""
+        self._terms = terms
+        self._limits = terms.limits
+        self._counted = terms.meter.metrics.large_group_calls
+        self._go_on = go_on
+        self._asks_if_let_in = False
+        self._room: Room | None = None
+        self._collected: bytearray | None = None
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether a call that has begun must wait still."""
+        return self._asks_if_let_in or (self._room is not None and not self._room.granted)
+
+    def let_in(self, _answer: bytes) -> None:
+        """The broker has answered what it answers to every client that it lets in."""
+        self._asks_if_let_in = False
+
+    def begin(self, header: RequestHeader, piece: Piece, *, trusted: bool) -> Treatment:
+        """What is to be done with a group call that begins; ``trusted`` if the broker has let this client in.
+
+        :raises ClientError: it is too large, and its group is translated.
+        :raises HeaderError: it has no group id.
+        """
+        size, limits = piece.frame_size, self._limits
+        if size > limits.group_call_max_bytes:
+            reason = f"of {size} bytes, more than `limits.group_call_max_bytes`"
+            return self._instead(header, piece, reason)
+        if size > limits.first_group_call_max_bytes and not trusted:
+            self._counted.labels("waited_for_broker").inc()
+            self._asks_if_let_in = True
+            return Treatment.SEE_IF_LET_IN
+        if size > STREAM_ABOVE and self._room is None:
+            self._room = self._terms.collected.ask(size, self._go_on)
+        if self.must_wait:
+            self._counted.labels("waited_for_room").inc()
+            return Treatment.WAIT
+        if piece.last:
+            return _DECODE
+        self.collecting = True
+        self._collected = bytearray(piece.data)
+        return Treatment.COLLECT
+
+    def add(self, piece: Piece) -> bytes | None:
+        """More of a call that is collected or dropped; the whole frame, once it is there and was not dropped."""
+        if self._collected is not None:
+            self._collected += piece.data
+        if not piece.last:
+            return None
+        self.collecting = False
+        collected, self._collected = self._collected, None
+        return None if collected is None else bytes(collected)
+
+    def settled(self) -> None:
+        """The call is held no longer, or never will be: its room is for others."""
+        self._collected = None
+        if self._room is not None:
+            room, self._room = self._room, None
+            self._terms.collected.give_back(room)
+
+    def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:
+        """The call in a whole frame, or what is done with it instead, because it has too many elements.
+
+        :raises ClientError: it has too many elements, and its group is translated.
+        :raises MalformedMessage: it is none.
+        :raises HeaderError: its header can't be read.
+        """
+        most = self._limits.group_call_max_elements
+        try:
+            return read_group_call(header, frame, most)
+        except TooManyElements:
+            reason = f"with more than {most} elements (`limits.group_call_max_elements`)"
+            whole = Piece(frame, first=True, last=True, frame_size=len(frame))
+            return self._instead(header, whole, reason)
+
+    def _instead(self, header: RequestHeader, piece: Piece, reason: str) -> Treatment:
+        if header.api_key in _ALWAYS_RELAYED:
+            self._counted.labels("relayed").inc()
+            return Treatment.RELAY
+        group_id = group_id_of(piece.data, header)
+        mode = self._terms.mode_of(group_id)
+        if mode is Mode.TRANSLATE:
+            self._counted.labels("ended").inc()
+            call = api_name(header.api_key)
+            raise ClientError("group_call_too_large", f"a {call} of group {group_id[:255]!r} {reason}")
+        if mode is Mode.REJECT and header.api_key == _JOIN_GROUP:
+            self._counted.labels("refused").inc()
+            self.collecting = not piece.last
+            return Treatment.REFUSE
+        self._counted.labels("relayed").inc()
+        return Treatment.RELAY
+
+
+def refusal(header: RequestHeader) -> bytes:
+    """The frame of the answer to a JoinGroup that is not looked at."""
+    message = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    return response_frame(_JOIN_GROUP, header.version, header.correlation_id, message)

@@ -1,0 +1,114 @@
+"""The proxy's own requests on a client's upstream connection: what the translation asks of the broker.
+
+One at a time is under way, since a broker processes one request of a connection at a time and later ones may depend on
+its answer. When one may be sent at all the conversation knows.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+from protocol_codecs import ApiKey, Message, decode
+from protocol_codecs.messages.metadata import MetadataRequest
+from protocol_codecs.registry import APIS
+from proxy.session.heartbeat_cache import UpstreamHeartbeats
+from proxy.session.in_flight import Exchange, Source
+from proxy.wire.framing import request_frame, response_body_offset
+from translation.actions import Call, CallId
+from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
+
+FIRST_CORRELATION_ID = 1 << 30
+"""Correlation ids of these requests start here, so that they stand out in a capture."""
+
+# Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
+_CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+_METADATA = int(ApiKey.METADATA)
+_EMPTY_METADATA_VERSION = 1
+"""The lowest in which an empty list of topics means none; every broker has it."""
+
+_INJECTED = Source.INJECTED
+
+
+class OwnRequests:
+    """Those of one connection. ``clock`` gives seconds, for latencies.
+
+    ``goes_on`` is called when a response is in :attr:`replies` and another call waits.
+    """
+
+    def __init__(self, clock: Callable[[], float], goes_on: Callable[[], None]) -> None:
+        self.waiting: deque[Call] = deque()
+        """Calls of the translation that are not sent yet, in order."""
+        self.outstanding = False
+        """Whether a call is under way."""
+        self.ahead: Message | None = None
+        """What is under way although the translation has not called for it yet."""
+        self.replies: deque[tuple[CallId, Message]] = deque()
+        """Responses to calls."""
+        self._clock = clock
+        self._goes_on = goes_on
+        self._call: Call | None = None
+        self._correlation_ids = count(FIRST_CORRELATION_ID)
+        self._heartbeats = UpstreamHeartbeats()
+
+    def next(self) -> tuple[bytes, Exchange]:
+        """The first call that waits, to be sent now."""
+        self._call = call = self.waiting.popleft()
+        self.outstanding = True
+        return self.made(call.api_key, call.version, call.client_id, call.message, self._replied)
+
+    def send_ahead(self, client_id: str | None, message: Message) -> tuple[bytes, Exchange]:
+        """A ConsumerGroupHeartbeat that is certain to be called for, to be sent now."""
+        self.ahead = message
+        self.outstanding = True
+        return self.made(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
+
+    def question_if_let_in(
+        self, client_id: str | None, answered: Callable[[bytes], None]
+    ) -> tuple[bytes, Exchange]:
+        """A Metadata request without topics, to be sent now.
+
+        A broker answers it to every client that it lets in, whatever that may do, and closes the connection of others.
+        """
+        message = MetadataRequest(topics=())
+        return self.made(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
+
+    def was_ahead(self, call: Call) -> bool:
+        """Whether this call was sent before it was made.
+
+        :raises LookupError: another one was.
+        """
+        if self.ahead is None:
+            return False
+        if call.message is not self.ahead:
+            raise LookupError(f"{self.ahead!r} was sent where {call!r} was to be")
+        self._call, self.ahead = call, None
+        return True
+
+    def _replied(self, frame: bytes) -> None:
+        call = self._call
+        if call is None:
+            raise LookupError("an answer to what nobody has called for")
+        if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
+            message = self._heartbeats.read(call.version, frame)
+        else:
+            offset = response_body_offset(call.api_key, call.version, frame)
+            message = decode(APIS[call.api_key].response, call.version, frame, offset)
+        self.outstanding = False
+        self.replies.append((call.call_id, message))
+        if self.waiting:
+            self._goes_on()
+
+    def made(
+        self,
+        api_key: int,
+        version: int,
+        client_id: str | None,
+        message: Message,
+        receive: Callable[[bytes], None],
+    ) -> tuple[bytes, Exchange]:
+        """A request's frame, and the exchange that gives ``receive`` the response's."""
+        correlation_id = next(self._correlation_ids)
+        exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._clock(), receive=receive)
+        if api_key == _CONSUMER_GROUP_HEARTBEAT:
+            return self._heartbeats.frame(version, correlation_id, client_id, message), exchange
+        return request_frame(api_key, version, correlation_id, client_id, message), exchange

@@ -1,0 +1,166 @@
+"""Counting on the hot path: the children of labelled metrics are looked up once and kept."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, Message
+from proxy.metrics.registry import Metrics
+from proxy.session.in_flight import Exchange
+
+_UNKNOWN = "UNKNOWN"
+_HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may be asked for in any version
+
+
+def api_name(api_key: int) -> str:
+    """The name of an API for people, such as ``JOIN_GROUP``; its number if it is unknown."""
+    try:
+        return ApiKey(api_key).name
+    except ValueError:
+        return f"API {api_key}"
+
+
+def error_name(code: int) -> str:
+    """The name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+_NO_ERRORS: frozenset[int] = frozenset()
+_PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
+    ApiKey.OFFSET_COMMIT: ("topics", "partitions"),
+    ApiKey.TXN_OFFSET_COMMIT: ("topics", "partitions"),
+    ApiKey.LEAVE_GROUP: ("members",),
+    ApiKey.OFFSET_FETCH: ("groups",),
+    ApiKey.DESCRIBE_GROUPS: ("groups",),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("groups",),
+}
+"""Where the responses of an API have error codes besides the one for the whole."""
+
+
+def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
+    """The error codes in a response, without NONE."""
+    code = getattr(message, "error_code", 0)
+    if api_key not in _PARTS_WITH_ERRORS:
+        return {code} if code else _NO_ERRORS
+    fields = _PARTS_WITH_ERRORS[api_key]
+    parts: list[Any] = [message]
+    codes = {code}
+    for field in fields:
+        parts = [inner for part in parts for inner in getattr(part, field)]
+    codes.update(getattr(part, "error_code", 0) for part in parts)
+    return codes - {0}
+
+
+class _Kept(dict[Any, Any]):
+    """Key -> what ``make`` gives for it, made once."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Any) -> Any:
+        made = self[key] = self._make(key)
+        return made
+
+
+class Meter:
+    """Counts requests and responses. Times are seconds of the clock that stamped the exchanges."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        m = metrics
+        self._requests = _Kept(
+            lambda key: (
+                m.client_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower()),
+                m.client_request_size.labels(_labels(key[0], 0)[0]),
+            )
+        )
+        self._upstream_requests = _Kept(
+            lambda key: m.upstream_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower())
+        )
+        self._relayed = _Kept(
+            lambda key: (*self._requests[*key, False], self._upstream_requests[*key, False])
+        )
+        self._responses = _Kept(
+            lambda key: (
+                m.upstream_responses.labels(*_labels(*key)),
+                m.client_responses.labels(*_labels(*key)),
+                m.client_response_size.labels(_labels(*key)[0]),
+                m.request_duration.labels(_labels(*key)[0]),
+            )
+        )
+        self._answers = _Kept(
+            lambda key: (
+                m.client_responses.labels(*_labels(*key)),
+                m.answer_duration.labels(_labels(*key)[0]),
+            )
+        )
+        self._calls = _Kept(
+            lambda key: (
+                m.upstream_responses.labels(*_labels(*key)),
+                m.call_duration.labels(_labels(*key)[0]),
+            )
+        )
+
+    def request(self, api_key: int, version: int, size: int, *, decoded: bool) -> None:
+        """A client sent a request."""
+        count, sizes = self._requests[api_key, version, decoded]
+        count.value += 1
+        sizes.count += 1
+        sizes.total += size
+
+    def relayed(self, api_key: int, version: int, size: int) -> None:
+        """A client's request went to a broker as it came."""
+        count, sizes, sent = self._relayed[api_key, version]
+        count.value += 1
+        sizes.count += 1
+        sizes.total += size
+        sent.value += 1
+
+    def sent(self, api_key: int, version: int, *, injected: bool) -> None:
+        """A request went to a broker."""
+        self._upstream_requests[api_key, version, injected].value += 1
+
+    def response(self, exchange: Exchange, size: int, now: float) -> None:
+        """A broker's response for a client is complete."""
+        received, sent, sizes, duration = self._responses[exchange.api_key, exchange.version]
+        received.value += 1
+        sent.value += 1
+        sizes.count += 1
+        sizes.total += size
+        duration.observe(now - exchange.started)
+
+    def answered(self, exchange: Exchange, message: Message, now: float) -> None:
+        """The proxy answered a request itself."""
+        sent, duration = self._answers[exchange.api_key, exchange.version]
+        sent.value += 1
+        duration.observe(now - exchange.started)
+        for code in error_codes(exchange.api_key, message):
+            self.metrics.answer_errors.labels(api_name(exchange.api_key), error_name(code)).inc()
+
+    def call_returned(self, exchange: Exchange, now: float) -> None:
+        """A broker answered a request of the proxy."""
+        received, duration = self._calls[exchange.api_key, exchange.version]
+        received.value += 1
+        duration.observe(now - exchange.started)
+
+    def call_result(self, api_key: int, message: Message) -> None:
+        """What a broker answered to a call of the translation."""
+        for code in error_codes(api_key, message):
+            self.metrics.call_errors.labels(api_name(api_key), error_name(code)).inc()
+
+    def refused(self, api_key: int) -> None:
+        """A client asked for what was not offered."""
+        self.metrics.refused.labels(_labels(api_key, 0)[0]).inc()
+
+
+def _labels(api_key: int, version: int) -> tuple[str, str]:
+    """The labels of an API; what a client makes up shares one of each, so that it can't fill memory."""
+    try:
+        name = ApiKey(api_key).name
+    except ValueError:
+        return _UNKNOWN, _UNKNOWN
+    return name, str(version) if 0 <= version <= _HIGHEST_VERSION else _UNKNOWN

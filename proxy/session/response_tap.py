@@ -1,0 +1,100 @@
+"""Calls that pass through and are looked at: the response as a whole, while it goes on in pieces and waits for nobody.
+
+What can't be decoded is nobody's error here: broker and client know better what to do with it.
+"""
+
+from collections.abc import Callable
+
+from protocol_codecs import ApiKey, CodecError, Message, decode
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.metadata import MetadataResponse
+from proxy.wire.bounded_decoding import read_group_call, read_group_response
+from proxy.wire.framing import response_body_offset
+from proxy.wire.request_header import RequestHeader, client_id_of
+from translation.actions import Request, RequestId
+from translation.passthrough.topic_names import TopicBook
+
+TOPIC_IDS_FROM = 10
+"""The version of Metadata since which responses have the ids of topics."""
+
+_BEATEN = HeartbeatResponse()
+_FLEXIBLE_HEARTBEAT = 4
+_MOST_BYTES = 1024 * 1024
+"""A larger response passes unseen: it would have to be held in memory whole."""
+
+
+class Watched:
+    """Gathers the pieces of one response and gives ``look`` the whole frame once the last is there."""
+
+    __slots__ = ("_gathered", "_look", "_too_large")
+
+    def __init__(self, look: Callable[[bytes], None]) -> None:
+        self._look = look
+        self._gathered: bytearray | None = None
+        self._too_large = False
+
+    def take(self, data: bytes, *, last: bool) -> None:
+        """The next piece."""
+        if self._too_large:
+            return
+        if self._gathered is not None:
+            if len(self._gathered) + len(data) > _MOST_BYTES:
+                self._too_large = True
+                self._gathered.clear()
+                return
+            self._gathered += data
+            data = bytes(self._gathered) if last else b""
+        elif not last:
+            self._gathered = bytearray(data)
+        if last:
+            try:
+                self._look(data)
+            except CodecError:
+                return
+
+
+_HEARTBEAT_SIZES = {0: 10, 1: 14, 2: 14, 3: 14, 4: 16}
+"""Of a response's frame without tagged fields, by version."""
+
+
+def is_plain_success(frame: bytes, version: int) -> bool:
+    """Whether this is a Heartbeat's response that there is nothing to say of: nearly all are, and need no decoding."""
+    if len(frame) != _HEARTBEAT_SIZES.get(version):
+        return False
+    return frame[-3:] == b"\0\0\0" if version == _FLEXIBLE_HEARTBEAT else frame[-2:] == b"\0\0"
+
+
+def call_in(frame: bytes, header: RequestHeader, request_id: RequestId, most_elements: int) -> Request | None:
+    """The group call in a request's frame; None if it can't be decoded, which the broker tells the client.
+
+    One with more elements than ``most_elements`` is not looked at either.
+    """
+    try:
+        message = read_group_call(header, frame, most_elements)
+    except CodecError:
+        return None
+    return Request(request_id, header.api_key, header.version, client_id_of(frame, header), message)
+
+
+def watched_call(request: Request, told: Callable[[Message], None], most_elements: int) -> Watched:
+    """Gives ``told`` the response to a call, unless it has more elements than this."""
+
+    def look(frame: bytes) -> None:
+        if request.api_key == ApiKey.HEARTBEAT and is_plain_success(frame, request.version):
+            told(_BEATEN)
+        else:
+            told(read_group_response(request.api_key, request.version, frame, most_elements))
+
+    return Watched(look)
+
+
+def watched_names(version: int, topics: TopicBook) -> Watched:
+    """Learns the names of topics from a Metadata response of this version."""
+
+    def look(frame: bytes) -> None:
+        response = decode(
+            MetadataResponse, version, frame, response_body_offset(ApiKey.METADATA, version, frame)
+        )
+        topics.learn((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+
+    return Watched(look)

@@ -1,0 +1,120 @@
+"""Where a client stands with SASL on one connection. Sans-IO; the tokens themselves are never looked into.
+
+Theory of operation. SASL passes through: the client authenticates to the broker, the proxy knows no secret. But
+the proxy has requests of its own for that connection, and the broker closes a connection on which a foreign
+request comes during authentication, or any request but SaslHandshake after the session's lifetime (KIP-368).
+So this class answers two questions: may a request be added now, and is the next frame of the client a request
+at all or a bare token.
+
+- The start is marked by SaslHandshake. From v1 on tokens travel in SaslAuthenticate, and its response tells
+  the session's lifetime; a positive one marks the end. Without a lifetime the end is the client's next ordinary
+  request, for a client does not send one before it is done.
+- After SaslHandshake v0, tokens are frames without headers, in both directions, and nothing marks the end. For
+  PLAIN and SCRAM the number of tokens is known. For others (OAUTHBEARER, GSSAPI) the first frame that is a request
+  by its header ends it: their tokens begin with ``n,`` or with ASN.1 or RFC 4121 tags, which are no API key.
+- A connection whose first frame is a GSSAPI token is that of a client from before SaslHandshake (Kafka 0.9).
+"""
+
+import math
+from collections.abc import Callable
+
+from protocol_codecs import ApiKey
+from proxy.wire.request_header import HeaderError, client_id_of, read_header
+from proxy.wire.supported_versions import NEWEST_REVIEWED
+
+_TOKENS = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
+"""How many tokens a client sends by each mechanism; each gets one from the broker."""
+
+_GSSAPI_TAG = b"\x60"
+_SIZE_BYTES = 4
+_LARGEST_MARGIN_S = 1.0
+_MARGIN = 0.05
+"""Part of a session's lifetime, at its end, in which nothing is added unasked: it could come too late."""
+
+SASL_APIS = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+
+BEFORE_AUTHENTICATION = SASL_APIS | {int(ApiKey.API_VERSIONS)}
+"""What brokers answer to a client that has not authenticated yet."""
+
+
+class Authentication:
+    """See the module. ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._done = False
+        self._quiet_from = math.inf
+        self._ends = math.inf
+        self.bare = False
+        """Whether a frame may be a token without a header."""
+        self._tokens_left: int | None = 0  # None: nobody knows
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def begin(self, version: int, mechanism: str) -> None:
+        """The client has sent SaslHandshake."""
+        self._done = False
+        self.bare = version == 0
+        self._tokens_left = _TOKENS.get(mechanism)
+
+    def token(self) -> bool:
+        """The client has sent a bare token; whether the broker answers it with one for sure."""
+        if self._tokens_left is None:
+            return False
+        self._tokens_left -= 1
+        if self._tokens_left <= 0:
+            self.bare = False
+        return True
+
+    def completed(self, lifetime_s: float, asked_at: float) -> None:
+        """The broker has told a session's lifetime, which counts from a time between ``asked_at`` and now."""
+        self._done = True
+        self._quiet_from = asked_at + lifetime_s - min(lifetime_s * _MARGIN, _LARGEST_MARGIN_S)
+        self._ends = self._clock() + lifetime_s
+
+    def ordinary_request(self) -> None:
+        """The client has sent a request that is part of no authentication."""
+        self._done = True
+        self.bare = False
+
+    # -- what follows from it ------------------------------------------------------------------------------
+
+    def may_add(self, *, awaited: bool) -> bool:
+        """Whether a request of the proxy may be sent now.
+
+        One that a request of the client needs (``awaited``) may go as long as that request itself could: the
+        client decides when it authenticates again, and most do so in the last tenth of the lifetime.
+        """
+        return self._done and self._clock() < (self._ends if awaited else self._quiet_from)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the session's lifetime is over, and the client has not begun to authenticate again."""
+        return self._done and self._clock() >= self._ends
+
+    @property
+    def tokens_unasked(self) -> bool:
+        """Whether the broker may send a bare token that nobody counted."""
+        return self.bare and self._tokens_left is None
+
+    def is_token(self, frame: bytes) -> bool:
+        """Whether a frame of the client is a bare token. Changes nothing."""
+        if not self.bare:
+            return False
+        return self._tokens_left is not None or not _is_request(frame)
+
+
+def begins_with_gssapi(first_frame: bytes) -> bool:
+    """Whether a connection begins with a token of GSSAPI instead of a request (Kafka 0.9)."""
+    return first_frame[_SIZE_BYTES : _SIZE_BYTES + 1] == _GSSAPI_TAG
+
+
+def _is_request(frame: bytes) -> bool:
+    """Whether a frame reads as a request that a client may send after authentication."""
+    try:
+        header = read_header(frame)
+        client_id_of(frame, header)
+    except HeaderError:
+        return False
+    newest = NEWEST_REVIEWED.get(header.api_key)
+    return newest is not None and 0 <= header.version <= newest and header.api_key not in SASL_APIS

@@ -1,0 +1,1 @@
+"""Sockets: TCP and TLS streams, the epoll loop, relaying in one direction, splicing, listening."""

@@ -1,0 +1,207 @@
+"""Listening sockets: bound before anything else, so that a taken port stops the start."""
+
+import errno
+import socket
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import structlog
+import trio
+
+from proxy.config.schema import Address, Listener
+from proxy.runtime.fd_limits import OUT_OF_RESOURCES
+from proxy.runtime.log_once import Seldom
+from proxy.transport.epoll import notify_closing, wait_readable
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.listeners")
+
+_BACKLOG = 4096  # what Linux allows by default (net.core.somaxconn); a flood beyond it is lost before anybody sees it
+_ACCEPTS_IN_A_ROW = 64
+_MAPPED = "::ffff:"
+_PAUSE_S = 0.1
+
+Accepted = Callable[[socket.socket, str], None]
+"""Takes a new connection and the client's host."""
+
+
+class BindError(Exception):
+    """A port can't be had; the message says which and why."""
+
+
+class Counts(Protocol):
+    """A counter."""
+
+    def inc(self) -> None:
+        """One more."""
+        ...
+
+
+class Door(Protocol):
+    """What clients come in by: a port of this process, or one whose connections are handed over to it."""
+
+    number: int
+
+    def listen(self) -> None:
+        """Let clients connect from now on."""
+        ...
+
+    def suspend(self) -> None:
+        """Refuse clients until :meth:`listen` is called again."""
+        ...
+
+    def close(self) -> None:
+        """Refuse clients for good."""
+        ...
+
+    async def accept(self, accepted: Accepted) -> None:
+        """Take connections until it is closed."""
+        ...
+
+
+class Port:
+    """One port that clients connect to. It can be taken away for a while, so that clients are refused.
+
+    Constructing it reserves the port without accepting connections yet. Port 0 is any free one. ``failures`` counts
+    how often connections had to wait because nothing was left to accept them with.
+
+    :raises BindError: it can't be had.
+    """
+
+    def __init__(self, host: str, port: int, failures: Counts) -> None:
+        self._socket = bind(host, port)
+        self._host = host
+        self._failures = failures
+        self._seldom = Seldom()
+        self._closed = False
+        self._changed = trio.Event()
+        self.number = port_of(self._socket)
+
+    def listen(self) -> None:
+        """Let clients connect from now on.
+
+        :raises BindError: another process listens on the port since.
+        """
+        if self._socket.fileno() == -1:
+            self._socket = bind(self._host, self.number)
+        try:
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            raise _bind_error((self._host, self.number), error) from None
+        self._changed.set()
+
+    def suspend(self) -> None:
+        """Refuse clients until :meth:`listen` is called again."""
+        if self._socket.fileno() != -1:
+            if trio.lowlevel.in_trio_run():
+                notify_closing(self._socket)
+            self._socket.close()
+            self._changed = trio.Event()
+
+    def close(self) -> None:
+        """Refuse clients for good."""
+        self._closed = True
+        self.suspend()
+        self._changed.set()
+
+    async def accept(self, accepted: Accepted) -> None:
+        """Take connections until the port is closed."""
+        while not self._closed:
+            sock = self._socket
+            try:
+                await wait_readable(sock)
+            except trio.ClosedResourceError:
+                await self._changed.wait()
+            else:
+                await self._accept_some(sock, accepted)
+
+    async def _accept_some(self, sock: socket.socket, accepted: Accepted) -> None:
+        for _ in range(_ACCEPTS_IN_A_ROW):
+            try:
+                connection, address = sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    self._failures.inc()
+                    if self._seldom.unsaid("") is not None:
+                        _log.error("can't accept a connection", port=self.number, reason=error.strerror)
+                    await trio.sleep(_PAUSE_S)
+                return  # else the client gave up before it was accepted
+            try:
+                accepted(connection, client_host(address[0]))
+            except OSError as error:  # reset before it was looked at
+                connection.close()
+                _log.debug("a connection was gone when it was accepted", reason=error.strerror)
+
+
+def client_host(address: str) -> str:
+    """The client's address. On a port that takes IPv6 too an IPv4 client has a prefix, and is the same client."""
+    return address.removeprefix(_MAPPED) if "." in address else address
+
+
+class BoundListener(msgspec.Struct, frozen=True):
+    """A listener of the configuration with its ports, by node id; None is the bootstrap port."""
+
+    listener: Listener
+    ports: Mapping[int | None, Door]
+
+    @property
+    def node_ports(self) -> dict[int, int]:
+        """The port that each node id really has, where the configuration may say 0."""
+        return {node_id: port.number for node_id, port in self.ports.items() if node_id is not None}
+
+    @property
+    def port(self) -> int:
+        """The bootstrap port that it really has."""
+        return self.ports[None].number
+
+    def close(self) -> None:
+        """Close all ports, so that no client can connect any more."""
+        for port in self.ports.values():
+            port.close()
+
+
+def port_of(sock: socket.socket) -> int:
+    """The port that a socket is bound to."""
+    port: int = sock.getsockname()[1]
+    return port
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Reserve a port without accepting connections yet. Port 0 is any free one.
+
+    :raises BindError: it can't be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise _bind_error((host, port), error) from None
+    sock.settimeout(0)
+    return sock
+
+
+def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
+    reason = "the port is taken by another process" if error.errno == errno.EADDRINUSE else error.strerror
+    return BindError(f"can't listen on {Address(*address)}: {reason}")
+
+
+def bind_listener(listener: Listener, failures: Counts) -> BoundListener:
+    """Reserve all ports of a listener; ``failures`` is as for :class:`Port`.
+
+    :raises BindError: one of them can't be had.
+    """
+    ports: dict[int | None, Port] = {}
+    try:
+        ports[None] = Port(listener.bind, listener.port, failures)
+        for node_id, port in listener.node_ports.items():
+            ports[node_id] = Port(listener.bind, port, failures)
+    except BindError:
+        for reserved in ports.values():
+            reserved.close()
+        raise
+    return BoundListener(listener, ports)

@@ -1,0 +1,223 @@
+"""Move bytes from one TCP connection to another without looking at them: ``os.splice`` through a pipe.
+
+The bytes stay in the kernel. What a relay in user space pays for them is two copies and an object for every read;
+here it is two system calls for as much as the pipe takes. A pipe is borrowed while a large body moves and kept for the
+next one; where no descriptor is left for one the caller copies, as it does on TLS.
+
+``SO_RCVLOWAT`` lets the kernel wake the proxy for a good part of a body instead of for each segment of it; it is
+set back before anybody else reads, who would otherwise wait for bytes that never come.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+
+import msgspec
+import trio
+
+from proxy.transport.tcp_stream import TcpStream
+
+PIPE_SIZE = 1024 * 1024
+"""Bytes asked of a pipe: as many as Linux gives without privileges (``fs.pipe-max-size``)."""
+
+MOVE_ABOVE = 64 * 1024
+"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
+
+BEHIND_A_BODY = 4 * 1024
+"""Bytes to wait for with the records before them and to read at once: a Fetch response ends with a few more, which
+would take another turn of the scheduler."""
+
+WAKE_AT = 256 * 1024
+"""Bytes that should have come before the kernel wakes the proxy, if the body has as many.
+
+More would wait for bytes that the sender holds back until the receiver has read: with 1 MiB a Fetch response stood for
+40 ms, until a delayed acknowledgement.
+"""
+
+_IDLE_PIPES = 16
+_MOVES_IN_A_ROW = 16
+_NOW = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
+
+
+class Pipe:
+    """A pipe of the kernel. ``held`` bytes are in it.
+
+    :raises OSError: no descriptor is left.
+    """
+
+    __slots__ = ("end", "held", "start")
+
+    def __init__(self) -> None:
+        self.end, self.start = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.held = 0
+        with contextlib.suppress(OSError):  # many pipes: the kernel grants no more than its default
+            fcntl.fcntl(self.start, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+
+    def close(self) -> None:
+        """Give both descriptors back."""
+        os.close(self.end)
+        os.close(self.start)
+
+
+class PipePool:
+    """The pipes of one process: few are kept, and no more than ``most`` are borrowed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._idle: list[Pipe] = []
+        self._borrowed = 0
+
+    def borrow(self) -> Pipe | None:
+        """An empty pipe; None if there is none to be had now."""
+        if self._borrowed >= self._most:
+            return None
+        try:
+            pipe = self._idle.pop() if self._idle else Pipe()
+        except OSError:
+            return None
+        self._borrowed += 1
+        return pipe
+
+    def give_back(self, pipe: Pipe) -> None:
+        """A borrowed pipe is needed no more; what is still in it is lost."""
+        self._borrowed -= 1
+        if pipe.held or len(self._idle) >= _IDLE_PIPES:
+            pipe.close()
+        else:
+            self._idle.append(pipe)
+
+    def close(self) -> None:
+        """Close those that are not borrowed."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class Move(msgspec.Struct):
+    """How far a move is: ``taken`` bytes left the source; both sides may have broken on the way.
+
+    ``ended`` says that the source has ended, ``waiting`` that the sink takes nothing now, ``waited_s`` for how
+    long in all that was so.
+    """
+
+    taken: int = 0
+    ended: bool = False
+    sink_broken: bool = False
+    waiting: bool = False
+    waited_s: float = 0.0
+
+
+class Moving:
+    """``count`` bytes on their way, or fewer if a side breaks; ``done`` is right at any time.
+
+    ``behind`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
+    :meth:`end` is to be called whatever happens.
+    """
+
+    def __init__(
+        self, source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+    ) -> None:
+        self.done = done
+        self.pipe = pipe
+        self._source = source
+        self._sink = sink
+        self._count = count
+        self._behind = behind
+        self._low_water = 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything has arrived, or nothing more can."""
+        done = self.done
+        return done.sink_broken or not (self.pipe.held or (done.taken < self._count and not done.ended))
+
+    def goes_on(self) -> bool:
+        """Move what can be moved now; whether there is nothing to wait for but the source.
+
+        :raises trio.BrokenResourceError: the source broke.
+        :raises trio.ClosedResourceError: the source was closed here.
+        """
+        if not self._moved_all_there_is():
+            return False
+        wanted = min(self._count - self.done.taken + self._behind, WAKE_AT)
+        if wanted != self._low_water:
+            self._source.set_low_water(wanted)
+            self._low_water = wanted
+        return True
+
+    def _moved_all_there_is(self) -> bool:
+        count, pipe, done = self._count, self.pipe, self.done
+        for _ in range(_MOVES_IN_A_ROW):  # two fast peers must not keep the others waiting
+            if done.taken < count and pipe.held < PIPE_SIZE and not done.ended:
+                _fill(self._source, count, pipe, done)
+            if not pipe.held:
+                return done.taken < count and not done.ended
+            _empty(self._sink, pipe, done, more=done.taken < count)
+            if done.sink_broken or done.waiting:
+                return False
+        return False
+
+    async def finish(self) -> None:
+        """Wait for whom there is to wait; raises what :meth:`goes_on` does."""
+        while not self.is_over:
+            if self.done.waiting:
+                await self._room()
+            elif self.goes_on():
+                await self._source.on_readable(self.goes_on)
+            elif self._could_go_on:
+                await trio.lowlevel.checkpoint()
+
+    @property
+    def _could_go_on(self) -> bool:
+        return not (self.done.waiting or self.is_over)
+
+    async def _room(self) -> None:
+        started = trio.current_time()
+        try:
+            await self._sink.wait_send_all_might_not_block()
+        except trio.ClosedResourceError:
+            self.done.sink_broken = True
+        self.done.waiting = False
+        self.done.waited_s += trio.current_time() - started
+
+    def end(self) -> None:
+        """Leave the source as it was, for whoever reads from it next."""
+        if self._low_water != 1:
+            self._source.set_low_water(1)
+            self._low_water = 1
+
+
+def _fill(source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
+    # A slot of the pipe may hold more than a page, so its size alone is no bound of what it holds.
+    wanted = min(count - done.taken, PIPE_SIZE - pipe.held)
+    try:
+        n = os.splice(source.socket.fileno(), pipe.start, wanted, flags=_NOW)
+    except BlockingIOError:
+        return  # nothing is there, or the pipe is full
+    except OSError as error:
+        raise source.broken(error) from error
+    if n == 0:
+        done.ended = True
+    done.taken += n
+    pipe.held += n
+
+
+def _empty(sink: TcpStream, pipe: Pipe, done: Move, *, more: bool) -> None:
+    """Write what is in the pipe, as much as the sink takes."""
+    done.waiting = False
+    flags = _NOW | (os.SPLICE_F_MORE if more else 0)
+    try:
+        pipe.held -= os.splice(pipe.end, sink.socket.fileno(), pipe.held, flags=flags)
+    except BlockingIOError:
+        done.waiting = True
+    except OSError:
+        done.sink_broken = True
+
+
+def movable(source: object, sink: object) -> bool:
+    """Whether bytes can be moved between these streams: both are plain TCP."""
+    return isinstance(source, TcpStream) and isinstance(sink, TcpStream) and _is_inet(source, sink)
+
+
+def _is_inet(*streams: TcpStream) -> bool:
+    return all(stream.socket.family in {socket.AF_INET, socket.AF_INET6} for stream in streams)

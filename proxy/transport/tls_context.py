@@ -1,0 +1,288 @@
+"""What the files of a TLS configuration hold, read now and again when they change.
+
+A certificate that can't be used is refused with its file and the reason, and the one before stays: connections
+go on with what they have, new ones take what holds when they are opened.
+"""
+
+import datetime as dt
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import structlog
+from cryptography import x509
+
+from proxy.config.regular_file import read_regular_file
+from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, files_of
+from proxy.metrics.registry import Metrics
+from proxy.transport.tcp_stream import TcpStream, open_tcp
+from proxy.transport.tls_stream import TlsStream
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.tls_context")
+
+_VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+class TlsFilesError(Exception):
+    """A file of the TLS configuration can't be used; the message names it and says why."""
+
+
+class Material(msgspec.Struct, frozen=True):
+    """What the files gave. ``expires`` is when the own certificate ends (seconds since 1970), None without one."""
+
+    context: ssl.SSLContext
+    expires: float | None
+
+
+UPSTREAM = -1
+"""Stands for the upstream side where listeners are told apart by their numbers."""
+
+Contents = dict[str, bytes]
+"""Path, as the configuration has it -> what the file had."""
+
+
+def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
+    """What is in all files that the configuration of TLS names.
+
+    :raises TlsFilesError: one can't be read.
+    """
+    return {str(file): _read(str(file)) for file in files_of(tls)}
+
+
+def listener_material(
+    tls: ListenerTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
+    """What a listener shows to its clients and asks of them.
+
+    ``contents`` are taken instead of the files. Unless it ``must_be_valid_now`` a certificate may have ended.
+
+    :raises TlsFilesError: a file can't be used.
+    """
+    contents = read_files(tls) if contents is None else contents
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    expires = _load_chain(
+        context,
+        contents,
+        tls.certificate,
+        tls.key,
+        tls.key_password_file,
+        must_be_valid_now=must_be_valid_now,
+    )
+    if tls.client_ca is not None:
+        _load_authorities(context, contents, tls.client_ca)
+    context.verify_mode = _VERIFY[tls.client_auth]
+    return Material(context, expires)
+
+
+def upstream_material(
+    tls: UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
+    """What the proxy asks of brokers and shows to them; see :func:`listener_material`.
+
+    :raises TlsFilesError: a file can't be used.
+    """
+    contents = read_files(tls) if contents is None else contents
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.check_hostname = tls.verify_hostname
+    if tls.ca is not None:
+        _load_authorities(context, contents, tls.ca)
+    else:
+        context.load_default_certs()
+    expires = None
+    if tls.certificate is not None and tls.key is not None:
+        expires = _load_chain(
+            context,
+            contents,
+            tls.certificate,
+            tls.key,
+            tls.key_password_file,
+            must_be_valid_now=must_be_valid_now,
+        )
+    return Material(context, expires)
+
+
+def material(
+    tls: ListenerTls | UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
+) -> Material:
+    """One of the two above."""
+    if isinstance(tls, ListenerTls):
+        return listener_material(tls, contents, must_be_valid_now=must_be_valid_now)
+    return upstream_material(tls, contents, must_be_valid_now=must_be_valid_now)
+
+
+def _load_chain(
+    context: ssl.SSLContext,
+    contents: Contents,
+    certificate: str,
+    key: str,
+    password_file: str | None,
+    *,
+    must_be_valid_now: bool,
+) -> float:
+    """Load a certificate and its key; when the certificate ends."""
+    expires = _valid_until(certificate, contents[certificate], must_be_valid_now=must_be_valid_now)
+    password = "" if password_file is None else contents[password_file].decode(errors="replace").strip()
+    try:
+        with _as_file(contents[certificate]) as certificate_file, _as_file(contents[key]) as key_file:
+            context.load_cert_chain(certificate_file, key_file, password=password)
+    except ssl.SSLError as error:
+        reason = error.reason or str(error)
+        if reason == "KEY_VALUES_MISMATCH":
+            raise TlsFilesError(f"{key}: is not the key of the certificate in {certificate}") from None
+        secret = (
+            "is it encrypted? " if password_file is None else f"is the password in {password_file} right? "
+        )
+        raise TlsFilesError(
+            f"{key}: not the private key of a certificate in PEM form; {secret}({reason})"
+        ) from None
+    except (OSError, ValueError) as error:  # no descriptors, a password longer than OpenSSL takes
+        raise TlsFilesError(f"{key}: can't be used: {error}") from None
+    return expires
+
+
+def _valid_until(file: str, content: bytes, *, must_be_valid_now: bool) -> float:
+    """When the first certificate of the file ends."""
+    try:
+        own = x509.load_pem_x509_certificates(content)[0]
+    except (ValueError, IndexError):
+        raise TlsFilesError(f"{file}: has no certificate in PEM form") from None
+    now = dt.datetime.now(dt.UTC)
+    if now > own.not_valid_after_utc and must_be_valid_now:
+        raise TlsFilesError(f"{file}: the certificate ended at {own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
+    if now < own.not_valid_before_utc and must_be_valid_now:
+        raise TlsFilesError(
+            f"{file}: the certificate is valid from {own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on"
+        )
+    return own.not_valid_after_utc.timestamp()
+
+
+def _load_authorities(context: ssl.SSLContext, contents: Contents, file: str) -> None:
+    try:
+        with _as_file(contents[file]) as path:
+            context.load_verify_locations(path)
+    except ssl.SSLError:
+        raise TlsFilesError(f"{file}: has no certificate of an authority in PEM form") from None
+    except OSError as error:
+        raise TlsFilesError(f"{file}: can't be used: {error.strerror}") from None
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path under which OpenSSL, which reads files only, finds these bytes. They are in memory and on no disk."""
+    with os.fdopen(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _read(file: str) -> bytes:
+    try:
+        return read_regular_file(Path(file))
+    except OSError as error:
+        raise TlsFilesError(f"{file}: can't be read: {error.strerror}") from None
+
+
+class Certificates:
+    """The TLS of one listener, or of the upstream side: what holds now. ``where`` names it in log and metrics.
+
+    ``last_good`` is what its files had when they could be used: if they can't be used now, that is taken, and log and
+    metrics say so.
+
+    :raises TlsFilesError: it can't be used at all.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        tls: ListenerTls | UpstreamTls,
+        metrics: Metrics,
+        last_good: Contents | None = None,
+    ) -> None:
+        self.files = files_of(tls)
+        self._where = where
+        self._tls = tls
+        self._metrics = metrics
+        try:
+            self._hold(material(tls))
+        except TlsFilesError as error:
+            if last_good is None:
+                raise
+            self._hold(material(tls, last_good, must_be_valid_now=False))
+            self._refuse("the start", error)
+
+    def guard(self, client: TcpStream) -> TlsStream:
+        """The connection of a client, behind TLS as it is now; the handshake is still to be made."""
+        return TlsStream(client, self.context, server_side=True)
+
+    def reload(self, why: str) -> None:
+        """Read the files again; what they hold is for the connections that are opened from now on."""
+        try:
+            current = material(self._tls)
+        except TlsFilesError as error:
+            self._refuse(why, error)
+            return
+        self._hold(current)
+        self._metrics.tls_reloads.labels(self._where, "applied").inc()
+        _log.info("certificates applied", where=self._where, why=why)
+
+    def _refuse(self, why: str, error: TlsFilesError) -> None:
+        self._metrics.tls_reloads.labels(self._where, "refused").inc()
+        self._metrics.tls_is_current.labels(self._where).set(0)
+        _log.error("certificates refused, those before stay", where=self._where, why=why, reason=str(error))
+
+    def _hold(self, current: Material) -> None:
+        self.context = current.context
+        self._metrics.tls_is_current.labels(self._where).set(1)
+        if current.expires is not None:
+            self._metrics.tls_expires.labels(self._where).set(current.expires)
+
+
+class TlsOpener:
+    """Connects to brokers by TLS."""
+
+    def __init__(self, tls: UpstreamTls, certificates: Certificates) -> None:
+        self._server_name = tls.server_name
+        self._certificates = certificates
+
+    async def open(self, host: str, port: int) -> TlsStream:
+        """Connect and shake hands.
+
+        :raises OSError: nobody took the connection.
+        :raises TlsError: the handshake failed, or the broker's certificate is refused.
+        """
+        transport = await open_tcp(host, port)
+        try:
+            stream = TlsStream(
+                transport,
+                self._certificates.context,
+                server_side=False,
+                server_name=self._server_name or host,
+            )
+            await stream.handshake()
+        except BaseException:
+            transport.socket.close()
+            raise
+        return stream
+
+
+def check_files(listeners: tuple[ListenerTls | None, ...], upstream: UpstreamTls | None) -> None:
+    """See whether all files can be used.
+
+    :raises TlsFilesError: the first that can't.
+    """
+    for tls in listeners:
+        if tls is not None:
+            material(tls)
+    if upstream is not None:
+        material(upstream)

@@ -1,0 +1,318 @@
+"""TLS over a :class:`proxy.transport.tcp_stream.TcpStream`, as a stream that the relay uses like a plain one.
+
+``trio.SSLStream`` gives out one TLS record at a time, can't write without waiting and can't say that nothing
+more comes while it still reads. The relay wants all three, so the record layer (OpenSSL by ``ssl.SSLObject``) is
+driven here; ``benchmarks/tls_streams.py`` compares both. Memory is bounded by what is asked for at once: at most
+:data:`proxy.transport.tcp_stream.RECEIVE_SIZE` bytes of one read, and what one write gives to OpenSSL.
+"""
+
+import ssl
+from contextlib import suppress
+from functools import partial
+
+import trio
+
+from proxy.transport.tcp_stream import RECEIVE_SIZE, Take, TcpStream
+from proxy.wire.frame_splitter import HTTP_STARTS
+
+_RECORD = 16 * 1024
+_WRITE = 64 * 1024
+"""Bytes that are encrypted at once: four records, so that a peer that does not read costs little memory."""
+
+_HANDSHAKE_RECORD = 0x16
+_ALERT_RECORD = 0x15
+_LOWEST_RECORD = 0x14
+"""The first byte of a Kafka frame is the highest of its size: less than this below 335 MB. TLS begins here."""
+
+
+class TlsError(trio.BrokenResourceError):
+    """TLS ended the connection. ``kind`` is one word for metrics, the message says what was seen, for a person."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class TlsStream(trio.abc.HalfCloseableStream):
+    """One side of a TLS connection; :meth:`handshake` comes first.
+
+    ``server_name`` is the name that the peer's certificate must have; None on the listening side, and where
+    the context does not check names.
+    """
+
+    def __init__(
+        self,
+        transport: TcpStream,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_name: str | None = None,
+    ) -> None:
+        self.transport = transport
+        self._server_side = server_side
+        self._from_peer = ssl.MemoryBIO()
+        self._to_peer = ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(
+            self._from_peer, self._to_peer, server_side=server_side, server_hostname=server_name
+        )
+        self._rest = b""  # ciphertext that the kernel has not taken yet
+        self._ahead = 0  # plaintext of the next send that is encrypted already
+        self._sending = trio.Lock()
+        self._seen_first = False
+        self._said_eof = False
+        self._heard_goodbye = False
+        self._torn = False  # a record may have been written in part: nothing can follow it
+
+    @property
+    def version(self) -> str:
+        """The version of TLS that was agreed on, such as ``TLSv1.3``."""
+        return self._ssl.version() or "none"
+
+    # -- the handshake -------------------------------------------------------------------------------------
+
+    async def handshake(self) -> None:
+        """Agree with the peer.
+
+        :raises TlsError: it is refused by one of the sides, or the peer does not speak TLS.
+        :raises trio.BrokenResourceError: the connection broke.
+        """
+        while True:
+            try:
+                self._ssl.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._fill():
+                    raise self._gone() from None
+            except ssl.SSLError as error:
+                with suppress(trio.BrokenResourceError):
+                    await self._flush()  # the alert that tells the peer
+                raise TlsError("tls_handshake", f"the TLS handshake failed: {reason_of(error)}") from None
+            else:
+                await self._flush()
+                return
+
+    def _gone(self) -> TlsError:
+        if self._server_side:
+            return TlsError("tls_handshake", "the peer closed the connection in the TLS handshake")
+        return TlsError(
+            "tls_handshake",
+            "the peer closed the connection in the TLS handshake; it may be a plaintext port (PLAINTEXT or "
+            "SASL_PLAINTEXT)",
+        )
+
+    def _check_first(self, data: bytes) -> None:
+        """Name what is no TLS."""
+        self._seen_first = True
+        if data[0] in (_HANDSHAKE_RECORD, _ALERT_RECORD):
+            return
+        if data[:4] in HTTP_STARTS:
+            raise TlsError("http", f"HTTP without TLS on a Kafka port with TLS (it begins with {data[:4]!r})")
+        if data[0] < _LOWEST_RECORD:
+            raise TlsError(
+                "plaintext",
+                "plaintext Kafka on a TLS port: the peer is set up for PLAINTEXT or SASL_PLAINTEXT",
+            )
+        raise TlsError("tls_handshake", f"no TLS on a TLS port (it begins with {data[:4]!r})")
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Wait for bytes and give them; empty at the end of the stream.
+
+        :raises TlsError: what came is no TLS.
+        :raises trio.BrokenResourceError: the connection broke.
+        """
+        most = max_bytes or RECEIVE_SIZE
+        waited = False
+        while not self._said_eof:
+            data, ended = self._decrypted(most)
+            if self._to_peer.pending and not self._sending.locked():
+                await self._flush()  # an answer of TLS itself, such as to a key update
+            self._heard_goodbye |= ended
+            if data or ended:
+                if not waited:  # others had their turn otherwise
+                    await trio.lowlevel.checkpoint()
+                return data
+            await self._fill()
+            waited = True
+        while await self.transport.receive_some():
+            pass  # nothing is read any more once we said goodbye, only the peer's own end
+        return b""
+
+    async def feed(self, take: Take) -> None:
+        """Hand over what arrives until ``take`` gives False, or for no reason. Errors: :meth:`receive_some`."""
+        if self._to_peer.pending and not self._sending.locked():
+            await self._flush()  # an answer of TLS itself, such as to a key update
+        if self._said_eof or self._hand_over(take):
+            await self.transport.on_readable(partial(self._goes_on, take))
+
+    def _goes_on(self, take: Take) -> bool:
+        """Take what is there; whether there is nothing to wait for but more of it."""
+        if self._said_eof:  # nothing is read any more, only the peer's own end
+            return self.transport.hand_over(lambda data: bool(data) or take(b""))
+        self.transport.hand_over(self._take_in)
+        return self._hand_over(take) and not self._to_peer.pending
+
+    def _hand_over(self, take: Take) -> bool:
+        """Hand over what is decrypted; whether more is wanted."""
+        while True:
+            data, ended = self._decrypted(RECEIVE_SIZE)
+            self._heard_goodbye |= ended
+            if data and not take(data):
+                return False
+            if ended:
+                return take(b"")
+            if not data:
+                return True
+
+    def _decrypted(self, most: int) -> tuple[bytes, bool]:
+        """What has come already, and whether the stream has ended behind it."""
+        records: list[bytes] = []
+        size = 0
+        ended = False
+        try:
+            while size < most:
+                record = self._ssl.read(min(_RECORD, most - size))
+                if not record:
+                    ended = True
+                    break
+                records.append(record)
+                size += len(record)
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            ended = True  # without goodbye: frames say by themselves whether they are whole
+        except ssl.SSLError as error:
+            if not records:
+                raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
+        return records[0] if len(records) == 1 else b"".join(records), ended
+
+    async def _fill(self) -> bool:
+        """Take what comes from the peer; whether anything did."""
+        return self._take_in(await self.transport.receive_some(RECEIVE_SIZE))
+
+    def _take_in(self, data: bytes) -> bool:
+        if not data:
+            self._from_peer.write_eof()
+            return False
+        if not self._seen_first and self._server_side:
+            self._check_first(data)
+        self._from_peer.write(data)
+        return True
+
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed its side of the TCP connection, as the kernel knows it, or said goodbye before.
+
+        A goodbye of TLS alone counts when it is read: it stands behind what was sent before.
+        """
+        return self._heard_goodbye or self.transport.has_hung_up()
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def send_nowait(self, data: bytes) -> int:
+        """Write what the kernel takes now; the number of bytes it took.
+
+        What follows these must be written next, as with OpenSSL itself: some of it may be encrypted already.
+
+        :raises trio.BrokenResourceError: the peer is gone.
+        """
+        if self._sending.locked():
+            return 0
+        with memoryview(data) as view:
+            while self._ahead < len(view) and self._drain():
+                part = view[self._ahead : self._ahead + _WRITE]
+                self._encrypt(part)
+                self._ahead += len(part)
+        if self._ahead < len(data) or not self._drain():
+            # Of what is encrypted some waits for the kernel: the caller must come back for at least one byte.
+            done = min(self._ahead, len(data) - 1)
+            self._ahead -= done
+            return done
+        self._ahead = 0
+        return len(data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Write everything, waiting for the peer as long as needed.
+
+        :raises trio.BrokenResourceError: the peer is gone.
+        """
+        async with self._sending:
+            with memoryview(data) as view:
+                at, self._ahead = self._ahead, 0
+                await self._push()
+                while at < len(view):
+                    part = view[at : at + _WRITE]
+                    self._encrypt(part)
+                    at += len(part)
+                    await self._push()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the kernel takes bytes again."""
+        await self.transport.wait_send_all_might_not_block()
+
+    def _encrypt(self, data: memoryview) -> None:
+        try:
+            self._ssl.write(data)
+        except ssl.SSLError as error:
+            raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
+
+    def _drain(self) -> bool:
+        """Give the kernel what is encrypted; whether it took all."""
+        if self._to_peer.pending:
+            self._rest += self._to_peer.read()
+        if self._rest:
+            self._rest = self._rest[self.transport.send_nowait(self._rest) :]
+        return not self._rest
+
+    async def _push(self) -> None:
+        """Write what is encrypted; under the lock."""
+        self._rest += self._to_peer.read()
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._torn = True
+            await self.transport.send_all(rest)
+            self._torn = False
+
+    async def _flush(self) -> None:
+        async with self._sending:
+            await self._push()
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    async def send_eof(self) -> None:
+        """Tell the peer that nothing more comes. What it still sends is read and dropped.
+
+        :raises trio.BrokenResourceError: the peer is gone.
+        """
+        self._said_eof = True
+        with suppress(ssl.SSLError):  # that the peer has not said goodbye yet, or has already
+            self._ssl.unwrap()
+        await self._flush()
+        await self.transport.send_eof()
+
+    async def aclose(self) -> None:
+        """Close the connection, with a goodbye if the peer takes it at once."""
+        if not self._said_eof and not self._torn and not self._sending.locked():
+            with suppress(ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError):
+                with suppress(ssl.SSLError):
+                    self._ssl.unwrap()
+                self._drain()
+        await self.transport.aclose()
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """What OpenSSL says, for a person."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is refused: {error.verify_message.rstrip('.')}"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return _IN_OTHER_WORDS.get(reason, reason)
+
+
+_IN_OTHER_WORDS = {
+    "peer did not return a certificate": "the peer shows no certificate, and `client_auth` is `required`",
+    "wrong version number": "the peer does not speak TLS (wrong version number); it may be a plaintext port",
+    "tlsv1 alert unknown ca": "the peer refuses our certificate: it does not know the authority (unknown CA)",
+    "sslv3 alert bad certificate": "the peer refuses our certificate, or that we show none (bad certificate)",
+    "sslv3 alert certificate unknown": "the peer refuses our certificate (certificate unknown)",
+    "tlsv13 alert certificate required": "the peer requires a client certificate",
+}

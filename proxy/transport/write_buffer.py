@@ -1,0 +1,118 @@
+"""What waits to be written to one peer: written at once if the kernel takes it, else in order by one task.
+
+Writers never wait here; who reads from the other peer waits in :meth:`Outbox.drained` before it reads more,
+and so a peer that does not read stops its counterpart instead of filling memory.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+import trio
+
+from proxy.transport.splice import Move, Moving, Pipe
+from proxy.transport.tcp_stream import TcpStream
+
+HIGH_WATER = 256 * 1024
+"""Bytes that may wait for a peer before reading from the other one pauses."""
+
+
+class Outbox:
+    """The writing side of one stream.
+
+    The nursery runs the task that writes what the kernel did not take at once; it exists only while there is
+    such. A peer that is gone breaks the outbox: what is written from then on is dropped, for the reader of
+    the same stream learns of the end and handles it.
+    """
+
+    def __init__(self, stream: trio.abc.SendStream, nursery: trio.Nursery) -> None:
+        self._stream = stream
+        self._send_nowait = getattr(stream, "send_nowait", None)
+        self._nursery = nursery
+        self._waiting: deque[bytes] = deque()
+        self.size = 0
+        """Bytes that wait."""
+        self._flushing = False
+        self._moved = trio.Event()
+        self.broken = False
+        self.written = 0
+        """Pieces that were written since they waited."""
+
+    def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
+        """Write these bytes after all that were written before. Small pieces go in one system call.
+
+        ``more`` says that :meth:`begin_move` follows at once: the kernel may send these with what is moved.
+        """
+        if self.broken:
+            return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._send_nowait is not None and not self._waiting and not self._flushing:
+            try:
+                sent = self._send_nowait(data, more=True) if more else self._send_nowait(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._break()
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._waiting.append(data)
+        self.size += len(data)
+        if not self._flushing:
+            self._flushing = True
+            self._nursery.start_soon(self._flush)
+
+    def begin_move(self, source: TcpStream, count: int, pipe: Pipe, behind: int = 0) -> Moving | None:
+        """Have bytes of another connection follow what was written; None if something is still to be written.
+
+        What is written meanwhile follows them. The arguments are those of :class:`proxy.transport.splice.Moving`, of
+        which every one is to be given back by :meth:`end_move`.
+        """
+        if self._flushing or self._waiting or self.broken:
+            return None
+        self._flushing = True
+        return Moving(source, cast("TcpStream", self._stream), count, pipe, Move(), behind)
+
+    def end_move(self, moving: Moving) -> None:
+        """Nothing more is moved. If not everything was, the peer has a part of a frame and can be told nothing more."""
+        moving.end()
+        self._flushing = False
+        if not moving.is_over or moving.done.sink_broken:
+            self._break()
+        elif self._waiting:
+            self._flushing = True
+            self._nursery.start_soon(self._flush)
+        self._announce()
+
+    async def drained(self) -> None:
+        """Wait until there is room again."""
+        while self.size > HIGH_WATER:
+            await self._moved.wait()
+
+    async def flushed(self) -> None:
+        """Wait until everything is written, or the peer is gone."""
+        while self._flushing:
+            await self._moved.wait()
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                data = self._waiting.popleft()
+                await self._stream.send_all(data)
+                self.size -= len(data)
+                self.written += 1
+                self._announce()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._break()
+        finally:
+            self._flushing = False
+            self._announce()
+
+    def _break(self) -> None:
+        self.broken = True
+        self._waiting.clear()
+        self.size = 0
+        self._announce()
+
+    def _announce(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()

@@ -1,0 +1,1 @@
+"""Kafka on the wire, without sockets: frames, headers, the versions a client is offered, broker addresses."""

@@ -1,0 +1,119 @@
+"""Which APIs clients are offered, and up to which version: those whose wire format was read for this proxy.
+
+A version is in the table when somebody has looked through its request and response for three things: broker
+addresses, group membership, and anything else that is only true on the broker's own connection. A newer
+version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
+will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.node_endpoints`` takes them out). Reviewed
+against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node that the client means, which
+is not always the one behind a port before the first Metadata has passed.
+
+APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
+addresses behind the records; ``proxy.wire.share_groups`` says so to their consumers).
+"""
+
+from protocol_codecs import ApiKey
+
+NEWEST_REVIEWED: dict[int, int] = {
+    ApiKey.PRODUCE: 13,
+    ApiKey.FETCH: 18,
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.METADATA: 13,
+    ApiKey.OFFSET_COMMIT: 10,
+    ApiKey.OFFSET_FETCH: 10,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 6,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 5,
+    ApiKey.WRITE_TXN_MARKERS: 2,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+    ApiKey.DESCRIBE_ACLS: 3,
+    ApiKey.CREATE_ACLS: 3,
+    ApiKey.DELETE_ACLS: 3,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.CREATE_DELEGATION_TOKEN: 3,
+    ApiKey.RENEW_DELEGATION_TOKEN: 2,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 2,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 3,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.DESCRIBE_QUORUM: 2,
+    ApiKey.UPDATE_FEATURES: 2,
+    ApiKey.DESCRIBE_CLUSTER: 2,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.UNREGISTER_BROKER: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.LIST_TRANSACTIONS: 2,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: 0,
+    ApiKey.PUSH_TELEMETRY: 0,
+    ApiKey.LIST_CONFIG_RESOURCES: 1,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+    ApiKey.ADD_RAFT_VOTER: 1,
+    ApiKey.REMOVE_RAFT_VOTER: 0,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
+    ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
+}
+"""The newest version of each API that is passed on."""
+
+NAMING_BROKERS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+"""APIs that carry broker addresses and are not rewritten; nobody is offered them, whatever the configuration says."""
+
+TRANSLATED: frozenset[int] = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.DESCRIBE_GROUPS,
+    }
+)
+"""The APIs that are decoded and handed to the translation, whatever the policy says of the group."""
+
+WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS}
+"""Those of them whose requests begin with the one group that they are about (behind a transactional id, if any)."""
+
+FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).
+    "transaction.version": (
+        (2, ApiKey.PRODUCE, 12),
+        (2, ApiKey.TXN_OFFSET_COMMIT, 5),
+        (2, ApiKey.END_TXN, 5),
+    ),
+    "share.version": ((1, ApiKey.SHARE_GROUP_HEARTBEAT, 1), (1, ApiKey.SHARE_FETCH, 1)),
+    "streams.version": ((1, ApiKey.STREAMS_GROUP_HEARTBEAT, 0),),
+    "group.version": ((1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0),),
+}
+"""Finalized feature -> (level, API, version): from that level on clients rely on that version of the API."""

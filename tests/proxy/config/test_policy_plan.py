@@ -1,0 +1,259 @@
+"""`epochgate policy check` and `policy plan`: what a policy does in words, and what it would change."""
+
+import http.server
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from proxy.config.policy_plan import LiveGroup, explain, plan, summary, unused
+from translation.policy.policy import Mode, Policy, Rule
+
+POLICY = Policy(
+    default=Mode.OBSERVE,
+    rules=(
+        Rule(group="payments", mode=Mode.TRANSLATE, assignor="range", switch_pause_ms=500),
+        Rule(pattern="web-.*", mode=Mode.TRANSLATE),
+        Rule(group="web-old", mode=Mode.OBSERVE),
+        Rule(pattern="evil-.*", mode=Mode.REJECT),
+    ),
+)
+
+
+def live(group, mode, members=2, not_translatable=None, assignor=None):
+    return LiveGroup(
+        id=group,
+        mode=Mode(mode),
+        assignor=assignor,
+        members=tuple(range(members)),
+        why_not=not_translatable,
+    )
+
+
+def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
+    assert list(explain(POLICY)) == [
+        (
+            "rule 1 (group payments): translate: clients are made members of the new protocol, "
+            "assigned by the server's range; a live group is moved one member every 500 ms"
+        ),
+        (
+            "rule 2 (groups that match web-.*): translate: clients are made members of the new protocol; "
+            "a live group is moved one member every 1000 ms"
+        ),
+        (
+            "rule 3 (group web-old): observe: clients are passed through and counted; "
+            "a live group is moved one member every 1000 ms"
+        ),
+        "  never applies: rule 2 (groups that match web-.*) matches the same before",
+        "rule 4 (groups that match evil-.*): reject: clients are refused with GROUP_AUTHORIZATION_FAILED",
+        "all other groups: observe: clients are passed through and counted",
+    ]
+
+
+def test_a_pattern_given_twice_never_applies_the_second_time():
+    rules = (Rule(pattern="a.*", mode=Mode.TRANSLATE), Rule(pattern="a.*", mode=Mode.OBSERVE))
+    assert "  never applies: rule 1 (groups that match a.*) matches the same before" in list(
+        explain(Policy(rules=rules))
+    )
+
+
+@pytest.mark.parametrize("pattern", [".*", ".+"])
+def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
+    rules = (Rule(pattern=pattern, mode=Mode.OBSERVE), Rule(pattern="web-.*", mode=Mode.TRANSLATE))
+    assert f"  never applies: rule 1 (groups that match {pattern}) matches the same before" in list(
+        explain(Policy(rules=rules))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "note"),
+    [
+        (
+            Rule(pattern="web-", mode=Mode.TRANSLATE),
+            "matches the group web- only: a pattern must match the whole id, as web-.* would",
+        ),
+        (
+            Rule(group="a", mode=Mode.OBSERVE, assignor="range"),
+            "the assignor range counts for nothing: only translated groups get one",
+        ),
+        (
+            Rule(group="a", mode=Mode.TRANSLATE, assignor="ours"),
+            "the broker must have the assignor ours (group.consumer.assignors)",
+        ),
+    ],
+)
+def test_what_may_not_have_been_meant_is_noted(rule, note):
+    _, said, _ = explain(Policy(rules=(rule,)))
+    assert said == f"  {note}"
+
+
+def test_groups_whose_mode_and_assignor_stay_are_not_in_the_plan():
+    stay = [live("payments", "translate", assignor="range"), live("else", "observe")]
+    assert plan(POLICY, stay) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "group", "change"),
+    [
+        ("uniform", "payments", "uniform -> range, 2 members, by rule 1 (group payments)"),
+        (None, "payments", "its clients' own -> range, 2 members, by rule 1 (group payments)"),
+        ("range", "web-1", "range -> its clients' own, 2 members, by rule 2 (groups that match web-.*)"),
+    ],
+)
+def test_a_translated_group_that_gets_another_assignor_is_in_the_plan(now, group, change):
+    changes = plan(POLICY, [live(group, "translate", assignor=now)])
+    assert [str(one) for one in changes] == [
+        (
+            f"{group}: assignor {change}; counts when the broker assigns next (since Kafka 4.4: at once); "
+            "who gets other partitions rejoins"
+        )
+    ]
+    assert list(summary(changes, 1)) == ["1 group gets another assignor: 2 members", "0 groups unchanged"]
+
+
+def test_an_assignor_of_a_group_that_is_not_translated_is_no_change():
+    policy = Policy(rules=(Rule(group="g", mode=Mode.OBSERVE, assignor="range"),))
+    assert plan(policy, [live("g", "observe")]) == []
+    assert plan(POLICY, [live("payments", "translate", not_translatable="a connect group")]) == []
+
+
+def test_rules_that_decide_for_no_group_are_named():
+    assert list(unused(POLICY, [live("payments", "observe"), live("web-old", "observe")])) == [
+        "rule 3 (group web-old) decides for none of these groups",
+        "rule 4 (groups that match evil-.*) decides for none of these groups",
+    ]
+
+
+def test_the_plan_names_group_modes_members_rule_and_how_long_it_takes():
+    (move,) = plan(POLICY, [live("payments", "observe", members=3)])
+    assert str(move) == (
+        "payments: observe -> translate, 3 members, by rule 1 (group payments); "
+        "one member every 500 ms, about 1.5 s"
+    )
+
+
+def test_a_group_that_goes_back_is_moved_by_the_default():
+    (move,) = plan(POLICY, [live("else", "translate", members=1)])
+    assert str(move) == (
+        "else: translate -> observe, 1 member, by the default; one member every 1000 ms, about 1 s"
+    )
+
+
+def test_a_group_without_members_takes_no_time_and_a_large_one_minutes():
+    empty, large = plan(POLICY, [live("web-1", "observe", members=0), live("web-2", "observe", members=600)])
+    assert str(empty).endswith("; it counts for those that come")
+    assert str(large).endswith("; one member every 1000 ms, about 10 min")
+
+
+def test_a_group_that_cannot_be_translated_says_why():
+    (move,) = plan(POLICY, [live("web-connect", "observe", not_translatable="protocol type connect")])
+    assert str(move).endswith("; passes through all the same: protocol type connect")
+
+
+def test_a_rejected_group_says_when():
+    (move,) = plan(POLICY, [live("evil-1", "observe")])
+    assert str(move).endswith("; members are refused when they join again")
+
+
+def test_the_first_rule_that_matches_decides():
+    (move,) = plan(POLICY, [live("web-old", "observe")])
+    assert move.after is Mode.TRANSLATE
+    assert move.by == "rule 2 (groups that match web-.*)"
+
+
+def test_the_summary_counts():
+    groups = [
+        live("web-1", "observe", members=3),
+        live("web-2", "observe", members=4, not_translatable="protocol type connect"),
+        live("gone", "translate", members=1),
+        live("same", "observe"),
+    ]
+    assert list(summary(plan(POLICY, groups), len(groups))) == [
+        "1 group moves to observe: 1 member",
+        "2 groups move to translate, 1 of them not translatable: 3 members",
+        "1 group unchanged",
+    ]
+
+
+@pytest.fixture
+def admin():
+    """An admin port that answers what it is told to; `answer` is (status, body)."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, body = server.answer if self.path.partition("?")[0] == "/api/groups" else (404, b"")
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    server.answer = (200, b'{"groups": []}')
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def run_plan(tmp_path, url):
+    file = tmp_path / "policy.yaml"
+    file.write_text('rules: [{pattern: "web-.*", mode: translate}]\n')
+    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", url, str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_asks_the_admin_port_and_prints_the_plan(tmp_path, admin):
+    blank = {"mode": "observe", "assignor": None, "members": [], "why_not": None}
+    groups = [
+        {**blank, "id": "web-1", "members": [{"id": "m"}], "more": 1},
+        {**blank, "id": "else"},
+    ]
+    admin.answer = (200, json.dumps({"v": 1, "groups": groups, "left_out": 3}).encode())
+    done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}/")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        (
+            "web-1: observe -> translate, 1 member, by rule 1 (groups that match web-.*); "
+            "one member every 1000 ms, about 1 s"
+        ),
+        "1 group moves to translate: 1 member",
+        "1 group unchanged",
+        "3 groups not looked at: the proxy tells of its first 2 only",
+    ]
+
+
+@pytest.mark.parametrize("answer", [(500, b""), (200, b"<html>"), (200, b'{"groups": [{"group": "g"}]}')])
+def test_an_answer_that_cannot_be_used_is_exit_1_without_a_traceback(tmp_path, admin, answer):
+    admin.answer = answer
+    done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: http://127.0.0.1:{admin.server_port}: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "file:///etc/passwd"])
+def test_a_proxy_that_is_not_there_is_exit_1(tmp_path, url):
+    done = run_plan(tmp_path, url)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {url}: ")
+
+
+def test_a_group_id_can_not_command_the_terminal(tmp_path, admin):
+    hostile = "web-\x1b[2J\r\n\u202e"
+    group = {"id": hostile, "mode": "observe", "assignor": None, "members": [], "why_not": hostile}
+    admin.answer = (200, json.dumps({"groups": [group]}).encode())
+    done = run_plan(tmp_path, f"http://127.0.0.1:{admin.server_port}")
+    assert done.returncode == 0, done.stderr
+    assert not {"\x1b", "\r", "\u202e"} & set(done.stdout)
+    assert done.stdout.startswith("web-\\x1b[2J\\r\\n\\u202e: observe -> translate")
+
+
+@pytest.mark.parametrize("group_id", ["web-a\nb", "web-\n", "web-\r\u2028"])
+def test_a_line_break_does_not_evade_a_pattern(group_id):
+    assert Rule(pattern="web-.*", mode=Mode.REJECT).matches(group_id)

@@ -1,0 +1,414 @@
+"""The journal loses events when it must, says so, and never holds anybody up."""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
+from proxy.config.schema import Address
+from proxy.metrics.registry import Metrics
+from proxy.observability.journal import Journal, JournalError, JournalEvent, Queue
+from proxy.observability.journal_files import FileSink
+from proxy.observability.journal_topic import TopicSink
+from proxy.wire.framing import response_frame
+from tests.proxy.observability.events import event, topic
+from translation.actions import Event, EventKind
+
+IDENTITY = {"replica": "host/0", "boot": "b1"}
+
+
+class Memory:
+    """A sink that the test lets fail or hang."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.written: list[JournalEvent] = []
+        self.failing: JournalError | None = None
+        self.hanging = trio.Event()
+        self.hanging.set()
+
+    async def write(self, events: list[JournalEvent]) -> None:
+        await self.hanging.wait()
+        if self.failing is not None:
+            raise self.failing
+        self.written += events
+
+    async def idle(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Bench:
+    def __init__(self, sink, limit: int = 100, max_bytes: int = 2**20) -> None:
+        self.metrics = Metrics()
+        self.sink = sink
+        self.journal = Journal(
+            [sink], **IDENTITY, queue_events=limit, queue_max_bytes=max_bytes, metrics=self.metrics
+        )
+
+    def tell(self, count: int = 1, **fields) -> None:
+        for _ in range(count):
+            self.journal.tell(event(EventKind.EPOCH_MOVED, **fields), "translate", 1_000_000)
+
+    def count(self, name: str) -> float:
+        labels = {"sink": self.sink.name}
+        return self.metrics.registry.get_sample_value(f"epochgate_journal_{name}", labels)
+
+
+@contextlib.asynccontextmanager
+async def running(bench: Bench) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.journal.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def kinds(written: list[JournalEvent]) -> list[str]:
+    return [one.kind for one in written]
+
+
+async def test_an_event_is_told_with_all_that_the_schema_has(autojump_clock):
+    bench = Bench(Memory())
+    told = event(
+        EventKind.REVOKED,
+        instance_id="i",
+        client_host="/10.0.0.1",
+        software="librdkafka/2.8.0",
+        generation=3,
+        epoch=5,
+        previous_state="Absent",
+        partitions=topic(1),
+        owned=(),
+        reason="why",
+    )
+    async with running(bench):
+        bench.journal.tell(told, "translate", 17)
+        await trio.sleep(1)
+    (line,) = bench.sink.written
+    assert msgspec.json.decode(msgspec.json.encode(line)) == {
+        "v": 1,
+        "replica": "host/0",
+        "boot": "b1",
+        "seq": 1,
+        "time_us": 17,
+        "kind": "revoked",
+        "group": "g",
+        "mode": "translate",
+        "protocol": "translated",
+        "member": "m-1",
+        "instance": "i",
+        "client_id": "app-m-1",
+        "client_host": "10.0.0.1",
+        "software": "librdkafka/2.8.0",
+        "generation": 3,
+        "epoch": 5,
+        "state": "Stable",
+        "previous_state": "",
+        "partitions": [{"topic": "t", "id": None, "partitions": [1]}],
+        "owned": [],
+        "reason": "why",
+    }
+
+
+def test_the_documented_fields_and_kinds_are_those_that_are_written():
+    page = (Path(__file__).parents[2] / "docs" / "journal.md").read_text()
+    fields = page.split("## An event")[1].split("## Kinds")[0]
+    described = [line.split("`")[1] for line in fields.splitlines() if line.startswith("| `")]
+    assert described == list(JournalEvent.__struct_fields__)
+    rows = page.split("## Kinds")[1].splitlines()
+    named = {kind for line in rows if line.startswith("| `") for kind in line.split("|")[1].split("`")[1::2]}
+    assert named == {*map(str, EventKind), "started", "stopped", "lost"}
+
+
+async def test_what_does_not_fit_is_lost_and_told_where_it_is_missing(autojump_clock):
+    bench = Bench(Memory(), limit=5)
+    bench.sink.hanging = trio.Event()
+    async with running(bench):
+        bench.tell()
+        await trio.sleep(1)  # it is being written, and that hangs
+        bench.tell(9)
+        assert bench.count("queue_events") == 5
+        assert bench.count("events_lost_total") == 4
+        bench.sink.hanging.set()
+        await trio.sleep(1)
+        bench.tell()
+        await trio.sleep(1)
+    assert kinds(bench.sink.written) == ["epoch_moved"] * 6 + ["lost", "epoch_moved"]
+    lost = bench.sink.written[6]
+    assert (lost.seq, lost.reason) == (11, "4"), "7 to 10 are missing"
+    assert [one.seq for one in bench.sink.written] == [1, 2, 3, 4, 5, 6, 11, 12]
+    assert bench.count("events_total") == 8
+
+
+async def test_what_waits_is_bounded_in_memory_too(autojump_clock):
+    bench = Bench(Memory(), limit=1000, max_bytes=100_000)
+    bench.sink.hanging = trio.Event()
+    async with running(bench):
+        bench.tell()
+        await trio.sleep(1)  # it is being written, and that hangs
+        bench.tell(10, partitions=topic(*range(1000)))
+        assert bench.count("queue_events") == 2
+        bench.tell(10)
+        assert bench.count("events_lost_total") == 8
+        bench.sink.hanging.set()
+        await trio.sleep(1)
+        bench.tell(2, partitions=topic(*range(1000)))
+        await trio.sleep(1)
+    assert [one.reason for one in bench.sink.written if one.kind == "lost"] == ["8"]
+    assert len(bench.sink.written) == 16, "what was written makes room"
+
+
+async def test_events_wait_for_a_sink_that_is_away(autojump_clock):
+    bench = Bench(Memory())
+    bench.sink.failing = JournalError("away", keep=True)
+    async with running(bench):
+        bench.tell(3)
+        await trio.sleep(5)
+        assert bench.count("errors_total") >= 2
+        bench.sink.failing = None
+        await trio.sleep(3)
+    assert [one.seq for one in bench.sink.written] == [1, 2, 3]
+    assert bench.count("events_lost_total") == 0
+
+
+async def test_events_that_can_never_be_written_are_lost_before_the_newer_ones(autojump_clock):
+    bench = Bench(Memory())
+    bench.sink.failing = JournalError("full", keep=False)
+    async with running(bench):
+        bench.tell(3)
+        await trio.sleep(1)
+        bench.tell(2)
+        await trio.sleep(4)
+        bench.sink.failing = None
+        bench.tell()
+        await trio.sleep(3)
+    assert kinds(bench.sink.written) == ["lost", "epoch_moved"]
+    assert [(one.seq, one.reason) for one in bench.sink.written] == [(4, "5"), (7, "")]
+    assert bench.count("events_lost_total") == 5
+
+
+async def test_what_waits_at_the_end_is_written(autojump_clock):
+    bench = Bench(Memory())
+    async with running(bench):
+        bench.tell(3)
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(bench.sink.written) == 3
+
+
+async def test_a_sink_that_hangs_does_not_hold_up_the_end_for_ever(autojump_clock):
+    bench = Bench(Memory())
+    bench.sink.hanging = trio.Event()
+    started = trio.current_time()
+    async with running(bench):
+        bench.tell()
+        await trio.sleep(1)
+    assert trio.current_time() - started < 10
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sink(folder: Path, clock: Time | None = None, **settings) -> FileSink:
+    return FileSink(
+        folder, **IDENTITY | {"max_bytes": 10_000, "max_age_s": 60.0} | settings, clock=clock or Time()
+    )
+
+
+def line(seq: int, reason: str = "") -> JournalEvent:
+    return JournalEvent(**IDENTITY, seq=seq, time_us=1, kind="joined", reason=reason)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def seqs(folder: Path) -> list[int]:
+    return [
+        msgspec.json.decode(text, type=JournalEvent).seq
+        for path in sorted(folder.iterdir())
+        for text in path.read_bytes().splitlines()
+    ]
+
+
+async def test_a_file_has_its_own_name_when_it_is_finished(tmp_path):
+    files, clock = None, Time()
+    files = sink(tmp_path / "j", clock)
+    await files.write([line(1)])
+    assert names(tmp_path / "j") == ["_host-0.b1.1.jsonl"]
+    clock.now = 61
+    await files.idle()
+    assert names(tmp_path / "j") == ["host-0.b1.1.jsonl"]
+    await files.write([line(2)])
+    assert names(tmp_path / "j") == ["_host-0.b1.2.jsonl", "host-0.b1.1.jsonl"]
+    await files.close()
+    assert names(tmp_path / "j") == ["host-0.b1.1.jsonl", "host-0.b1.2.jsonl"]
+    assert seqs(tmp_path / "j") == [1, 2]
+
+
+async def test_a_large_file_is_finished(tmp_path):
+    files = sink(tmp_path)
+    for seq in range(60):
+        await files.write([line(seq)])
+    assert all(path.stat().st_size < 10_600 for path in tmp_path.iterdir())
+    await files.close()
+    assert len(names(tmp_path)) > 1
+    assert sorted(seqs(tmp_path)) == list(range(60))
+
+
+async def test_what_a_killed_process_left_is_finished_and_others_are_left_alone(tmp_path):
+    for name in ("_host-0.b0.3.jsonl", "_host-1.b0.1.jsonl", "_host-0.b.b0.1.jsonl", "_x.jsonl"):
+        (tmp_path / name).write_text("x")
+    await sink(tmp_path).idle()
+    assert names(tmp_path) == ["_host-0.b.b0.1.jsonl", "_host-1.b0.1.jsonl", "_x.jsonl", "host-0.b0.3.jsonl"]
+
+
+async def test_a_file_that_another_process_of_the_same_name_is_writing_is_left_alone(tmp_path):
+    """Two proxies on one host: the second start must not take the first one's file for what a killed one left."""
+    first, second = sink(tmp_path), sink(tmp_path, boot="b2")
+    await first.write([line(1)])
+    await second.idle()
+    assert names(tmp_path) == ["_host-0.b1.1.jsonl"]
+    await first.close()
+    assert names(tmp_path) == ["host-0.b1.1.jsonl"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system with room for 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small file system")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "journal-test", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+async def test_a_full_disk_costs_events_and_no_line_is_cut_off(small_disk):
+    files = sink(small_disk / "j", max_bytes=1_000_000)
+    await files.write([line(1)])
+    with pytest.raises(JournalError, match="No space left"):
+        await files.write([line(2, "x" * 100_000)])
+    await files.write([line(3)])
+    await files.close()
+    assert seqs(small_disk / "j") == [1, 3]
+
+
+async def test_a_file_that_may_not_grow_costs_events_and_no_line_is_cut_off(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    files = sink(tmp_path, max_bytes=1_000_000)
+    await files.write([line(1)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+    try:
+        with pytest.raises(JournalError, match="File too large"):
+            await files.write([line(2, "x" * 100_000)])
+        await files.write([line(3)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    await files.close()
+    assert seqs(tmp_path) == [1, 3]
+
+
+async def test_a_folder_that_cannot_be_is_an_error_each_time_and_works_when_it_can(tmp_path):
+    (tmp_path / "j").write_text("a file where the folder should be")
+    files = sink(tmp_path / "j")
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"File exists|Not a directory"):
+            await files.write([line(1)])
+    (tmp_path / "j").unlink()
+    await files.write([line(2)])
+    await files.close()
+    assert seqs(tmp_path / "j") == [2]
+
+
+def test_putting_an_event_never_waits_for_a_sink():
+    queue = Queue(Memory(), 1000, 2**30, Metrics())
+    journal = Journal([], **IDENTITY, queue_events=1, queue_max_bytes=2**30, metrics=Metrics())
+    journal.tell(Event(kind=EventKind.JOINED, group_id="g"), "observe", 1)  # no sink: nothing to do
+    assert queue.sink.written == []
+
+
+async def test_the_oldest_finished_files_of_this_replica_make_room_and_are_counted(tmp_path):
+    own, deleted = IDENTITY["replica"].replace("/", "-"), []
+    (tmp_path / "another.boot.1.jsonl").write_bytes(b"x" * 50_000)
+    (tmp_path / f"{own}.earlier.1.jsonl").write_bytes(b"x" * 50_000)
+    os.utime(tmp_path / f"{own}.earlier.1.jsonl", (1, 1))
+    writing = sink(tmp_path, max_bytes=100, keep_bytes=1000, deleted=lambda: deleted.append(1))
+    sizes = []
+    for seq in range(1, 6):
+        await writing.write([line(seq, "r" * 200)])  # one file each
+        sizes.append(sum(path.stat().st_size for path in tmp_path.glob(f"{own}.*")))
+    await writing.close()
+    left = [int(name.split(".")[-2]) for name in names(tmp_path) if name.startswith(own)]
+    assert max(sizes) <= 1000
+    assert left == list(range(6 - len(left), 6)), "the newest stay"
+    assert left
+    assert len(deleted) == 1 + 5 - len(left)
+    assert "another.boot.1.jsonl" in names(tmp_path)
+
+
+async def test_without_a_limit_all_files_stay(tmp_path):
+    writing = sink(tmp_path, max_bytes=100, keep_bytes=0)
+    for seq in range(1, 6):
+        await writing.write([line(seq, "r" * 200)])
+    assert len(names(tmp_path)) == 5
+
+
+# -- a topic -------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_without_a_possible_name_costs_no_more_than_the_attempt():
+    async def open_(host: str, _port: int) -> trio.abc.Stream:
+        raise UnicodeError(f"label too long: {host}")
+
+    with pytest.raises(JournalError, match="label too long") as caught:
+        await TopicSink("t", [Address("a" * 64, 9092)], open_).write([line(1)])
+    assert caught.value.keep
+
+
+async def test_a_topic_without_partitions_costs_no_more_than_the_attempt(nursery):
+    theirs, ours = trio.testing.memory_stream_pair()
+
+    async def open_(_host: str, _port: int) -> trio.abc.Stream:
+        return ours
+
+    async def answer() -> None:
+        await theirs.receive_some()
+        empty = MetadataResponse(topics=(MetadataResponseTopic(name="t"),))
+        await theirs.send_all(response_frame(ApiKey.METADATA, 9, 1, empty))
+
+    nursery.start_soon(answer)
+    with pytest.raises(JournalError, match="a partition has no leader") as caught:
+        await TopicSink("t", [Address("kafka-0", 9092)], open_).write([line(1)])
+    assert caught.value.keep

@@ -1,0 +1,381 @@
+"""The pages and /api/groups, as they leave the process; in a browser they are seen in tests/integration."""
+
+import html
+import http.client
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from html.parser import HTMLParser
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+import pytest
+import trio
+
+from proxy.config.schema import Visibility
+from proxy.metrics.registry import Metrics
+from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
+from proxy.observability.formatting import duration, partitions
+from proxy.observability.group_registry import GroupBook
+from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.status_page import SHOWN, group_path
+from proxy.observability.timeline import timeline
+from tests.proxy.observability.events import MICRO, changed, event, life, topic
+from translation.actions import EventKind
+from translation.partitions import OneTopic
+from translation.policy.policy import Mode, Policy
+
+HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
+CONTROL = "\x1b[2J\x7f\u202e\u2028"
+PAGE = 100
+GROUP_IDS = [
+    *(
+        HOSTILE,
+        "a/b",
+        "/",
+        "//x",
+        "..",
+        ".",
+        "../..",
+        "%2e",
+        "%2F",
+        "a?b#c",
+        "a&b=c+d",
+        "ü",
+        "\U0001f600",
+        " ",
+    ),
+    *("a\nb", "a\n", "\n", "\r\n", "\t", "\x00", CONTROL, "\u200b", "\ufeff", "\\", "g" * 255, "ü" * 255),
+]
+NOW_S = 1000.0
+
+
+@dataclass
+class Page:
+    """What came back for a request."""
+
+    status_code: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
+
+
+class Http:
+    """A client of an ASGI application."""
+
+    def __init__(self, app) -> None:
+        self._app = app
+
+    def get(self, url: str) -> Page:
+        return trio.run(self._get, url)
+
+    async def _get(self, url: str) -> Page:
+        parts = urlsplit(url)
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": unquote(parts.path),
+            "raw_path": parts.path.encode(),
+            "query_string": quote(parts.query, safe="=&%+").encode(),
+            "root_path": "",
+            "headers": [],
+        }
+        sent = []
+
+        async def receive():
+            await trio.sleep_forever()
+
+        async def send(message) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Page(sent[0]["status"], headers, b"".join(one.get("body", b"") for one in sent[1:]))
+
+
+class Site:
+    """The admin port over a book that the test fills."""
+
+    def __init__(self) -> None:
+        self.book = GroupBook(Policy(default=Mode.TRANSLATE))
+        metrics = Metrics()
+        self.health = Health(metrics)
+        answers = {
+            "groups": partial(self._answer, events=False),
+            "groups with events": partial(self._answer, events=True),
+        }
+        self.app = admin_app(OwnPanel(metrics, self.health, answers), Visibility(page_groups=PAGE))
+        self.http = Http(self.app)
+
+    async def _answer(self, *, events: bool) -> Snapshot:
+        return self.snapshot(events=events)
+
+    def snapshot(self, *, events: bool = True) -> Snapshot:
+        return Snapshot(
+            time=NOW_S,
+            replicas=("host",),
+            version="1",
+            ready=self.health.reason is None,
+            not_ready_reason=self.health.reason,
+            policy_version=1,
+            policy_is_current=True,
+            groups=tuple(self.book.views(round(NOW_S * MICRO), events=events)),
+        )
+
+    def tell(self, events, at_s: float) -> None:
+        for one in events:
+            self.book.tell(one, round(at_s * MICRO))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_an_empty_proxy_says_what_will_come(site):
+    page = site.http.get("/")
+    assert page.status_code == 200
+    assert "No group has been seen yet" in page.text
+    assert "not ready: starting" in page.text
+
+
+def test_the_list_shows_groups_and_leads_to_them(site):
+    site.health.ready()
+    site.tell(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"), 990)
+    text = site.http.get("/").text
+    for said in ('href="/groups/g"', "translate", "1 of 2", "1 translated, 1 classic", "Stable", "ready"):
+        assert said in text
+    page = site.http.get("/groups/g").text
+    for said in ("app-m-1", "t 0, 1", "Who owned what", "<svg", "joined"):
+        assert said in page
+
+
+@pytest.mark.parametrize("path", ["/", group_path(HOSTILE), f"/?q={quote(HOSTILE)}"])
+def test_what_clients_make_up_stays_text(site, path):
+    names = {"client_id": HOSTILE, "reason": HOSTILE, "software": HOSTILE, "client_host": HOSTILE}
+    owned = topic(0, name=HOSTILE)
+    site.tell(life(HOSTILE, group=HOSTILE, owned=owned, **names), 990)
+    site.tell([event(EventKind.PASSED_THROUGH, HOSTILE, group=HOSTILE, protocol="", reason=HOSTILE)], 991)
+    page = site.http.get(path)
+    assert page.status_code == 200
+    scripts = [attributes for tag, attributes in Elements(page.text).found if tag == "script"]
+    assert scripts == [{"src": "/assets/live.js", "defer": None}]
+    assert "<script>alert" not in page.text
+    assert html.escape("<script>alert(1)</script>") in page.text
+    assert "49" not in page.text.split("<main")[1], "a group id is no template"
+
+
+@pytest.mark.parametrize("group_id", GROUP_IDS)
+def test_each_group_has_a_page_whatever_it_is_called(site, group_id):
+    site.tell(life(group=group_id), 990)
+    page = site.http.get(group_path(group_id))
+    assert page.status_code == 200
+    assert "app-m-1" in page.text
+
+
+@pytest.mark.parametrize("path", ["/", "/groups/x", "/assets/style.css", "/assets/live.js", "/assets/no"])
+def test_nothing_may_be_loaded_from_elsewhere_and_nothing_inline(site, path):
+    site.tell(life(owned=topic(0)), 990)
+    page = site.http.get(path)
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+    if path == "/":
+        for _, attributes in Elements(page.text).found:
+            assert not {name for name in attributes if name == "style" or name.startswith("on")}
+
+
+def test_a_page_works_without_a_script(site):
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in site.http.get("/").text
+
+
+def test_an_unknown_group_is_not_found(site):
+    assert site.http.get("/groups/nobody").status_code == 404
+    assert site.http.get("/api/groups/nobody").status_code == 404
+
+
+def test_groups_that_need_a_look_come_first_and_a_filter_finds_the_others(site):
+    for number in range(SHOWN + 50):
+        site.tell(life(group=f"g-{number:04}"), 990)
+    stuck = changed("Stable", "PrepareRebalance", group="g-0249", rebalance_timeout_ms=1000)
+    site.tell([stuck], 991)
+    text = site.http.get("/").text
+    assert text.index("g-0249") < text.index("g-0000")
+    assert "8 s beyond the rebalance timeout" in text
+    assert "50 more groups" in text
+    assert "g-0240" not in text
+    assert "g-0240" in site.http.get("/?q=g-0240").text
+    assert "No group matches" in site.http.get("/?q=nothing").text
+
+
+def test_the_json_is_the_documented_struct(site):
+    site.tell(life(owned=topic(0, 1)), 990)
+    decode: Callable[[bytes], Snapshot] = msgspec.json.Decoder(Snapshot).decode
+    (group,) = decode(site.http.get("/api/groups").content).groups
+    assert group.events == ()
+    (group,) = decode(site.http.get("/api/groups?events=1").content).groups
+    assert len(group.events) == 4
+    one = msgspec.json.decode(site.http.get("/api/groups/g").content, type=GroupView)
+    assert one == group
+
+
+def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
+    site.tell(life("m-1", owned=topic(0, 1)), 900)
+    site.tell([changed("Stable", "CompletingRebalance", "m-1", owned=topic(0))], 950)
+    site.tell(life("m-2", owned=topic(1)), 960)
+    drawn = timeline(site.snapshot().groups[0], NOW_S)
+    assert drawn.seconds == pytest.approx(101)
+    first, second = drawn.lanes
+    assert [(bar.owner, round(bar.seconds)) for bar in first.bars] == [("app-m-1", 100)]
+    assert [(bar.owner, round(bar.seconds)) for bar in second.bars] == [
+        ("app-m-1", 50),
+        ("nobody", 10),
+        ("app-m-2", 40),
+    ]
+    assert second.bars[-1].lasts
+    assert sum(bar.width for bar in second.bars) == pytest.approx(100 * 100 / 101)
+
+
+def test_a_client_that_gets_another_member_id_keeps_its_colour(site):
+    names = {"client_id": "app"}
+    site.tell(life("old", protocol="classic", owned=topic(0), **names), 900)
+    site.tell([changed("Stable", "Absent", "old", owned=(), **names)], 950)
+    site.tell(life("new", owned=topic(0), **names), 951)
+    drawn = timeline(site.snapshot().groups[0], NOW_S)
+    assert {bar.colour for bar in drawn.lanes[0].bars if bar.owner == "app"} == {0}
+
+
+def test_a_member_whose_events_are_gone_is_drawn_all_the_same(site):
+    site.tell(life("m-1", owned=topic(0)), 100)
+    for _ in range(130):
+        site.tell([event(EventKind.EPOCH_MOVED, "m-2")], 950)
+    (lane,) = timeline(site.snapshot().groups[0], NOW_S).lanes
+    assert [(bar.owner, round(bar.seconds)) for bar in lane.bars] == [("app-m-1", 51)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.0004, "0 ms"),
+        (0.25, "250 ms"),
+        (3.21, "3.2 s"),
+        (59, "59 s"),
+        (600, "10 min"),
+        (9000, "2 h"),
+        (3e5, "3 days"),
+    ],
+)
+def test_durations_are_short(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_partitions_are_put_together():
+    assert (
+        partitions((OneTopic("a", None, (0, 1, 2, 3, 7, 9, 10)), OneTopic("", "id", (1,))))
+        == "a 0-3, 7, 9, 10; id 1"
+    )
+    assert partitions(None) == "not known"
+
+
+async def real_answers(site: Site, urls: list[str]) -> list[Page]:
+    """What the server of the admin port gives to an HTTP client."""
+    sock, done = socket.create_server(("127.0.0.1", 0)), trio.Event()
+    port = sock.getsockname()[1]
+
+    def ask() -> list[Page]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        pages = []
+        for url in urls:
+            connection.request("GET", url)
+            answer = connection.getresponse()
+            pages.append(Page(answer.status, dict(answer.headers), answer.read()))
+        connection.close()
+        return pages
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_admin, sock, site.app, done.wait)
+        pages = await trio.to_thread.run_sync(ask)
+        done.set()
+    return pages
+
+
+def test_each_group_can_be_asked_for_over_http_whatever_it_is_called(site):
+    for number, group_id in enumerate(GROUP_IDS):
+        site.tell(life(f"m-{number}", group=group_id), 990)
+    urls = [group_path(group_id) for group_id in GROUP_IDS]
+    urls += [f"/api{url}" for url in urls]
+    urls += [f"/api/groups?id={quote(group_id, safe='')}" for group_id in GROUP_IDS]
+    pages = trio.run(real_answers, site, urls)
+    assert {page.status_code for page in pages} == {200}
+    for number in range(len(GROUP_IDS)):
+        page, one, chosen = pages[number :: len(GROUP_IDS)]
+        assert f"app-m-{number}<" in page.text or f"app-m-{number} " in page.text
+        assert msgspec.json.decode(one.content, type=GroupView).id == GROUP_IDS[number]
+        assert [group.id for group in msgspec.json.decode(chosen.content, type=Snapshot).groups] == [
+            GROUP_IDS[number]
+        ]
+
+
+def test_control_characters_are_visible_on_the_pages(site):
+    names = {"client_id": CONTROL, "reason": CONTROL, "software": CONTROL, "client_host": CONTROL}
+    site.tell(life(CONTROL, group=CONTROL, owned=topic(0, name=CONTROL), **names), 990)
+    for path in ("/", group_path(CONTROL), f"/?q={quote(CONTROL)}"):
+        text = site.http.get(path).text
+        assert not set(CONTROL) - set("[2J") & set(text)
+        assert "u202e" in text
+
+
+def test_groups_are_told_in_pages(site):
+    names = [f"g-{number:04}" for number in range(2 * PAGE + 50)]
+    for name in names:
+        site.tell(life(group=name), 990)
+    told, path = [], "/api/groups"
+    for left_out in (PAGE + 50, 50, 0):
+        page = msgspec.json.decode(site.http.get(path).content, type=Snapshot)
+        assert page.left_out == left_out
+        told += [group.id for group in page.groups]
+        path = f"/api/groups?after={told[-1]}"
+    assert told == names
+    assert msgspec.json.decode(site.http.get(path).content, type=Snapshot).groups == ()
+
+
+def test_a_page_of_groups_ends_at_its_size(site):
+    for number in range(50):
+        site.tell(life(group=f"g-{number}"), 990)
+    encode, picture = msgspec.json.encode, site.snapshot()
+    page = trio.run(partial(encode_in_turns, picture, encode, max_bytes=20_000))
+    assert 15_000 < len(page) < 21_000
+    decoded = msgspec.json.decode(page, type=Snapshot)
+    assert decoded.left_out == 50 - len(decoded.groups)
+    least = msgspec.json.decode(
+        trio.run(partial(encode_in_turns, picture, encode, max_bytes=1)), type=Snapshot
+    )
+    assert len(least.groups) == 1
+
+
+def test_a_group_with_very_many_members_has_a_page_of_bounded_size(site):
+    owned = topic(*range(0, 4000, 2))
+    for number in range(2000):
+        site.tell([event(EventKind.JOINED, f"m-{number}", owned=owned)], 990)
+    text = site.http.get("/groups/g").text
+    assert len(text) < 1_500_000
+    assert "1500 more members" in text

@@ -1,0 +1,212 @@
+"""`epochgate status` against something that answers as a proxy does."""
+
+import http.server
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from proxy.cli import app
+from proxy.observability.group_registry import GroupBook
+from proxy.observability.snapshot import Snapshot
+from proxy.observability.status_command import STUCK, UNREACHABLE
+from tests.proxy.observability.events import MICRO, changed, life, topic
+from translation.policy.policy import Mode, Policy
+
+NOW_S = 100
+
+
+class Answering:
+    """An HTTP server on loopback; ``body`` is what it answers."""
+
+    def __init__(self) -> None:
+        self.book = GroupBook(Policy(default=Mode.TRANSLATE))
+        self.body: bytes | None = None
+        self.page_groups = 1000
+        self.refusal: str | None = None
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = outer.body or outer.answer(self.path)
+                self.send_response(500 if outer.refusal else 200, outer.refusal)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def answer(self, path: str) -> bytes:
+        """As the admin port does, in pages of ``self.page_groups``."""
+        asked = parse_qs(urlsplit(path).query)
+        found, after = self.snapshot(), asked.get("after", [""])[0]
+        groups = tuple(one for one in found.groups if one.id > after)
+        left_out = max(0, len(groups) - self.page_groups)
+        return msgspec.json.encode(
+            msgspec.structs.replace(found, groups=groups[: self.page_groups], left_out=left_out)
+        )
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            time=NOW_S,
+            replicas=("host",),
+            version="1",
+            ready=True,
+            not_ready_reason=None,
+            policy_version=1,
+            policy_is_current=True,
+            groups=tuple(self.book.views(NOW_S * MICRO)),
+        )
+
+    def tell(self, events, at_s: int = 90) -> None:
+        for event in events:
+            self.book.tell(event, at_s * MICRO)
+
+    def run(self, *arguments: str):
+        command = ["status", "--admin", f"127.0.0.1:{self.server.server_port}", *arguments]
+        return CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def proxy() -> Iterator[Answering]:
+    answering = Answering()
+    thread = threading.Thread(target=answering.server.serve_forever)
+    thread.start()
+    yield answering
+    answering.server.shutdown()
+    answering.server.server_close()
+    thread.join()
+
+
+def test_all_groups_in_a_table(proxy):
+    proxy.tell(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"))
+    done = proxy.run()
+    assert done.exit_code == 0
+    for said in ("host: ready", "g ", "translate", "Stable", "1 of 2", "1 translated, 1 classic"):
+        assert said in done.output
+
+
+def test_one_group_with_its_members_and_events(proxy):
+    proxy.tell(life("m-1", owned=topic(0, 1), software="sarama/1", generation=3, epoch=7))
+    done = proxy.run("g")
+    assert done.exit_code == 0
+    for said in ("app-m-1", "sarama/1", "2: t 0, 1", "joined", "CompletingRebalance -> Stable"):
+        assert said in done.output
+    assert "not known here" in proxy.run("nobody").output
+
+
+def test_a_stuck_group_is_an_exit_code(proxy):
+    proxy.tell(life(rebalance_timeout_ms=1000))
+    proxy.tell([changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)])
+    for arguments in ((), ("g",), ("--json",)):
+        assert proxy.run(*arguments).exit_code == STUCK
+    assert "stuck: app-m-1 in PrepareRebalance 9 s beyond" in proxy.run().output
+    assert proxy.run("another").exit_code == 0
+
+
+def test_the_json_is_the_snapshot(proxy):
+    proxy.tell(life())
+    done = proxy.run("--json")
+    assert msgspec.json.decode(done.stdout_bytes, type=Snapshot) == proxy.snapshot()
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"v": 1}'])
+def test_what_is_no_proxy_is_an_exit_code(proxy, body):
+    proxy.body = body
+    done = proxy.run()
+    assert done.exit_code == UNREACHABLE
+    assert "error: " in done.stderr
+
+
+@pytest.mark.parametrize("admin", ["127.0.0.1:1", "ftp://x", "file:///etc/passwd"])
+def test_a_proxy_that_cannot_be_asked_is_an_exit_code(admin):
+    assert CliRunner().invoke(app, ["status", "--admin", admin]).exit_code == UNREACHABLE
+
+
+def test_a_group_id_is_no_markup(proxy):
+    proxy.tell(life(group="[red]x[/red]"))
+    assert "[red]x[/red]" in proxy.run().output
+
+
+def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
+    proxy.tell(life())
+    terminal, its_end = pty.openpty()
+    address = f"127.0.0.1:{proxy.server.server_port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "proxy", "status", "--watch", "--admin", address],
+        stdin=subprocess.DEVNULL,
+        stdout=its_end,
+        stderr=its_end,
+        env=os.environ | {"COLUMNS": "160", "LINES": "30", "TERM": "xterm"},
+    )
+    os.close(its_end)
+
+    def read_until(said: str) -> None:
+        drawn = ""
+        while said not in drawn:
+            ready, _, _ = select.select([terminal], [], [], 30)
+            assert ready, f"{said!r} was not drawn, but {drawn!r}"
+            drawn += os.read(terminal, 65536).decode(errors="replace")
+
+    try:
+        read_until("1 of 1")
+        proxy.tell(life("m-2", protocol="classic"))
+        read_until("1 of 2")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+HOSTILE = "\x1b]0;evil\x07\x1b[2J\r\n\x7f\x9b31m\u202egnp\u2028end"
+
+
+@pytest.mark.parametrize("arguments", [(), (HOSTILE,), ("--json",), (HOSTILE, "--json")])
+def test_what_clients_make_up_can_not_command_the_terminal(proxy, arguments):
+    names = {"client_id": HOSTILE, "reason": HOSTILE, "software": HOSTILE, "client_host": HOSTILE}
+    proxy.tell(life(HOSTILE, group=HOSTILE, owned=topic(0, name=HOSTILE), instance_id=HOSTILE, **names))
+    done = proxy.run(*arguments)
+    assert done.exit_code == 0
+    for character in ("\x1b", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2028"):
+        assert character not in done.output
+    assert "u202egnp" in done.output.replace("\n", ""), "but visible"
+    if "--json" in arguments:
+        (group,) = msgspec.json.decode(done.output, type=Snapshot).groups
+        assert group.id == HOSTILE
+
+
+def test_an_error_of_what_answers_can_not_command_the_terminal(proxy):
+    proxy.refusal = "\x1b[2J"
+    done = proxy.run()
+    assert done.exit_code == UNREACHABLE
+    assert "\\x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_all_pages_are_asked_for(proxy):
+    proxy.page_groups = 3
+    for number in range(10):
+        proxy.tell(life(group=f"group-{number}"))
+    done = proxy.run()
+    assert all(f"group-{number} " in done.output for number in range(10))
+    assert msgspec.json.decode(proxy.run("--json").output, type=Snapshot).left_out == 0
+
+
+def test_a_proxy_that_knows_no_pages_is_not_asked_for_ever(proxy):
+    proxy.tell(life())
+    proxy.body = msgspec.json.encode(msgspec.structs.replace(proxy.snapshot(), left_out=5))
+    assert proxy.run().exit_code == 0

@@ -1,0 +1,114 @@
+"""The policy file changes while the proxy runs."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from proxy.metrics.registry import Metrics
+from proxy.server.policy_reloader import LOOK_S, PolicyReloader
+from translation.policy.policy import Mode, Policy
+
+TRANSLATE = "rules:\n  - {group: payments, mode: translate}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("default: observe\n")
+    return policy
+
+
+async def test_a_changed_file_is_applied(
+    file: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    applied: list[Policy] = []
+    metrics = Metrics()
+    nursery.start_soon(PolicyReloader(file, applied.append, metrics).run)
+    await trio.sleep(3 * LOOK_S)
+    assert applied == [], "a file that did not change is not applied again"
+    file.write_text(TRANSLATE)
+    await trio.sleep(3 * LOOK_S)
+    assert [policy.rule_for("payments").mode for policy in applied] == [Mode.TRANSLATE]
+    assert metrics.registry.get_sample_value("epochgate_policy_version") == 2
+
+
+@pytest.mark.parametrize("beginning", ["", "rules:\n- {group: orders, mode: translate}\n"])
+async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
+    file: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, beginning: str
+) -> None:
+    """What is there of it is a policy too: it would move groups back."""
+    applied: list[Policy] = []
+    nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
+    await trio.sleep(LOOK_S / 2)
+    file.write_text(beginning)
+    await trio.sleep(LOOK_S)
+    file.write_text("rules:\n- {group: orders, mode: translate}\n- {group: payments, mode: translate}\n")
+    await trio.sleep(3 * LOOK_S)
+    assert [policy.rule_for("payments").mode for policy in applied] == [Mode.TRANSLATE]
+
+
+@pytest.mark.parametrize(
+    ("text", "said_of_it"),
+    [
+        (
+            "rules:\n  - {group: payments, mode: transalte}\n",
+            "policy.yaml:2:23: rules[0].mode: invalid enum value",
+        ),
+        ("default: 2001-99-99\n", "policy.yaml:1:10: default: not a good timestamp"),
+        ("default: \0\n", "policy.yaml: not valid YAML"),
+        ("rules: &a [*a]\n", "policy.yaml:1:12: not valid YAML: the alias *a"),
+    ],
+)
+async def test_a_bad_file_is_refused_and_the_policy_before_it_stays(
+    file: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, text: str, said_of_it: str
+) -> None:
+    applied: list[Policy] = []
+    metrics = Metrics()
+    nursery.start_soon(PolicyReloader(file, applied.append, metrics).run)
+    await trio.testing.wait_all_tasks_blocked()
+    with structlog.testing.capture_logs() as logs:
+        file.write_text(text)
+        await trio.sleep(3 * LOOK_S)
+    assert applied == []
+    assert metrics.registry.get_sample_value("epochgate_policy_is_current") == 0
+    assert metrics.registry.get_sample_value("epochgate_policy_reloads_total", {"result": "refused"}) == 1
+    (said,) = [entry for entry in logs if entry["log_level"] == "error"]
+    assert said_of_it in said["reason"], "the place of the mistake is named"
+    file.write_text(TRANSLATE)
+    await trio.sleep(3 * LOOK_S)
+    assert len(applied) == 1
+    assert metrics.registry.get_sample_value("epochgate_policy_is_current") == 1
+
+
+async def test_a_file_that_went_away_is_refused_until_it_is_back(
+    file: Path, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    applied: list[Policy] = []
+    nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
+    await trio.testing.wait_all_tasks_blocked()
+    file.unlink()
+    await trio.sleep(3 * LOOK_S)
+    assert applied == []
+    file.write_text(TRANSLATE)
+    await trio.sleep(3 * LOOK_S)
+    assert len(applied) == 1
+
+
+async def test_sighup_reads_the_file_again_at_once(file: Path, nursery: trio.Nursery) -> None:
+    applied: list[Policy] = []
+    told = trio.Event()
+
+    def apply(policy: Policy) -> None:
+        applied.append(policy)
+        told.set()
+
+    nursery.start_soon(PolicyReloader(file, apply, Metrics()).run)
+    await trio.testing.wait_all_tasks_blocked()
+    os.kill(os.getpid(), signal.SIGHUP)
+    await told.wait()
+    assert applied == [Policy(default=Mode.OBSERVE)]

@@ -1,0 +1,109 @@
+"""What is remembered of a heartbeat is what reading and writing it anew would give."""
+
+import pytest
+
+from protocol_codecs import ApiKey, MalformedMessage
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from proxy.session.heartbeat_cache import ReadRequest, UpstreamHeartbeats, heartbeat_answer
+from proxy.session.listener_context import ClientError
+from proxy.wire.framing import request_frame, response_frame
+from proxy.wire.request_header import read_header
+from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated
+from translation.actions import Call, CallId
+
+UPSTREAM = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+BEAT = HeartbeatRequest(group_id="g", member_id="m", generation_id=3)
+
+
+def a_beat(
+    correlation_id: int, *, version: int = 3, client_id: str | None = "app", generation: int = 3
+) -> bytes:
+    message = HeartbeatRequest(group_id="g", member_id="m", generation_id=generation)
+    return request_frame(ApiKey.HEARTBEAT, version, correlation_id, client_id, message)
+
+
+def test_the_same_request_is_recognised_whatever_its_correlation_id():
+    frame = a_beat(1)
+    known = ReadRequest(frame, read_header(frame), "app", BEAT)
+    again = a_beat(2**31 - 1)
+    assert known.again(again) == read_header(again)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_beat(2, generation=4),
+        a_beat(2, client_id="apq"),
+        a_beat(2, client_id=None),
+        a_beat(2, version=2),
+        a_beat(2)[:-1],
+        a_beat(2) + b"\0",
+        a_beat(2)[:4] + b"\0\x0e" + a_beat(2)[6:],
+    ],
+)
+def test_any_other_difference_makes_it_another_request(other):
+    frame = a_beat(1)
+    assert ReadRequest(frame, read_header(frame), "app", BEAT).again(other) is None
+
+
+def test_the_request_upstream_is_written_as_if_it_were_the_first():
+    kept = UpstreamHeartbeats()
+    moved = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=4)
+    rounds = [(1, 7, "app", UPSTREAM), (1, 8, "app", UPSTREAM), (1, 9, "app", moved), (1, 10, None, moved)]
+    rounds += [(0, 11, None, moved), (0, 12, None, moved)]
+    for version, correlation_id, client_id, message in rounds:
+        expected = request_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, correlation_id, client_id, message)
+        assert kept.frame(version, correlation_id, client_id, message) == expected
+
+
+def test_the_answer_from_upstream_is_read_as_if_it_were_the_first():
+    kept = UpstreamHeartbeats()
+    for correlation_id, epoch in ((1, 3), (2, 3), (3, 4), (4, 4)):
+        message = ConsumerGroupHeartbeatResponse(member_epoch=epoch, heartbeat_interval_ms=5000)
+        frame = response_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, correlation_id, message)
+        assert kept.read(1, frame) == message
+        with pytest.raises(MalformedMessage):
+            kept.read(1, frame[:-1])
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("error_code", [0, 27])
+def test_the_answer_to_the_client_is_written_as_if_it_were_the_first(version, error_code):
+    message = HeartbeatResponse(error_code=error_code)
+    for correlation_id in (1, 2):
+        expected = response_frame(ApiKey.HEARTBEAT, version, correlation_id, message)
+        assert heartbeat_answer(version, correlation_id, message) == expected
+
+
+def test_heartbeats_that_repeat_go_the_whole_way():
+    talk = negotiated(conversation())
+    for n in range(1, 4):
+        client_sends(talk, a_beat(n))
+        request, talk.request = talk.request, None
+        assert request is not None
+        assert (request.message, request.client_id) == (BEAT, "app")
+        talk.call(Call(talk.connection.id, CallId(n), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "app", UPSTREAM))
+        sent = client_sends(talk, b"")
+        answer = ConsumerGroupHeartbeatResponse(member_epoch=3)
+        sent_id = int.from_bytes(sent[8:12], "big")
+        broker_sends(talk, response_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, sent_id, answer))
+        assert talk.replies.popleft() == (n, answer)
+        talk.answer(request.id, HeartbeatResponse())
+        assert client_sends(talk) == b""
+        assert b"".join(talk.to_client) == response_frame(ApiKey.HEARTBEAT, 3, n, HeartbeatResponse())
+        talk.to_client.clear()
+
+
+def test_a_repeated_heartbeat_is_checked_against_what_is_offered_now():
+    talk = negotiated(conversation())
+    client_sends(talk, a_beat(1))
+    assert talk.request is not None
+    talk.answer(talk.request.id, HeartbeatResponse())
+    talk.to_client.clear()
+    negotiated(talk, {int(ApiKey.API_VERSIONS): (0, 3)})
+    with pytest.raises(ClientError, match="not offered"):
+        client_sends(talk, a_beat(2))

@@ -1,0 +1,151 @@
+"""The offer: what a client is told that it may use."""
+
+import pytest
+
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.api_versions import (
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from protocol_codecs.registry import APIS, FIRST_FLEXIBLE_VERSION
+from proxy.wire.api_versions import OfferBook
+from proxy.wire.framing import response_of_body
+from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED
+from tests.proxy.fakes import messages, wire
+
+
+def offered(
+    response: ApiVersionsResponse, version: int = 3, *, allow_unknown_apis: bool = False
+) -> ApiVersionsResponse:
+    book = OfferBook(allow_unknown_apis=allow_unknown_apis)
+    offer = book.offer(version, wire.response(ApiKey.API_VERSIONS, version, 1, response))
+    return wire.body_of(
+        response_of_body(ApiKey.API_VERSIONS, version, 1, offer.body), ApiKey.API_VERSIONS, version
+    )
+
+
+def ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_ranges_of_the_broker_within_ours_are_offered_as_they_are(version):
+    broker = {
+        api_key: versions
+        for api_key, versions in messages.BROKER_VERSIONS.items()
+        if api_key not in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+    }
+    assert ranges(offered(messages.api_versions_response(broker), version)) == broker
+
+
+def test_newer_versions_are_capped_and_older_ones_stay_the_brokers():
+    broker = {ApiKey.PRODUCE: (0, 99), ApiKey.FETCH: (4, 99), ApiKey.METADATA: (3, 5)}
+    assert ranges(offered(messages.api_versions_response(broker))) == {
+        ApiKey.PRODUCE: (0, NEWEST_REVIEWED[ApiKey.PRODUCE]),
+        ApiKey.FETCH: (4, NEWEST_REVIEWED[ApiKey.FETCH]),
+        ApiKey.METADATA: (3, 5),
+    }
+
+
+def test_an_api_of_which_every_version_is_newer_is_hidden():
+    broker = {ApiKey.LIST_GROUPS: (90, 99), ApiKey.METADATA: (0, 1)}
+    assert ranges(offered(messages.api_versions_response(broker))) == {ApiKey.METADATA: (0, 1)}
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.JOIN_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH])
+def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
+    broker = {api_key: (2, 9)}
+    assert ranges(offered(messages.api_versions_response(broker))) == {api_key: (0, 9)}
+
+
+def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
+    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_DESCRIBE: (0, 1)}
+    response = messages.api_versions_response(broker)
+    assert ranges(offered(response)) == {}
+    assert ranges(offered(response, allow_unknown_apis=True)) == broker
+
+
+def test_an_api_that_is_known_to_name_brokers_is_hidden_whatever_the_configuration_says():
+    broker = {ApiKey.SHARE_FETCH: (0, 2), ApiKey.SHARE_ACKNOWLEDGE: (0, 2), ApiKey.METADATA: (0, 9)}
+    answer = offered(messages.api_versions_response(broker), allow_unknown_apis=True)
+    assert ranges(answer) == {ApiKey.METADATA: (0, 9)}
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+@pytest.mark.parametrize(
+    ("broker", "client"), [((1, 1), {(1, 1)}), ((0, 2), {(1, 1)}), ((0, 0), set()), (None, set())]
+)
+def test_share_group_heartbeat_is_offered_in_the_version_in_which_it_is_answered_here(
+    broker, client, allow_unknown_apis
+):
+    versions = {} if broker is None else {ApiKey.SHARE_GROUP_HEARTBEAT: broker}
+    response = messages.api_versions_response(versions)
+    assert set(ranges(offered(response, allow_unknown_apis=allow_unknown_apis)).values()) == client
+
+
+def test_inter_broker_apis_and_share_groups_are_not_offered():
+    hidden = {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.VOTE,
+        ApiKey.ENVELOPE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+    }
+    assert not hidden & NEWEST_REVIEWED.keys()
+
+
+def features(*levels: tuple[str, int], produce: int = 13) -> dict[str, int]:
+    """The finalized features that a client is told, where the broker has these and Produce up to a version."""
+    response = ApiVersionsResponse(
+        api_keys=messages.api_versions_response(
+            {
+                **messages.BROKER_VERSIONS,
+                ApiKey.PRODUCE: (0, produce),
+                ApiKey.END_TXN: (0, 5),
+                ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+            }
+        ).api_keys,
+        supported_features=(SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2),),
+        finalized_features_epoch=7,
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=1)
+            for name, level in levels
+        ),
+    )
+    answer = offered(response)
+    assert answer.finalized_features_epoch == 7
+    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+
+def test_features_stay_where_all_that_they_need_is_offered():
+    kept = {"transaction.version": 2, "metadata.version": 27, "group.version": 1}
+    assert features(*kept.items()) == kept
+
+
+def test_a_feature_is_lowered_to_what_the_offered_versions_can_do():
+    """A client decides on transactions V2 from the feature alone, and needs Produce v12 for it."""
+    assert features(("transaction.version", 2), produce=11) == {"transaction.version": 1}
+
+
+def test_a_feature_whose_apis_are_hidden_is_hidden():
+    assert features(("share.version", 1), ("transaction.version", 1)) == {"transaction.version": 1}
+
+
+def test_answers_are_remembered():
+    book = OfferBook(allow_unknown_apis=False)
+    frames = [wire.response(ApiKey.API_VERSIONS, 3, n, messages.api_versions_response()) for n in (1, 2)]
+    assert book.offer(3, frames[0]) is book.offer(3, frames[1])
+
+
+def test_the_table_of_reviewed_apis_is_consistent():
+    for api_key, newest in NEWEST_REVIEWED.items():
+        assert api_key in FIRST_FLEXIBLE_VERSION
+        if api_key in APIS and api_key != ApiKey.API_VERSIONS:
+            assert newest <= APIS[api_key].versions.high
+    for api_key in TRANSLATED:
+        assert 0 in APIS[api_key].versions or APIS[api_key].versions.low == 0
+    for needs in FEATURE_NEEDS.values():
+        assert all(level >= 1 for level, _api_key, _version in needs)

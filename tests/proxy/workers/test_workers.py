@@ -1,0 +1,484 @@
+"""Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
+
+import datetime as dt
+import errno
+import os
+import re
+import signal
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import msgspec
+import pytest
+import structlog
+import trio
+import trio.testing
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import Counter as CounterMetric
+
+from proxy.config.schema import Config, Limits, Listener, Upstream
+from proxy.config.tls import ListenerTls, UpstreamTls
+from proxy.metrics.registry import Metrics
+from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, Totals, families
+from proxy.observability.snapshot import Snapshot
+from proxy.server.policy_reloader import PolicyReloader
+from proxy.server.process import StartError, a_translator, leaves
+from proxy.server.server import Readiness
+from proxy.transport.tcp_stream import TcpStream
+from proxy.transport.tls_context import Certificates, TlsFilesError, read_files
+from proxy.transport.tls_stream import TlsError, TlsStream
+from proxy.workers.affinity import worker_of
+from proxy.workers.control_messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
+from proxy.workers.fd_passing import MOST_WAITING, WaitingLine
+from proxy.workers.last_good_tls import LastGoodTls
+from proxy.workers.supervisor import Supervisor, _share_of
+from proxy.workers.worker_process import Slot
+from tests.proxy.fakes import messages, wire
+from tests.proxy.fakes.broker import a_cluster
+from tests.proxy.fakes.certificates import LOCAL, Authority
+from tests.proxy.fakes.serving import Running, config_for
+from translation.policy.policy import Mode, Policy, Rule
+
+TWO_HOSTS = next(
+    (f"127.0.0.{a}", f"127.0.0.{b}")
+    for a in range(2, 20)
+    for b in range(2, 20)
+    if (worker_of(f"127.0.0.{a}", 2), worker_of(f"127.0.0.{b}", 2)) == (0, 1)
+)
+"""An address of each of two workers."""
+
+
+class Supervised(Running):
+    """A supervisor that serves."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.server = supervisor  # what Running needs of a server
+
+    async def connect(self, host: str) -> TcpStream:
+        return TcpStream(socket.create_connection(("127.0.0.1", self.port()), source_address=(host, 0)))
+
+    async def reconnect(self, host: str, request: bytes) -> tuple[TcpStream, bytes]:
+        """Connect until somebody answers, as clients do: what a dying worker was handed is lost with it."""
+        with trio.fail_after(30):
+            while True:
+                stream = await self.connect(host)
+                if (answer := await self.ask(stream, request)) is not None:
+                    return stream, answer
+                await stream.aclose()
+
+    def pid_of(self, worker: int) -> int:
+        return self.server._slots[worker]._process.pid
+
+    async def value(self, name: str, **labels: str) -> float:
+        """A value of /metrics."""
+        wanted = "".join(f'{key}="{value}",' for key, value in labels.items()).rstrip(",")
+        _, text = await self.get("/metrics")
+        series = re.escape(f"epochgate_{name}" + (f"{{{wanted}}}" if wanted else ""))
+        found = re.search(rf"^{series} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+
+@asynccontextmanager
+async def supervising(config: Config, policy: Policy | None = None) -> AsyncIterator[Supervised]:
+    supervisor = Supervisor(config, policy or Policy(), Path())
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(60):
+            await nursery.start(supervisor.run)
+        yield Supervised(supervisor)
+        supervisor.stop()
+
+
+async def until(condition) -> None:
+    """Wait until an awaitable condition holds."""
+    with trio.fail_after(30):
+        while not await condition():  # noqa: ASYNC110  what other processes do tells no event
+            await trio.sleep(0.05)
+
+
+# -- who serves whom -----------------------------------------------------------------------------------------
+
+
+def test_an_address_has_one_worker_and_all_workers_have_addresses():
+    hosts = [f"10.{n // 250}.{n % 250}.7" for n in range(3000)]
+    counts = Counter(worker_of(host, 4) for host in hosts)
+    assert set(counts) == {0, 1, 2, 3}
+    assert min(counts.values()) > 600
+    moved = [host for host in hosts if worker_of(host, 4) != worker_of(host, 5)]
+    assert all(worker_of(host, 5) == 4 for host in moved), "only to the worker that is new"
+
+
+async def test_a_worker_that_dies_costs_its_own_clients_only_and_is_started_again():
+    here, there = TWO_HOSTS
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
+        first, other = await proxy.connect(here), await proxy.connect(there)
+        second = await proxy.connect(here)
+        for n, stream in enumerate((first, other, second)):
+            assert await proxy.ask(stream, messages.plain(n)) is not None
+        counted = await proxy.value("client_to_proxy_connections_total", node_id="bootstrap")
+        assert counted == 3
+        dead = proxy.pid_of(0)
+        os.kill(dead, signal.SIGKILL)
+        for stream in (first, second):
+            assert await wire.FrameReader(stream).frame() is None
+        assert await proxy.ask(other, messages.plain(4)) is not None
+
+        again, _ = await proxy.reconnect(here, messages.plain(5))
+        assert proxy.pid_of(0) != dead
+        assert await proxy.value("worker_restarts_total", worker="0") == 1
+        assert await proxy.value("client_to_proxy_connections_total", node_id="bootstrap") == counted + 1
+        assert await proxy.value("client_to_proxy_active_connections", node_id="bootstrap") == 2
+        for stream in (first, second, other, again):
+            await stream.aclose()
+
+
+# -- together ------------------------------------------------------------------------------------------------
+
+
+async def test_health_is_of_all_and_every_worker_answers():
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
+        assert (await proxy.get("/healthz"))[0] == 200
+        assert (await proxy.get("/readyz"))[0] == 200
+        assert await proxy.server.ask("readiness", Readiness) == [Readiness(None)] * 2
+        assert await proxy.server.ask("nothing that is known", Readiness) == []
+        assert await proxy.value("workers") == 2
+
+
+async def test_a_new_policy_reaches_every_worker_and_those_that_come_later():
+    reject = Policy(rules=(Rule(mode=Mode.REJECT, group="g"),))
+    here, there = TWO_HOSTS
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
+        proxy.server.set_policy(reject)
+        os.kill(proxy.pid_of(0), signal.SIGKILL)
+        for host in (here, there):
+            stream, _ = await proxy.reconnect(host, messages.ask_versions(0))
+            answer = await proxy.ask(stream, messages.join_group(1))
+            assert wire.body_of(answer, 11, 5).error_code == 30  # GROUP_AUTHORIZATION_FAILED
+            await stream.aclose()
+
+
+async def test_the_picture_says_which_policy_holds_although_workers_read_no_file(tmp_path):
+    """Groups as JSON, the page and `epochgate status` all draw this picture."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("default: observe\n")
+    async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
+        reloader = PolicyReloader(file, proxy.server.set_policy, proxy.server.metrics)
+
+        async def said() -> tuple[int, bool]:
+            told = msgspec.json.decode((await proxy.get("/api/groups"))[1], type=Snapshot)
+            assert len(told.replicas) == 2
+            return told.policy_version, told.policy_is_current
+
+        assert await said() == (1, True)
+        file.write_text("default: translate\n")
+        reloader.reload("test")
+        assert await said() == (2, True)
+        assert "policy 2" in (await proxy.get("/"))[1]
+        file.write_text("default: nonsense\n")
+        reloader.reload("test")
+        assert await said() == (2, False)
+        assert "policy file refused" in (await proxy.get("/"))[1]
+
+
+async def test_the_port_of_a_node_that_is_away_refuses_clients():
+    async with a_cluster(1, 2) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
+        brokers[2].stop()
+
+        async def refused() -> bool:
+            try:
+                stream = TcpStream(socket.create_connection(("127.0.0.1", proxy.port(2))))
+            except ConnectionRefusedError:
+                return True
+            await stream.send_all(messages.plain(1))
+            await wire.FrameReader(stream).frame()
+            await stream.aclose()
+            return False
+
+        await until(refused)
+        await brokers[2].start()
+
+        async def served() -> bool:
+            return not await refused()
+
+        await until(served)
+
+
+# -- start and end -------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_can_not_start_ends_the_start():
+    config = config_for({}, workers=2, upstream=Upstream(bootstrap=("127.0.0.1:1",), startup_timeout_s=0.3))
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with supervising(config):
+            pass
+    errors = leaves(caught.value)
+    assert errors
+    assert all(isinstance(error, StartError) and "exit code 1" in str(error) for error in errors)
+
+
+async def test_workers_end_with_the_drain():
+    async with a_cluster(1) as brokers:
+        async with supervising(config_for(brokers, workers=2)) as proxy:
+            pids = [proxy.pid_of(n) for n in (0, 1)]
+            stream = await proxy.connect("127.0.0.5")
+            assert await proxy.ask(stream, messages.plain(1)) is not None
+        assert await wire.FrameReader(stream).frame() is None
+        await stream.aclose()
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
+    for workers, said, alone in ((1, True, True), (2, True, False), (1, False, False)):
+        translator = a_translator(config_for({}, workers=workers, sole_process=said), Policy())
+        assert translator._context.settings.sole_process is alone
+
+
+# -- the parts -----------------------------------------------------------------------------------------------
+
+
+def test_messages_arrive_however_they_are_cut():
+    data = encoded(Ask(1, "metrics")) + encoded(Ask(2, "groups"))
+    decoder = Decoder(ToWorker)
+    heard = [message for n in range(len(data)) for message in decoder.feed(data[n : n + 1])]
+    assert heard == [Ask(1, "metrics"), Ask(2, "groups")]
+    assert encoded(Answer(1, None))
+
+
+def test_a_line_that_is_full_takes_no_more():
+    line = WaitingLine()
+    near, far = socket.socketpair()
+    with near, far:
+        added = sum(line.add(Handed((0, None), "h"), near) for _ in range(MOST_WAITING + 5))
+        assert added == len(line) == MOST_WAITING
+        line.close()
+
+
+@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
+async def test_what_can_not_be_handed_over_now_is_handed_over_later(monkeypatch, autojump_clock, number):
+    send, failures = socket.send_fds, [OSError(number, "not now")]
+
+    def send_later(*arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return send(*arguments)
+
+    monkeypatch.setattr(socket, "send_fds", send_later)
+    line = WaitingLine()
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with near, far, socket.socket() as connection:
+        line.add(Handed((0, None), "h"), connection)
+        with trio.move_on_after(1):
+            await line.hand_over(near)
+        data, descriptors, _, _ = socket.recv_fds(far, 4096, 1)
+        os.close(*descriptors)
+    assert data
+    assert not len(line)
+
+
+async def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
+    metrics, attempts = Metrics(), 0
+
+    async def no_more_processes(*_: Any, **__: Any) -> trio.Process:
+        nonlocal attempts
+        attempts += 1
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", no_more_processes)
+    slot = Slot(0, Mock(), metrics, on_away=Mock(), on_death=Mock())
+    with pytest.raises(StartError, match="worker 0 could not be started: Resource temporarily unavailable"):
+        await slot.run()
+    slot.served.set()  # as after a process that has served
+    with structlog.testing.capture_logs() as lines, trio.move_on_after(60):
+        await slot.run()
+    assert attempts > 4
+    assert {line["reason"] for line in lines} == {"could not be started: Resource temporarily unavailable"}
+
+
+def test_workers_share_a_limit_that_somebody_set():
+    limits = [
+        _share_of(config_for({}, workers=4, limits=one)).limits
+        for one in (Limits(max_connections=10), Limits())
+    ]
+    assert [one.max_connections for one in limits] == [2, Limits().max_connections]
+
+
+def test_gauges_that_are_no_amounts_are_not_added_up():
+    amounts = {
+        "client_to_proxy_active_connections",
+        "journal_queue_events",
+        "large_group_calls_held_bytes",
+        "lingering_upstream_connections",
+        "proxy_to_server_active_connections",
+        "tasks",
+        "upstream_calls_in_flight",
+        "workers",
+    }
+    metrics = Metrics()
+    gauges = {family.name for family in metrics.without_groups.collect() if family.type == "gauge"}
+    ours = {name for name in gauges if name.startswith("epochgate_")}
+    assert ours - _LOWEST - _HIGHEST == {f"epochgate_{name}" for name in amounts}
+
+
+def test_a_certificate_ends_when_it_ends_however_many_workers_show_it():
+    totals = Totals(Metrics().registry)
+    for number, (current, ends) in enumerate([(1, 1_800_000_000), (0, 1_700_000_000)]):
+        worker = Metrics()
+        worker.tls_is_current.labels("upstream").set(current)
+        worker.tls_expires.labels("upstream").set(ends)
+        totals.heard(number, families(worker.registry))
+    told = {sample.name: sample.value for family in totals.collect() for sample in family.samples}
+    assert told["epochgate_tls_is_current"] == 0
+    assert told["epochgate_tls_certificate_expiry_timestamp_seconds"] == 1_700_000_000
+
+
+class OfAWorker:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = CounterMetric("epochgate_requests", "x", ["api"], registry=self.registry)
+        self.took = Histogram("epochgate_took", "x", registry=self.registry, buckets=(1, 2))
+        self.open = Gauge("epochgate_open", "x", registry=self.registry)
+        self.ready = Gauge("epochgate_ready", "x", registry=self.registry)
+
+
+def test_sums_never_go_back_when_a_worker_dies():
+    totals = Totals(Metrics().registry)
+    workers = [OfAWorker(), OfAWorker()]
+
+    def shown() -> dict[tuple[str, str], float]:
+        return {
+            (sample.name, ",".join(sample.labels.values())): sample.value
+            for metric in totals.collect()
+            for sample in metric.samples
+        }
+
+    def tell() -> None:
+        for n, worker in enumerate(workers):
+            totals.heard(n, families(worker.registry))
+
+    for n, worker in enumerate(workers):
+        worker.requests.labels("FETCH").inc(10 + n)
+        worker.took.observe(1.5)
+        worker.open.set(3)
+        worker.ready.set(n)
+    tell()
+    before = shown()
+    assert before["epochgate_requests_total", "FETCH"] == 21
+    assert before["epochgate_took_bucket", "2.0"] == 2
+    assert before["epochgate_took_count", ""] == 2
+    assert before["epochgate_open", ""] == 6
+    assert before["epochgate_ready", ""] == 0
+
+    totals.died(1)
+    after = shown()
+    assert after["epochgate_requests_total", "FETCH"] == 21
+    assert after["epochgate_took_sum", ""] == 3.0
+    assert after["epochgate_open", ""] == 3
+
+    workers[1] = OfAWorker()
+    workers[1].requests.labels("FETCH").inc(1)
+    tell()
+    assert shown()["epochgate_requests_total", "FETCH"] == 22
+    totals.died(1)
+    totals.died(0)
+    assert shown()["epochgate_requests_total", "FETCH"] == 22
+    assert b'epochgate_requests_total{api="FETCH"} 22.0' in totals.expose()
+
+
+# -- certificates ----------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_is_started_again_while_a_certificate_is_bad_shows_the_one_before(tmp_path):
+    authority = Authority(tmp_path)
+    tls = authority.listener_tls()
+    here, there = TWO_HOSTS
+    async with a_cluster(1) as brokers:
+        config = config_for(brokers, workers=2)
+        listener = msgspec.structs.replace(config.listeners[0], tls=tls)
+        config = msgspec.structs.replace(config, listeners=(listener,))
+        async with supervising(config) as proxy:
+
+            async def asked(host: str) -> bool:
+                """Whether a client of this address is served, by TLS."""
+                stream = TlsStream(
+                    await proxy.connect(host),
+                    authority.client_context(),
+                    server_side=False,
+                    server_name=LOCAL,
+                )
+                try:
+                    await stream.handshake()
+                    return await proxy.ask(stream, messages.plain(1)) is not None
+                except (TlsError, trio.BrokenResourceError):
+                    return False
+                finally:
+                    await stream.aclose()
+
+            async def are_current(value: float) -> bool:
+                return await proxy.value("tls_is_current", where="listener 127.0.0.1:0") == value
+
+            assert await asked(here)
+            assert await asked(there)
+            good = Path(tls.certificate).read_bytes()
+            Path(tls.certificate).write_text("not a certificate")
+            for reloaded in proxy.server.certificates:
+                reloaded.reload("a test")
+            await until(partial(are_current, 0))
+            dead = proxy.pid_of(0)
+            os.kill(dead, signal.SIGKILL)
+            await until(partial(asked, here))
+            assert proxy.pid_of(0) != dead
+            assert (await proxy.get("/readyz"))[0] == 200
+            assert await are_current(0), "the file is still bad"
+            assert await asked(there)
+
+            Path(tls.certificate).write_bytes(good)
+            await until(partial(are_current, 1))
+            assert await asked(here)
+
+
+def test_the_last_certificates_that_could_be_used_are_kept(tmp_path):
+    authority = Authority(tmp_path)
+    tls = authority.listener_tls(client_ca=str(authority.file), client_auth="required")
+    listener = Listener(advertised_host="proxy", nodes={"0": 9100}, tls=tls)
+    kept = LastGoodTls(
+        Config(upstream=Upstream(bootstrap=("a:1",), tls=UpstreamTls()), listeners=(listener,))
+    )
+    assert set(kept.files) == {Path(tls.certificate), Path(tls.key), authority.file}
+    before = kept.contents[0]
+    assert before == {str(file): file.read_bytes() for file in kept.files}
+    Path(tls.key).write_bytes(Path(authority.issue("another")[1]).read_bytes())
+    kept.reload("a test")
+    assert kept.contents[0] == before, "this key is that of another certificate"
+    authority.issue("proxy")
+    kept.reload("a test")
+    assert kept.contents[0] == {str(file): file.read_bytes() for file in kept.files} != before
+
+
+def test_a_certificate_that_has_ended_meanwhile_is_better_than_none(tmp_path):
+    """The other workers go on showing it."""
+    certificate, key = Authority(tmp_path).issue("old", not_after=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    tls = ListenerTls(certificate=str(certificate), key=str(key))
+    metrics = Metrics()
+    with pytest.raises(TlsFilesError, match="ended"):
+        Certificates("a listener", tls, metrics)
+    assert Certificates("a listener", tls, metrics, read_files(tls)).context is not None
+    labels = {"where": "a listener"}
+    assert metrics.registry.get_sample_value("epochgate_tls_is_current", labels) == 0
+    refused = {**labels, "result": "refused"}
+    assert metrics.registry.get_sample_value("epochgate_tls_reloads_total", refused) == 1
+
+
+def test_a_supervisor_does_not_start_with_a_bad_certificate(tmp_path):
+    tls = Authority(tmp_path).listener_tls()
+    Path(tls.key).write_text("no key")
+    listener = Listener(advertised_host="proxy", port=0, nodes={"0": 0}, tls=tls)
+    config = Config(upstream=Upstream(bootstrap=("a:1",)), listeners=(listener,), workers=2)
+    with pytest.raises(TlsFilesError, match="not the private key"):
+        Supervisor(config, Policy(), Path())

@@ -1,0 +1,535 @@
+"""Who may act for a member: nothing that a call says counts before the broker has accepted its sender."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.offset_commit import OffsetCommitResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, Bench
+from tests.translation.live_groups import described, mixed_group
+from translation.actions import Connection, ConnectionId, EventKind, RequestId
+from translation.engine.member import Member
+from translation.policy.policy import Mode, Policy, Rule
+from translation.policy.rule_cache import RuleBook
+from translation.settings import TranslatorSettings
+
+VICTIM = "epochgate-victim"
+INSTANCE = "instance-1"
+REFUSED = HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+ACCEPTED = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
+Call = Callable[[Bench, Connection], RequestId]
+
+CALLS: dict[str, Call] = {
+    "JoinGroup with its instance id": lambda bench, by: bench.join(by, "", instance_id=INSTANCE, version=5),
+    "JoinGroup with its id and a session of 1 ms": lambda bench, by: bench.join(
+        by, VICTIM, session_timeout_ms=1
+    ),
+    "JoinGroup with its id and other topics": lambda bench, by: bench.join(by, VICTIM, topics=(OTHER_TOPIC,)),
+    "JoinGroup of another protocol type": lambda bench, by: bench.join(by, "", protocol_type="connect"),
+    "JoinGroup of somebody new": lambda bench, by: bench.join(by, ""),
+    "SyncGroup": lambda bench, by: bench.sync(by, VICTIM, 1),
+    "Heartbeat with its generation": lambda bench, by: bench.heartbeat(by, VICTIM, 1),
+    "Heartbeat with another generation": lambda bench, by: bench.heartbeat(by, VICTIM, 7),
+    "Heartbeat with its instance id": lambda bench, by: bench.heartbeat(by, "other", 1, instance_id=INSTANCE),
+    "Heartbeat of nobody": lambda bench, by: bench.heartbeat(by, "epochgate-other", 1),
+    "LeaveGroup": lambda bench, by: bench.leave(by, VICTIM),
+    "OffsetCommit": lambda bench, by: bench.commit(by, VICTIM, 1),
+}
+"""What a stranger may say of somebody's member."""
+
+
+def state_of(bench: Bench) -> Any:
+    """All that the translation knows of groups and members, and when it wants to be called."""
+    context = bench.translator._context
+    groups = {
+        group.id: (
+            {member.id: state_of_member(member) for member in group.members.values()},
+            dict(group.static),
+            group.passes_through,
+            dict(group.relayed),
+            dict(group.moves),
+        )
+        for group in context.groups.values()
+    }
+    issued, joining = dict(context.ids._issued), dict(context.ids._joins_classic)
+    return groups, issued, joining, bench.translator.next_deadline(), len(bench.events)
+
+
+def state_of_member(member: Member) -> Any:
+    apart = ("group", "_context", "turns", "machine", "timer_at")
+    values = [repr(getattr(member, name)) for name in member.__slots__ if name not in apart]
+    return member.state, member.turns.idle, values
+
+
+def a_victim(**settings: Any) -> tuple[Bench, Connection]:
+    """A static member at rest, served on its own connection, at a broker that lets nobody else act."""
+    bench = Bench(settings=TranslatorSettings(**settings))
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), member_id=VICTIM, instance_id=INSTANCE)
+    bench._lets_in = False
+    bench._new_group = False
+    return bench, connection
+
+
+def heartbeat_succeeds(bench: Bench, connection: Connection) -> None:
+    heartbeat = bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("sole_process", [True, False], ids=["the only process", "one of several"])
+def test_a_call_without_a_right_changes_nothing_and_the_broker_refuses_it(
+    what: str, *, sole_process: bool
+) -> None:
+    bench, own = a_victim(sole_process=sole_process)
+    stranger = bench.connect("/10.6.6.6")
+    before = state_of(bench)
+    request = CALLS[what](bench, stranger)
+    (question,) = bench.questions()
+    assert question.connection_id == stranger.id
+    assert question.message.group_id == GROUP
+    assert state_of(bench) == before
+    bench.reply(REFUSED, question)
+    assert state_of(bench) == before
+    assert bench.forwarded[-1] == request  # the broker itself says no
+    assert bench.calls == []
+    heartbeat_succeeds(bench, own)
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_call_on_a_connection_that_the_broker_closes_changes_nothing(what: str) -> None:
+    """As it does with one that has not authenticated."""
+    bench, own = a_victim()
+    stranger = bench.connect("/10.6.6.6")
+    before = state_of(bench)
+    CALLS[what](bench, stranger)
+    bench.upstream_lost(stranger)
+    assert state_of(bench) == before
+    heartbeat_succeeds(bench, own)
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_connection_on_which_nobody_answers_holds_up_nobody(what: str) -> None:
+    bench, own = a_victim()
+    CALLS[what](bench, bench.connect("/10.6.6.6"))
+    for _ in range(20):
+        bench.advance(3)
+        heartbeat_succeeds(bench, own)
+
+
+def test_the_broker_is_asked_once_for_each_connection_and_group() -> None:
+    bench, _ = a_victim()
+    connection = bench.connect()
+    bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    bench.reply(ACCEPTED)
+    bench.beat(1)
+    bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    assert bench.questions() == []
+    bench.beat(1)
+    bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
+    assert len(bench.questions()) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ],
+)
+def test_whatever_the_broker_says_after_it_has_looked_at_the_right_is_a_yes(code: ErrorCode) -> None:
+    bench, _ = a_victim()
+    heartbeat = bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
+    bench.reply(HeartbeatResponse(error_code=code))
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_what_was_accepted_for_one_group_does_not_count_for_another() -> None:
+    bench, _ = a_victim()
+    admissions = bench.translator._context.admissions
+    connection = bench.connect()
+    bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    bench.reply(ACCEPTED)
+    assert admissions.admits(connection.id, GROUP)
+    assert not admissions.admits(connection.id, "another")
+
+
+def test_a_refusal_of_the_broker_ends_what_was_accepted_before() -> None:
+    bench, own = a_victim()
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(1, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    bench.leave(own, VICTIM)
+    assert len(bench.questions()) == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+def test_an_authorizer_that_fails_lets_nobody_in(code: ErrorCode) -> None:
+    bench, own = a_victim()
+    stranger = bench.connect()
+    join = bench.join(stranger, "", instance_id=INSTANCE)
+    bench.reply(HeartbeatResponse(error_code=code))
+    assert bench.forwarded == [join]
+    assert not bench.translator.admits(stranger.id, GROUP)
+    heartbeat_succeeds(bench, own)
+
+
+def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> None:
+    """A right that was withdrawn counts no more, and nor does a connection on which no answers come any more."""
+    bench, own = a_victim()
+    former = bench.connect()
+    bench.heartbeat(former, "epochgate-other", 1)
+    bench.reply(ACCEPTED)
+    bench.reply(described({}))
+    served_until = bench.translator._context.find(GROUP, VICTIM).session_deadline
+    for call in CALLS.values():
+        if call is CALLS["Heartbeat of nobody"] or call is CALLS["JoinGroup of somebody new"]:
+            continue
+        before = state_of(bench)
+        another = bench.connect()
+        bench.translator._context.admissions.admit(another.id, GROUP)
+        request = call(bench, another)
+        if bench.questions():
+            bench.translator._context.find(GROUP, VICTIM).session_deadline = served_until
+            assert (
+                state_of(bench) == before
+            )  # but for the session, which a connection that was accepted once prolongs
+            bench.reply(REFUSED)
+            assert request in bench.forwarded
+    heartbeat_succeeds(bench, own)
+
+
+def test_topics_of_one_connection_are_not_given_up_because_of_the_principal_of_another() -> None:
+    bench, own = a_victim(sole_process=False)
+    bench._lets_in = True
+    other = bench.connect()  # whose principal may read the group, and not describe its topics
+    heartbeat = bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    silent = bench.heartbeat_call().message
+    assert (silent.subscribed_topic_names, silent.topic_partitions) == (None, None)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    assert bench.heartbeat_call().message.subscribed_topic_names == (TOPIC,)
+
+
+def test_a_join_group_that_was_accepted_lets_its_sender_take_the_instance_id_over() -> None:
+    bench, own = a_victim()
+    join = bench.join(bench.connect(), "", instance_id=INSTANCE)
+    bench.reply(ACCEPTED)
+    heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    assert bench.error(heartbeat) == ErrorCode.FENCED_INSTANCE_ID
+    assert join not in bench.answers
+
+
+def test_nothing_is_said_of_an_observed_join_group_before_the_broker_accepts_its_sender() -> None:
+    bench = Bench(policy=Policy(), lets_in=False)
+    request = bench.join(bench.connect(), "")
+    assert bench.events == []
+    bench.reply(REFUSED)
+    assert bench.forwarded == [request]
+    assert bench.events == []
+    assert bench.translator._context.groups == {}
+    accepted = bench.join(bench.connect(), "")
+    bench.reply(ACCEPTED)
+    assert bench.forwarded == [request, accepted]
+    assert bench.kinds() == [EventKind.PASSED_THROUGH]
+
+
+def test_calls_that_are_relayed_anyway_wait_for_no_question() -> None:
+    bench = Bench(policy=Policy(), lets_in=False)
+    connection = bench.connect()
+    requests = [
+        bench.sync(connection, "a", 1),
+        bench.heartbeat(connection, "a", 1),
+        bench.commit(connection, "a", 1),
+        bench.leave(connection, "a"),
+    ]
+    assert bench.forwarded == requests
+    assert bench.calls == []
+
+
+def test_another_protocol_type_does_not_turn_a_group_with_members_to_pass_through() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    stranger = bench.connect()
+    join = bench.join(stranger, "", protocol_type="connect")
+    bench.passed(stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    assert bench.translator._context.groups[GROUP].passes_through is None
+    accepted = bench.join(stranger, "", protocol="stream")
+    bench.passed(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
+    group = bench.translator._context.groups[GROUP]
+    assert group.passes_through is None
+    relayed = bench.heartbeat(stranger, "stream-1", 3)
+    assert bench.forwarded[-1] == relayed
+    heartbeat_succeeds(bench, own)
+
+
+def test_a_sync_group_counts_for_a_classic_members_id_when_the_broker_has_accepted_it() -> None:
+    bench = Bench(policy=Policy())
+    ids = bench.translator._context.ids
+    connection, another = bench.connect(), bench.connect()
+    bench.join(connection, "app-1")
+    sync = bench.sync(another, "app-1", 1)
+    assert ids.may_become_classic("app-1", another.id)
+    bench.passed(another, sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    assert ids.may_become_classic("app-1", another.id)
+    bench.passed(another, sync, SyncGroupResponse())
+    assert not ids.may_become_classic("app-1", another.id)
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout_ms", [1, 5_999, 1_800_001])
+def test_a_session_timeout_that_a_broker_would_refuse_ends_nobody(timeout_ms: int) -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    join = bench.join(bench.connect(), VICTIM, session_timeout_ms=timeout_ms, instance_id=INSTANCE)
+    assert bench.error(join) == ErrorCode.INVALID_SESSION_TIMEOUT
+    bench.advance(1)
+    heartbeat_succeeds(bench, own)
+
+
+# -- a stalled connection of somebody who may act -------------------------------------------------------------------
+
+
+def stalled_behind(bench: Bench, connection: Connection) -> ConnectionId:
+    """A member's conversation waits on another connection, on which answers came until a moment ago."""
+    stalled = bench.connect()
+    bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
+    assert [call.connection_id for call in bench.calls] == [stalled.id]
+    return stalled.id
+
+
+def test_a_call_that_goes_unanswered_holds_up_those_on_other_connections_for_a_bounded_time() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    stalled = stalled_behind(bench, own)
+    bench.advance(1)  # nobody waits
+    heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.advance(2.9)
+    assert bench.closed == []
+    bench.advance(0.2)
+    assert bench.closed == [stalled]
+    (call,) = [call for call in bench.calls if call.connection_id == own.id]
+    bench.reply(ConsumerGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=5000), call)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_connections_that_stall_never_get_the_turn_of_a_member_that_is_served_elsewhere() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    stalled = [bench.connect() for _ in range(20)]
+    for connection in stalled:  # they may act, and read until now
+        bench.commit(connection, VICTIM, 7)
+    bench._lets_in = False
+    for connection in stalled:
+        bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
+    assert len(bench.questions()) == 20
+    heartbeat_succeeds(bench, own)
+    assert bench.closed == []
+
+
+def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
+    bench, own = a_victim()
+    bench._lets_in = True
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    other = bench.connect()
+    bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.client_gone(other)
+    bench.advance(20)
+    assert bench.closed == []
+
+
+def test_a_client_is_kept_alive_on_the_connection_of_its_join_group_when_the_other_stalls() -> None:
+    bench = Bench()
+    own = bench.connect()
+    bench.stable_member(own, (0, 1), member_id=VICTIM, session_timeout_ms=300_000)
+    stalled = bench.connect()
+    bench.heartbeat(stalled, VICTIM, 1)
+    bench.advance(20)
+    assert bench.closed == [stalled.id]
+    assert any(
+        call.connection_id == own.id and call.message.member_epoch == 1
+        for call in bench.calls
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+    )
+
+
+def test_a_slow_broker_ends_no_connection_while_nobody_else_waits() -> None:
+    bench, own = a_victim()
+    heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.advance(8)
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+    assert bench.closed == []
+
+
+def test_calls_on_the_same_connection_wait_for_each_other_as_long_as_the_broker_takes() -> None:
+    bench, own = a_victim()
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.commit(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.advance(8)
+    assert bench.closed == []
+
+
+# -- native members ------------------------------------------------------------------------------------------------
+
+
+NATIVE = "vvT4/e3hRkqyt1NzTWv0cA"
+NATIVE_IDS = [NATIVE, "Wv6fceSXTeWfbSvp3EbAoA", "OO7mw8SJ3_QwRA_ktvzo-A=="]
+"""As librdkafka 2.16, Java 4.4 and franz-go 1.22 make them."""
+
+
+@pytest.mark.parametrize("member_id", NATIVE_IDS)
+def test_a_commit_of_a_native_member_passes_through(member_id: str) -> None:
+    bench = Bench(new_group=False)
+    commit = bench.commit(bench.connect(), member_id, 12, version=9)
+    assert bench.forwarded == [commit]
+    assert bench.calls == []
+    assert bench.translator.next_deadline() == float("inf")
+
+
+def test_a_native_member_is_known_by_its_heartbeat_whatever_its_id_looks_like() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=0)
+    heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    bench.passed(connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=3))
+    commit = bench.commit(connection, VICTIM, 3, version=9)
+    assert bench.forwarded == [heartbeat, commit]
+    leaves = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=-1)
+    left = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, leaves)
+    bench.passed(connection, left, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=-1))
+    bench.commit(connection, VICTIM, 3, version=9)
+    assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]  # it may be translated
+
+
+def test_a_heartbeat_upstream_in_the_name_of_a_translated_member_makes_it_no_native_one() -> None:
+    bench, own = a_victim()
+    stranger = bench.connect()
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=1)
+    heartbeat = bench.send(stranger, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    bench.passed(stranger, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=1))
+    heartbeat_succeeds(bench, own)
+
+
+def test_a_classic_member_of_a_mixed_group_is_given_an_id_of_ours_when_it_is_moved() -> None:
+    """The broker gave it an id as native members have; another process would take it for one of them."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, NATIVE)
+    bench.reply(mixed_group(NATIVE))
+    (left,) = bench.calls
+    assert left.api_key == ApiKey.LEAVE_GROUP
+    bench.reply(LeaveGroupResponse())
+    while bench.calls and bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
+        bench.reply(mixed_group("another"))
+    answer = bench.answers[join]
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
+
+
+def test_a_member_that_was_taken_for_a_classic_client_is_let_go_when_its_own_heartbeat_passes() -> None:
+    """Its id looks like one that a classic coordinator gave out."""
+    native = "app-7b4e1f0c-0000-4000-8000-000000000001"
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    commit = bench.commit(connection, native, 5, version=9)
+    bench.reply(described({native: (1, 5)}))
+    bench.reply(OffsetCommitResponse())
+    assert commit in bench.answers
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=native, member_epoch=5)
+    heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    bench.passed(connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=native, member_epoch=5))
+    bench.advance(60)
+    assert bench.calls == []
+    relayed = bench.commit(connection, native, 5, version=9)
+    assert relayed in bench.forwarded
+
+
+def test_a_native_member_that_joined_as_a_classic_one_is_a_native_one_no_more() -> None:
+    bench = Bench(new_group=False)
+    natives = bench.translator._context.natives
+    natives.heard(GROUP, NATIVE)
+    connection = bench.connect()
+    join = bench.join(connection, NATIVE)
+    bench.passed(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))
+    assert (GROUP, NATIVE) not in natives
+
+
+# -- connections that outlive their client --------------------------------------------------------------------------
+
+
+def test_a_connection_is_released_when_the_answer_for_a_client_that_is_gone_has_come() -> None:
+    bench, _ = a_victim()
+    stranger = bench.connect()
+    bench.heartbeat(stranger, VICTIM, 1, instance_id=INSTANCE)
+    bench.client_gone(stranger)
+    assert bench.released == []
+    bench.reply(REFUSED)
+    assert bench.released == [stranger.id]
+    assert bench.translator._context.admissions._admitted.keys() == {1}
+
+
+def test_groups_of_one_connection_that_are_remembered_are_bounded() -> None:
+    bench = Bench(settings=TranslatorSettings(admitted_groups_limit=2))
+    admissions = bench.translator._context.admissions
+    connection = bench.connect()
+    for group_id in ("a", "b", "c"):
+        admissions.admit(connection.id, group_id)
+    assert [admissions.admits(connection.id, group_id) for group_id in ("a", "b", "c")] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_group_with_a_longer_id_than_anybody_needs_is_relayed_and_nothing_is_kept_of_it() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    message = HeartbeatRequest(group_id="g" * 256, generation_id=1, member_id=VICTIM)
+    heartbeat = bench.send(connection, ApiKey.HEARTBEAT, 3, message)
+    assert bench.forwarded == [heartbeat]
+    assert bench.translator._context.groups == {}
+
+
+def test_a_group_with_a_long_id_is_rejected_all_the_same() -> None:
+    reject = Policy(rules=(Rule(pattern="g+", mode=Mode.REJECT),))
+    assert RuleBook(reject).of("g" * 256).mode is Mode.REJECT
+
+
+def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
+    bench = Bench(settings=TranslatorSettings(groups_limit=50))
+    context = bench.translator._context
+    for n in range(150):
+        context.member(f"live-{n}", "m").epoch = 1
+    for n in range(1000):
+        context.group(f"stranger-{n}").passes_through = "protocol type is 'connect', not 'consumer'"
+    assert sum(not group.members for group in context.groups.values()) <= 50
+    assert sum(bool(group.members) for group in context.groups.values()) == 150
+
+
+def test_a_call_without_a_right_does_not_end_the_time_for_which_a_group_is_relayed() -> None:
+    bench = Bench(lets_in=False)
+    group = bench.translator._context.group(GROUP)
+    group.passes_through, group.passes_through_until = "not converted", bench.now + 1
+    bench.advance(2)
+    before = state_of(bench)
+    bench.heartbeat(bench.connect(), "a", 1)
+    assert state_of(bench) == before

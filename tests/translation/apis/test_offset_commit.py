@@ -1,0 +1,139 @@
+"""OffsetCommit of members that have joined."""
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode, encode
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.translation.answers import A, commit_answer, commit_error
+from tests.translation.bench import GROUP, TOPIC, Bench
+
+
+def test_a_commit_goes_out_with_the_epoch_and_at_version_9() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.heartbeat(connection, A, 1)
+    bench.beat(3)
+    request = bench.commit(connection, A, 1, version=2)
+    (call,) = bench.calls
+    assert (call.version, call.message.generation_id_or_member_epoch) == (9, 3)
+    bench.reply(commit_answer())
+    assert commit_error(bench, request) == ErrorCode.NONE
+
+
+def test_the_retention_of_an_old_commit_is_left_out() -> None:
+    """OffsetCommit v2 to v4 have one, v9 has not."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    message = OffsetCommitRequest(
+        group_id=GROUP, generation_id_or_member_epoch=1, member_id=A, retention_time_ms=86_400_000
+    )
+    bench.send(connection, ApiKey.OFFSET_COMMIT, 2, message)
+    (call,) = bench.calls
+    assert (call.version, call.message.retention_time_ms) == (9, -1)
+
+
+def test_a_commit_of_version_1_goes_out_without_its_timestamps() -> None:
+    """Only v1 has one for each partition; sarama up to 1.38 commits so."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.heartbeat(connection, A, 1)
+    bench.beat(3)
+    at = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=42, commit_timestamp=1_600_000_000_000
+    )
+    message = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=1,
+        member_id=A,
+        topics=(OffsetCommitRequestTopic(name=TOPIC, partitions=(at,)),),
+    )
+    request = bench.send(connection, ApiKey.OFFSET_COMMIT, 1, message)
+    (call,) = bench.calls
+    assert (call.version, call.message.generation_id_or_member_epoch) == (9, 3)
+    encode(call.message, call.version)  # which refuses what the version can't say
+    ((partition,),) = (topic.partitions for topic in call.message.topics)
+    assert (partition.committed_offset, partition.commit_timestamp) == (42, -1)
+    bench.reply(commit_answer())
+    assert commit_error(bench, request) == ErrorCode.NONE
+
+
+def test_a_commit_of_version_0_names_no_member_and_is_passed_on() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = bench.send(connection, ApiKey.OFFSET_COMMIT, 0, OffsetCommitRequest(group_id=GROUP))
+    assert bench.forwarded == [request]
+
+
+def test_the_previous_generation_may_commit_until_sync() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.join(connection, A)
+    bench.beat(2, orders=(0, 1))
+    allowed = bench.commit(connection, A, 1)
+    bench.reply(commit_answer())
+    assert commit_error(bench, allowed) == ErrorCode.NONE
+    bench.sync(connection, A, 2)
+    assert commit_error(bench, bench.commit(connection, A, 1)) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_until_sync_a_generation_may_commit_however_many_join_groups_were_answered_since() -> None:
+    """The first answer went to a connection that the client had given up: it has never heard of generation 2."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    for epoch in (2, 3):
+        bench.join(bench.connect(), A, claims=(0, 1))
+        bench.beat(epoch, orders=(0, 1))
+    for generation in (1, 2, 3):
+        allowed = bench.commit(connection, A, generation)
+        bench.reply(commit_answer())
+        assert commit_error(bench, allowed) == ErrorCode.NONE
+    bench.sync(connection, A, 3)
+    assert commit_error(bench, bench.commit(connection, A, 2)) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_commit_with_a_moved_epoch_is_tried_once_more() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = bench.commit(connection, A, 1)
+    bench.reply(commit_answer(ErrorCode.STALE_MEMBER_EPOCH))
+    bench.beat(4)
+    (call,) = bench.calls
+    assert call.message.generation_id_or_member_epoch == 4
+    bench.reply(commit_answer())
+    assert commit_error(bench, request) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("upstream", "client"),
+    [
+        (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+        (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    ],
+)
+def test_errors_of_a_commit(upstream: ErrorCode, client: ErrorCode) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    request = bench.commit(connection, A, 1)
+    bench.reply(commit_answer(upstream))
+    assert commit_error(bench, request) == client
+
+
+def test_a_commit_without_member_id_passes_through() -> None:
+    bench = Bench()
+    request = bench.commit(bench.connect(), "", -1)
+    assert bench.forwarded == [request]

@@ -1,0 +1,55 @@
+"""What a client holds, as far as this process knows. Simulation found each of these histories."""
+
+from protocol_codecs import ErrorCode
+from tests.translation.answers import A, cooperative_member, described, member
+from tests.translation.bench import OTHER_TOPIC, TOPIC, Bench, owned
+
+
+def test_what_a_client_has_just_unsubscribed_from_is_not_released_while_it_claims_it() -> None:
+    bench = Bench()
+    connection = cooperative_member(bench)
+    bench.join(connection, A, claims=(0, 1), topics=(OTHER_TOPIC,), protocol="cooperative-sticky")
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+
+
+def test_a_sync_group_of_a_member_from_elsewhere_is_asked_to_join_whatever_its_protocol() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    sync = bench.sync(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    assert bench.error(sync) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_lost_answer_of_a_member_from_elsewhere_releases_nothing() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.heartbeat(connection, A, 5)
+    bench.reply(described(member(A, epoch=5)))
+    bench.upstream_lost(connection)
+    bench.heartbeat(bench.connect(), A, 5)
+    assert owned(bench.heartbeat_call().message) is None  # what its client holds is not known here
+
+
+def test_a_client_that_claims_partitions_waits_until_the_broker_can_say_who_it_is() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    bench.advance(0.2)
+    bench.reply(described(error=ErrorCode.NOT_COORDINATOR))
+    assert bench.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+
+
+def test_the_generation_of_a_member_from_elsewhere_is_the_newest_that_its_client_says() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.commit(connection, A, 4)
+    bench.reply(described(member(A, epoch=5)))
+    bench.calls.clear()
+    other = bench.connect()
+    bench.translator.upstream_lost(bench.now, connection.id)
+    told = bench.heartbeat(other, A, 5)
+    bench.beat(5)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.error(bench.heartbeat(other, A, 4)) == ErrorCode.ILLEGAL_GENERATION

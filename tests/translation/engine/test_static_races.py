@@ -1,0 +1,110 @@
+"""Two processes with one instance id at once. Simulation found each of these races."""
+
+import pytest
+
+from protocol_codecs import ErrorCode
+from tests.translation.answers import described, member
+from tests.translation.bench import Bench
+from translation.settings import TranslatorSettings
+
+ONE_OF_MANY = TranslatorSettings(sole_process=False)
+
+
+def test_the_join_group_that_waits_of_a_replaced_process_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    waiting = bench.join(old, "", instance_id="i-1")
+    bench.beat(1)
+    bench.join(new, "", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("epochgate-uuid-1", instance_id="i-1")))
+    bench.beat(-2)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_an_older_process_that_still_joins_does_not_replace_the_newer_one() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    older = bench.join(old, "", instance_id="i-1")
+    first_heartbeat = bench.heartbeat_call()
+    newer = bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(1, orders=(0,)), bench.calls[-1])
+    bench.reply_names()
+    assert bench.error(newer) == ErrorCode.NONE
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), first_heartbeat)
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    assert not any(getattr(call.message, "member_epoch", 0) < 0 for call in bench.calls)
+
+
+@pytest.mark.parametrize("settings", [TranslatorSettings(), ONE_OF_MANY])
+def test_a_process_that_has_a_member_id_already_replaces_nobody(settings: TranslatorSettings) -> None:
+    bench = Bench(settings=settings)
+    older = bench.join(bench.connect(), "epochgate-old", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)  # the newer one came while this one was on its way
+    bench.reply(described(member("epochgate-new", instance_id="i-1")))
+    assert bench.error(older) == ErrorCode.FENCED_INSTANCE_ID
+    assert bench.calls == []
+
+
+def test_a_process_that_has_a_member_id_already_may_stand_in_its_own_way() -> None:
+    bench = Bench()
+    join = bench.join(bench.connect(), "epochgate-old", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("epochgate-old", instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch) == ("epochgate-old", -2)
+    bench.beat(-2)
+    bench.beat(6, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_an_older_process_that_is_adopted_does_not_stop_the_newer_one_that_joins() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    old, new = bench.connect(), bench.connect()
+    join = bench.join(new, "", instance_id="i-1")
+    first_heartbeat = bench.heartbeat_call()
+    bench.heartbeat(old, "epochgate-old", 5, instance_id="i-1")
+    bench.reply(described(member("epochgate-old", epoch=5, instance_id="i-1")), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(5), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), first_heartbeat)
+    bench.reply(described(member("epochgate-old", epoch=5, instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch) == ("epochgate-old", -2)
+    bench.beat(-2)
+    bench.beat(6, orders=(0,))
+    assert bench.error(join) == ErrorCode.NONE
+
+
+def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.join(connection, "", instance_id="i-1")
+    bench.client_gone(connection)
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert bench.calls == []
+
+
+def test_a_heartbeat_that_waited_while_its_process_was_replaced_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
+    waiting = bench.heartbeat(old, "epochgate-old", 1, instance_id="i-1")
+    late_answer = bench.heartbeat_call()
+    bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(0, ErrorCode.UNRELEASED_INSTANCE_ID), bench.calls[-1])
+    bench.reply(described(member("epochgate-old", instance_id="i-1")), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(-2), bench.calls[-1])
+    bench.reply(bench.heartbeat_answer(1), late_answer)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_join_group_that_waited_while_its_process_was_replaced_is_fenced() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
+    bench.heartbeat(old, "epochgate-old", 1, instance_id="i-1")
+    slow = bench.heartbeat_call()
+    waiting = bench.join(bench.connect(), "epochgate-old", instance_id="i-1")
+    bench.join(new, "", instance_id="i-1")
+    bench.reply(bench.heartbeat_answer(1), slow)
+    assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID

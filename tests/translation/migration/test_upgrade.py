@@ -1,0 +1,351 @@
+"""The policy changes to translate while a group lives: its members are moved one after another."""
+
+from typing import Any
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from tests.translation.bench import GROUP, NO_CONSUMER_GROUP, TRANSLATE_ALL, Bench
+from tests.translation.live_groups import (
+    OBSERVE_ALL,
+    A,
+    B,
+    classic_group,
+    leaves,
+    loading,
+    mixed_group,
+    told_to_move,
+)
+from translation.actions import Connection
+from translation.engine.member import Move
+from translation.policy.policy import Mode, Policy, Rule
+
+
+def test_to_translate_a_member_is_told_to_join_anew_and_leaves_its_classic_membership_when_it_does() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told = told_to_move(bench, connection)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.calls == []  # nothing is left while it may still hold partitions
+    assert bench.error(bench.join(connection, "")) == ErrorCode.MEMBER_ID_REQUIRED
+    join = bench.join(connection, "epochgate-uuid-1")
+    assert bench.heartbeat_call().message.member_epoch == 0  # leaving first would begin a rebalance
+    bench.beat(5)
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.advance(0.25)
+    bench.beat(6, orders=(0, 1))
+    assert bench.answers[join].generation_id == 6
+
+
+def joins_anew_under_its_old_id(bench: Bench) -> Connection:
+    """The client keeps its member id; the end of its classic membership is under way."""
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench._new_group = False
+    bench.join(connection, A)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    leaves(bench, A)
+    return connection
+
+
+def test_to_translate_a_client_that_keeps_its_member_id_ends_its_classic_membership_first() -> None:
+    bench = Bench()
+    joins_anew_under_its_old_id(bench)
+    bench.reply(LeaveGroupResponse())
+    assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_does_not_join() -> None:
+    """It may have joined at another process under the same id: a first heartbeat would release what it works on."""
+    bench = Bench()
+    connection = joins_anew_under_its_old_id(bench)
+    bench.client_gone(connection)
+    bench.reply(LeaveGroupResponse())
+    assert bench.calls == []
+
+
+def test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id() -> None:
+    """With the old id that call would make the new member a classic one."""
+    bench = Bench(policy=OBSERVE_ALL)
+    older, newer = bench.connect(), bench.connect()
+    bench._new_group = False
+    assert bench.join(older, A) in bench.forwarded
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    answer = bench.answers[bench.join(newer, A)]
+    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
+    bench.join(newer, "epochgate-uuid-1")
+    bench.reply(mixed_group(A))
+    leaves(bench, A)
+
+
+@pytest.mark.parametrize(
+    "why", ["it has heard the answer", "it claims partitions", "an old version", "static"]
+)
+def test_to_translate_a_client_keeps_the_id_of_an_older_join_group(why: str) -> None:
+    bench = Bench(policy=OBSERVE_ALL)
+    older, newer = bench.connect(), bench.connect()
+    bench._new_group = False
+    bench.join(older, A)
+    if why == "it has heard the answer":
+        bench.passed(older, bench.sync(older, A, 1), SyncGroupResponse())
+    bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
+    bench.join(
+        newer,
+        A,
+        claims=(0,) if why == "it claims partitions" else (),
+        version=3 if why == "an old version" else 9,
+        instance_id="one" if why == "static" else None,
+    )
+    assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]
+
+
+def test_to_translate_a_static_client_takes_the_place_of_its_classic_self() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection, instance_id="instance")
+    join = bench.join(connection, "", instance_id="instance")
+    assert bench.heartbeat_call().message.instance_id == "instance"
+    bench.beat(5, orders=(0, 1))
+    assert bench.answers[join].generation_id == 5
+    assert bench.calls == []
+    bench.sync(connection, "epochgate-uuid-1", 5)
+    bench.heartbeat(connection, "epochgate-uuid-1", 5, instance_id="instance")
+    assert bench.heartbeat_call().message.member_epoch == 5
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.GROUP_ID_NOT_FOUND])
+def test_to_translate_a_group_that_has_no_room_for_both_memberships_is_left_first(code: ErrorCode) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.join(connection, "")
+    join = bench.join(connection, "epochgate-uuid-1")
+    bench.beat(0, code)
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.beat(5, orders=(0, 1))
+    assert bench.answers[join].generation_id == 5
+    assert bench.calls == []
+
+
+def test_to_translate_the_heartbeat_that_is_told_counts_as_life_at_the_broker() -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.HEARTBEAT
+    assert (call.message.member_id, call.message.generation_id) == (A, 4)
+    assert heartbeat not in bench.answers
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_to_translate_a_heartbeat_that_the_broker_refuses_is_the_brokers_to_answer(code: ErrorCode) -> None:
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    bench.reply(HeartbeatResponse(error_code=code))
+    assert bench.forwarded == [heartbeat]
+
+
+def test_to_translate_a_member_of_a_mixed_group_is_told_although_that_rebalances() -> None:
+    """Each member that moves makes the others, which are still classic, rejoin; they need not do it twice."""
+    bench = Bench()
+    heartbeat = bench.heartbeat(bench.connect(), A, 4)
+    bench.reply(mixed_group(A))
+    bench.reply(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_to_translate_a_classic_membership_that_could_not_be_ended_is_ended_at_the_next_try() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.join(connection, "")
+    join = bench.join(connection, "epochgate-uuid-1")
+    bench.beat(5, orders=(0, 1))
+    bench.reply(LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert bench.error(join) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    join = bench.join(connection, "epochgate-uuid-1")
+    bench.beat(5, orders=(0, 1))
+    leaves(bench, A)
+    bench.reply(LeaveGroupResponse())
+    bench.reply_names()
+    assert bench.answers[join].generation_id == 5
+
+
+def test_to_translate_what_a_client_leaves_behind_ends_when_its_second_try_finds_the_group_converted() -> (
+    None
+):
+    """Its first heartbeat was not answered in time, and the group has become a consumer group since."""
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.join(connection, "")
+    join = bench.join(connection, "epochgate-uuid-1")
+    bench.beat(0, ErrorCode.NOT_COORDINATOR)
+    assert bench.error(join) == ErrorCode.NOT_COORDINATOR
+    bench._new_group = False
+    bench.join(connection, "epochgate-uuid-1")
+    bench.reply(mixed_group(A, B))
+    leaves(bench, A)
+
+
+def test_to_translate_a_client_that_is_called_back_leaves_no_classic_membership_behind() -> None:
+    """A rebalance would wait for it until its timeout."""
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    join = bench.join(connection, "")
+    (leave,) = bench.calls
+    assert [member.member_id for member in leave.message.members] == [A]
+    bench.reply(LeaveGroupResponse())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=B))
+    assert bench.answers[join].member_id == B
+
+
+def test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since() -> None:
+    """It lost patience and joined again, so that two calls end the same membership; the group is empty in between."""
+    bench = Bench()
+    first, second, another = bench.connect(), bench.connect(), bench.connect("/10.0.0.2")
+    told_to_move(bench, first)
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(first, "")
+    bench.join(second, "")
+    leave, again = bench.calls
+    assert (leave.api_key, again.api_key) == (ApiKey.LEAVE_GROUP, ApiKey.LEAVE_GROUP)
+    bench.reply(LeaveGroupResponse(), leave)
+    bench.translator.set_policy(bench.now, TRANSLATE_ALL)
+    bench.join(another, B)
+    bench.reply(LeaveGroupResponse(), again)
+    bench.beat(5, orders=(0, 1))
+    sync = bench.sync(another, B, 5)
+    assert bench.error(sync) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("goes_on", [{"member_id": A}, {"member_id": "", "claims": (0,)}])
+def test_to_translate_a_client_that_is_called_back_before_it_has_given_up_anything_goes_on(
+    goes_on: dict[str, Any],
+) -> None:
+    bench = Bench()
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.translator.set_policy(bench.now, OBSERVE_ALL)
+    bench.join(connection, **goes_on)
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_the_others_are_relayed_until_it_is_their_turn() -> None:
+    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
+    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    told_to_move(bench, first)
+    waiting = bench.heartbeat(second, B, 4)
+    bench.reply(NO_CONSUMER_GROUP)
+    still = bench.heartbeat(second, B, 4)
+    assert bench.forwarded == [waiting, still]
+    bench.advance(5.1)
+    told = bench.heartbeat(second, B, 4)
+    bench.reply(mixed_group(B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_of_members_whose_heartbeats_come_together_one_is_told() -> None:
+    """Members that joined at one rebalance beat at the same moments."""
+    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.TRANSLATE, switch_pause_ms=5000),)))
+    first, second = bench.connect("10.0.0.1"), bench.connect("10.0.0.2")
+    told, waiting = bench.heartbeat(first, A, 4), bench.heartbeat(second, B, 4)
+    for answer in (NO_CONSUMER_GROUP, classic_group(), HeartbeatResponse()):
+        for call in list(bench.calls):
+            bench.reply(answer, call)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.forwarded == [waiting]
+    bench.advance(5.1)
+    told_next = bench.heartbeat(second, B, 4)
+    bench.reply(mixed_group(B))
+    bench.reply(HeartbeatResponse())
+    assert bench.error(told_next) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_that_joins_before_it_hears_that_it_is_to_move_stays_classic_with_its_partitions() -> (
+    None
+):
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    told_to_move(bench, connection)
+    bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_a_classic_member_that_joins_with_partitions_in_hand_stays_classic_for_now() -> None:
+    """The broker would free at once what an epoch 0 heartbeat does not name, which is everything."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    join = bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(mixed_group(A))
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+    # In a group that is being converted the broker fails pending joins; old Java clients end on it.
+    bench.reply(JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert join not in bench.answers
+    bench.advance(0.2)
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=A))
+    assert bench.answers[join].generation_id == 6
+
+
+def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left_behind_before() -> None:
+    """It was told to move once, joined the classic group anew instead, and works on what it was assigned there."""
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    left_behind = Move(B, None, connection.id, "app", "/10.0.0.1", bench.now)
+    bench.translator._context.group(GROUP).moves[B] = left_behind
+    bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_a_join_group_that_was_overtaken_by_one_that_stays_classic_is_answered_too() -> None:
+    bench = Bench(new_group=False)
+    older, newer = bench.connect(), bench.connect()
+    first = bench.join(older, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(loading())
+    second = bench.join(newer, A, claims=(0,), protocol="cooperative-sticky")
+    bench.reply(mixed_group(A))
+    assert bench.error(first) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.reply(JoinGroupResponse(generation_id=6, member_id=A))
+    assert bench.answers[second].generation_id == 6
+
+
+def test_a_classic_member_that_rejoins_in_a_classic_group_stays_classic_for_now() -> None:
+    bench = Bench(new_group=False)
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.reply(NO_CONSUMER_GROUP)
+    bench.reply(classic_group())
+    (call,) = bench.calls
+    assert call.api_key == ApiKey.JOIN_GROUP
+
+
+def test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here() -> None:
+    bench = Bench()
+    context = bench.translator._context
+    group = context.group(GROUP)
+    group.gives_up_until = bench.now + 300
+    context.drop_group_if_empty(group)
+    assert context.group(GROUP).gives_up_until == bench.now + 300

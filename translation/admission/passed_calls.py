@@ -1,0 +1,82 @@
+"""Group calls that were relayed: what the broker accepts of them counts here too, and nothing before that.
+
+Most of what is relayed needs no question to the broker first (:mod:`translation.admission.gate`), since the broker
+answers it itself. Its answer then says as much as that to a question.
+"""
+
+import math
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.member_state import MemberEvent
+from translation.policy.assignors import why_not_translatable
+from translation.policy.policy import Mode
+
+_ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
+"""Answers that the broker gives only to a principal that may act in the group."""
+
+
+def answered(context: Context, connection: Connection, request: Request, response: Any) -> None:
+    """The broker answered a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
+    if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        context.admissions.withdraw(connection.id, request.message.group_id)
+    if response.error_code not in _ACCEPTED:
+        return
+    context.admissions.admit(connection.id, request.message.group_id)
+    match request.api_key:
+        case ApiKey.JOIN_GROUP:
+            _joined_classic(context, request.message, response)
+        case ApiKey.SYNC_GROUP:
+            context.ids.has_joined_classic(request.message.member_id)
+        case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            _heard_native(context, request.message, response)
+
+
+def why_not_translated(context: Context, message: JoinGroupRequest) -> str | None:
+    """Why this client can't be translated, whatever the policy says of its group; None if it can."""
+    protocols = [protocol.name for protocol in message.protocols]
+    return why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
+
+
+def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinGroupResponse) -> None:
+    """A client that can't be translated is a classic member of a group that is to be: its calls are relayed now.
+
+    So are those of the whole group, unless other clients of it are translated.
+    """
+    if response.error_code == ErrorCode.NONE:
+        context.natives.left(
+            message.group_id, response.member_id
+        )  # it is a classic member, whatever it was before
+    reason = why_not_translated(context, message)
+    if reason is None or context.rules.of(message.group_id).mode is not Mode.TRANSLATE:
+        return
+    group = context.group(message.group_id)
+    if response.member_id:
+        context.relay(group, response.member_id, math.inf)
+    if not any(member.joined for member in group.members.values()):
+        group.passes_through = reason
+        group.passes_through_until = -math.inf
+
+
+def _heard_native(
+    context: Context, message: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
+) -> None:
+    member_id = response.member_id or message.member_id
+    if message.member_epoch < 0:
+        context.natives.left(message.group_id, member_id)
+        return
+    context.natives.heard(message.group_id, member_id)
+    member = context.find(message.group_id, member_id)
+    if member is not None and member.adopted and member.joined_on is None:
+        # It was taken for a classic client because of the form of its id, and no classic client has joined under it.
+        context.end_membership(
+            member, MemberEvent.LEFT, EventKind.LEFT, "it speaks the new protocol by itself"
+        )
+        context.drop_if_idle(member)

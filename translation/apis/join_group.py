@@ -1,0 +1,435 @@
+"""JoinGroup: become a member of the new protocol, or say what is still held and take the next assignment.
+
+The client is always answered as a follower: no leader, no member list, and the assignment comes from the
+broker by SyncGroup. Waiting happens here, because it is the one call in which every client expects to wait.
+"""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation import error_mapping
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import (
+    Failed,
+    Outcome,
+    PassesThrough,
+    StaysClassic,
+    overtake,
+    park,
+    patience,
+    refuse_overtaken,
+    refused,
+    resume_session,
+)
+from translation.engine.member import Member, Move
+from translation.engine.procedure import Ask, Park, Steps, UpstreamLost
+from translation.member_state import MemberEvent, MemberState
+from translation.migration.adoption import look_for
+from translation.migration.join_preflight import find_out, see_that_it_is_convertible, see_that_somebody_waits
+from translation.migration.upgrade import (
+    end_left_behind,
+    have_moved,
+    join_classic,
+    leave_classic,
+    left_alone_s,
+)
+from translation.partitions import NONE, Partitions
+from translation.policy.assignors import is_cooperative, server_assignor
+from translation.upstream.consumer_group_heartbeat import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    assignor_for,
+    full_heartbeat,
+    learn_names,
+    leave,
+    leave_for,
+    look_up,
+)
+from translation.upstream.proxy_heartbeat import beat
+
+NEWEST_EMBEDDED_VERSION = 3
+"""The newest version of the embedded consumer protocol that assignments are written in."""
+
+_ATTEMPTS = 4
+
+
+Asking = Generator[Ask | Park, Any, None]
+
+
+def join(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    left_behind: Move | None,
+) -> Steps:
+    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
+
+    ``left_behind`` is the classic membership that this client gave up because the policy changed.
+    """
+    message: JoinGroupRequest = request.message
+    if message.member_id and context.fenced(message.group_id, member.id, message.group_instance_id):
+        context.answer(
+            request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
+        )  # replaced while this call waited
+        return
+    if context.clients.is_late(member, connection, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        return
+    try:
+        embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage as error:
+        reason = f"the subscription is not readable: {error}"
+        context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, reason)
+        context.forward(request)
+        return
+    overtake(context, member)
+    holder = member.group.static.get(message.group_instance_id or "")
+    _describe_client(context, member, connection, request, subscription)
+    member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
+    # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
+    member.session_deadline = member.rebalance_deadline = math.inf
+    deadline = context.now + patience(context, member)
+    claimed = _claimed(subscription)
+    try:
+        yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
+        _hold_instance(context, member, instead_of=holder)
+        if not claimed:
+            yield from _end_abandoned(context, member, connection, request)
+        claims = yield from _claims(context, member, claimed)
+        _tell_given_up(context, member, claims)
+        while True:
+            claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
+            yield from end_left_behind(member)
+            yield from learn_names(context, member.assignment)
+            if (yield from _has_waited(context, member, request, claims, deadline)):
+                break
+            # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
+            yield from find_out(context, member, connection, request, None, deadline, claims=False)
+    except StaysClassic:
+        refuse_overtaken(context, member)
+        yield from join_classic(context, request)
+    except Outcome as outcome:
+        outcome.settle(context, member, request)
+    except UpstreamLost:
+        resume_session(context, member)
+        refuse_overtaken(context, member)  # on other connections, which are still there
+        raise
+    else:
+        _answer(context, member, request, claims)
+
+
+def _hold_instance(context: Context, member: Member, instead_of: str | None) -> None:
+    """The member has its instance id from now on, in the place of the member that had it when this call came.
+
+    :raises Failed: a newer process has taken it meanwhile.
+    """
+    if member.instance_id is not None:
+        holder = member.group.static.get(member.instance_id)
+        if holder not in (None, member.id, instead_of):
+            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
+        context.hold_instance(member)
+
+
+def _tell_given_up(context: Context, member: Member, claims: Partitions) -> None:
+    """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
+    if not member.joined or member.adopted:
+        return
+    given_up = member.may_hold - claims
+    if given_up:
+        member.claimed = claims
+        context.emit(EventKind.REVOKED, member, partitions=given_up)
+
+
+def _describe_client(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    subscription: ConsumerProtocolSubscription,
+) -> None:
+    message: JoinGroupRequest = request.message
+    protocols = [protocol.name for protocol in message.protocols]
+    context.clients.reach(member, connection)
+    member.joined_on = connection.id
+    member.client_id = request.client_id
+    member.instance_id = message.group_instance_id or None
+    if member.instance_id is not None and not message.member_id:
+        # A new process has it at once, because the newer one wins.
+        member.group.static[member.instance_id] = member.id
+    elif member.joined:  # else it may be an older one: the broker is asked first
+        context.hold_instance(member)
+    member.session_timeout_ms = message.session_timeout_ms
+    # JoinGroup v0 has no rebalance timeout: it is the session timeout.
+    member.rebalance_timeout_ms = (
+        message.session_timeout_ms if message.rebalance_timeout_ms < 0 else message.rebalance_timeout_ms
+    )
+    member.protocol_type = message.protocol_type
+    member.protocol_name = protocols[0]
+    member.cooperative = is_cooperative(protocols)
+    member.own_assignor = server_assignor(protocols)
+    member.server_assignor = assignor_for(context, member)
+    member.subscription = frozenset(subscription.topics)
+    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
+
+
+def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    """What the client says that it still holds.
+
+    That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
+    that they are gone, so the broker must not give them away before.
+    """
+    return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
+
+
+def _claims(
+    context: Context, member: Member, claimed: set[tuple[str, int]]
+) -> Generator[Ask | Park, Any, Partitions]:
+    """The claim by topic id, cut to what the client can hold at all.
+
+    A member that this process knows can hold only what it claimed and was handed before. One that comes from
+    elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
+    """
+    if not claimed:
+        return NONE
+    if member.joined and not member.adopted:
+        names = context.topic_names
+        known = {(names.get(pair[0]), pair[1]): pair for pair in member.may_hold}
+        if context.settings.sole_process or claimed <= known.keys():
+            return frozenset(pair for name, pair in known.items() if name in claimed)
+    ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
+    return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
+
+
+def _take_part(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    claimed: set[tuple[str, int]],
+    claims: Partitions,
+    deadline: float,
+) -> Generator[Ask | Park, Any, Partitions]:
+    """Heartbeat until the broker has this membership; gives what the client holds in it."""
+    topics = member.subscription
+    attempts = 0
+    refused_before = False
+    while True:
+        joining = member.epoch == 0
+        response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            if joining:
+                have_moved(member.group)
+                context.nudge(member.group)
+            return claims
+        if context.now < deadline and _may_be_otherwise_soon(code, joining=joining):
+            yield from park(member, request, context.now + context.settings.load_retry_s)
+            yield from see_that_it_is_convertible(context, member, request, deadline)
+            continue
+        # Leaving, or replacing another process, could end a membership that its client has begun since.
+        see_that_somebody_waits(context, member, request)
+        if joining and member.left_behind is not None and code in error_mapping.NOT_BESIDE:
+            yield from leave_classic(member.group, member.left_behind)
+            member.left_behind = None
+            continue
+        attempts += 1
+        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
+        if attempts == _ATTEMPTS:
+            raise Failed(error_mapping.for_join(code), said)
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
+            _, forbidden = yield from look_up(context, topics)
+            topics -= forbidden
+        elif (
+            code == ErrorCode.FENCED_MEMBER_EPOCH
+            and not joining
+            and (yield from _catch_up(context, member, connection))
+        ):
+            claims = yield from _claims(context, member, claimed)
+        elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
+            # The membership is lost, or an older one under this id is in the way. The client is not told: some
+            # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
+            # what it claims and does not get back is withheld until it has joined again without it.
+            yield from _leave_old_membership(context, member, code)
+        elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            yield from _release_instance(context, member, is_new=not request.message.member_id)
+        elif joining and code in error_mapping.NOT_CONVERTIBLE:
+            first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
+            yield from _look_once_more(context, member, request, deadline, said, first=first)
+            refused_before = True
+        else:
+            raise Failed(error_mapping.for_join(code), said)
+
+
+def _look_once_more(
+    context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
+) -> Asking:
+    """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
+
+    Raises the outcome if that is not why.
+    """
+    if not first:
+        raise PassesThrough(said, for_s=left_alone_s(context, member.group))
+    yield from see_that_it_is_convertible(context, member, request, deadline)
+
+
+def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
+    """Whether the same heartbeat may be answered in another way a little later."""
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return True
+    # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
+    return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:
+    """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
+
+    Leaving instead would free at once what the client claims.
+    """
+    _, found = yield from look_for(context, member, connection)
+    if found is None or found.member_epoch == member.epoch:
+        return False
+    member.epoch = found.member_epoch
+    member.adopted = True
+    return True
+
+
+def _end_abandoned(context: Context, member: Member, connection: Connection, request: Request) -> Asking:
+    """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
+
+    So does a client whose own session timer ran out while it could not reach anybody. How long its session was is not
+    known before it has joined here, so its partitions would lie idle for much longer than it had meant.
+    """
+    for other in list(member.group.members.values()):
+        if (
+            other is not member
+            and other.adopted
+            and other.instance_id is None
+            and (other.connection_id, other.client_id) == (connection.id, request.client_id)
+            and other.turns.idle
+        ):
+            yield from leave(other)
+            if other.joined:
+                reason = "its client joined anew under another member id"
+                context.end_membership(other, MemberEvent.LEFT, EventKind.LEFT, reason)
+                context.drop_if_idle(other)
+
+
+def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
+    """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
+    yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
+    if member.joined:
+        may_hold = member.may_hold  # the client goes on holding it
+        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
+        member.may_hold = may_hold
+
+
+def _release_instance(context: Context, member: Member, *, is_new: bool) -> Asking:
+    """The broker has another member with this instance id: the new process replaces it at once.
+
+    The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
+    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up. As
+    there, only a process that comes without a member id is a new one (``is_new``); one that has an id already
+    replaces nobody but itself.
+    """
+    _stand_back(member)
+    describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
+    for group in response.groups:
+        for described in group.members:
+            if described.instance_id == member.instance_id:
+                if not is_new and described.member_id != member.id:
+                    raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
+                _stand_back(member)
+                yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
+                replaced = context.find(member.group.id, described.member_id)
+                if replaced is not None and replaced is not member:
+                    context.end_membership(
+                        replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
+                    )
+                    context.drop_if_idle(replaced)
+
+
+def _stand_back(member: Member) -> None:
+    """Raise if a newer JoinGroup has taken this one's instance id over."""
+    if member.group.static.get(member.instance_id or "", member.id) != member.id:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
+
+
+def _has_waited(
+    context: Context, member: Member, request: Request, claims: Partitions, deadline: float
+) -> Generator[Ask | Park, Any, bool]:
+    """Let a client that holds nothing wait until it has something, for a while.
+
+    Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
+    the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
+    is asked when the wait gets long. False if the membership was lost meanwhile.
+    """
+    if claims or not member.subscription:
+        return True
+    asks_at = context.now + context.settings.topics_asked_after_s
+    while not context.visible(member, member.assignment) and context.now < deadline:
+        yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
+        if not member.joined:
+            _gone_while_waiting(context)
+            return False
+        code = yield from beat(context, member)
+        if code in error_mapping.MEMBERSHIP_LOST:
+            _gone_while_waiting(context)
+            return False
+        if code != ErrorCode.NONE:
+            raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
+        if context.now >= asks_at:
+            asks_at = math.inf
+            existing, _ = yield from look_up(context, member.told_topics)
+            if not existing:  # its heartbeats will tell the client when there is one
+                return member.joined
+    return True
+
+
+def _gone_while_waiting(context: Context) -> None:
+    """Raise if joining anew could end what the client has begun with another process meanwhile."""
+    if not context.settings.sole_process:
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
+
+
+def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
+    """Give the client its generation: the member epoch at this moment."""
+    if member.state is not MemberState.COMPLETING_REBALANCE:
+        # Else the client may not have heard the answer before this one, and has the generation before that.
+        member.previous_generation = member.generation
+    member.generation = member.epoch
+    member.may_hold = claims
+    member.claimed = None
+    member.adopted = False
+    # A client that has hung up meanwhile may have been elsewhere when it comes back.
+    member.away = not any(context.clients.is_waiting(waiting) for waiting in (request, *member.overtaken))
+    member.answered_on = member.joined_on
+    member.touch(context.now)
+    # The client is within its contract until this has passed without a SyncGroup.
+    member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+    context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+    context.emit(EventKind.JOINED, member, partitions=claims)
+    context.book(member)
+    response = JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=member.generation,
+        protocol_type=member.protocol_type,
+        protocol_name=member.protocol_name,
+        leader="",
+        member_id=member.id,
+        members=(),
+    )
+    for waiting in (*member.overtaken, request):
+        context.answer(waiting, response)
+    member.overtaken.clear()

@@ -1,0 +1,192 @@
+"""OffsetCommit and TxnOffsetCommit: the client's generation becomes the member epoch.
+
+A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted
+if it has the current generation (or the one before, until SyncGroup), and goes out with the current epoch.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from protocol_codecs.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from translation import error_mapping
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context, replaced
+from translation.engine.member import Member
+from translation.engine.procedure import Ask, Park, Steps
+from translation.member_state import MemberState
+from translation.migration.adoption import Verdict, adopt_again, look_for
+from translation.upstream.consumer_group_heartbeat import plain_heartbeat
+
+_OFFSET_COMMIT_FOR_MEMBERS = 9
+"""The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""
+
+TIMESTAMPS_IN = 1
+"""The only OffsetCommit version in which a client may date each commit."""
+
+_STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
+"""How the broker says that the epoch is an old one; TxnOffsetCommit below v6 has only the second."""
+
+
+def commit(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+    """A commit with a member id, of either kind."""
+    transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
+    message = request.message
+    generation = message.generation_id_or_member_epoch
+    member.learn_generation(generation)
+    if not transactional:  # a transactional one comes from the producer's connection
+        context.clients.heard(member, connection, generation)
+    if member.generation >= 0:
+        member.touch(context.now)
+    code = ErrorCode.NONE
+    if context.was_elsewhere(member, generation):
+        code = yield from adopt_again(context, member, connection, request)
+    if code == ErrorCode.NONE:
+        code = _why_not(context, member, message)
+    if code != ErrorCode.NONE:
+        context.answer(request, refused(request, code))
+        return
+    if member.adopted and not context.clients.is_waiting(request):
+        return  # its client has gone, and may have given up with another process what it commits here
+    version, message = _for_a_member(request)
+    response = yield from _send(member, request.api_key, version, message)
+    if any(code in _STALE for code in _codes(response)):
+        # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
+        heartbeat = yield from plain_heartbeat(context, member)
+        known = heartbeat.error_code == ErrorCode.NONE
+        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.clients.is_waiting(request):
+            # Only a client that is still here may commit at an epoch that another process has moved.
+            known = (yield from adopt_again(context, member, connection, request)) == ErrorCode.NONE
+        if known:
+            response = yield from _send(member, request.api_key, version, message)
+    if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and (
+        yield from _replaced(context, member, connection, request)
+    ):
+        response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
+    context.answer(request, _translated(response))
+
+
+def _for_a_member(request: Request) -> tuple[int, Any]:
+    """The version and the message in which the commit of a member of the new protocol goes out, but for its epoch."""
+    if request.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        return request.version, request.message  # v5 and v6 change the meaning: never raised
+    message = replaced(request.message, retention_time_ms=-1)  # gone since v5
+    if request.version == TIMESTAMPS_IN:
+        message = without_timestamps(message)
+    return max(request.version, _OFFSET_COMMIT_FOR_MEMBERS), message
+
+
+def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
+    """A commit of v1 without the times that it may give for each partition: no other version can say them."""
+    commit: OffsetCommitRequest = replaced(
+        message,
+        topics=tuple(
+            replaced(
+                topic,
+                partitions=tuple(replaced(partition, commit_timestamp=-1) for partition in topic.partitions),
+            )
+            for topic in message.topics
+        ),
+    )
+    return commit
+
+
+def _replaced(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Generator[Ask | Park, Any, bool]:
+    """Whether another process has the instance id: brokers never say so to a commit; the old one must not come back."""
+    instance_id = request.message.group_instance_id
+    if not instance_id or context.settings.sole_process:
+        return False
+    verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
+    return verdict is Verdict.REPLACED
+
+
+def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
+    """What a commit is refused with here; NONE if it may go on."""
+    if member.generation < 0:
+        return context.no_member(member, message)
+    if not _generation_counts(member, message.generation_id_or_member_epoch):
+        reason = f"commit with generation {message.generation_id_or_member_epoch}"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _generation_counts(member: Member, generation: int) -> bool:
+    if generation == member.generation:
+        return True
+    # Of several JoinGroups without a SyncGroup the client may have heard the answer to any, or to none.
+    before_sync = member.state is MemberState.COMPLETING_REBALANCE
+    return before_sync and 0 <= member.previous_generation <= generation < member.generation
+
+
+def _send(member: Member, api_key: int, version: int, message: Any) -> Any:
+    return (yield Ask(api_key, version, replaced(message, generation_id_or_member_epoch=member.epoch)))
+
+
+def _codes(response: Any) -> set[int]:
+    return {partition.error_code for topic in response.topics for partition in topic.partitions}
+
+
+def _translated(response: Any) -> Any:
+    if _codes(response) == {ErrorCode.NONE}:
+        return response
+    return replaced(
+        response,
+        topics=tuple(
+            replaced(
+                topic,
+                partitions=tuple(
+                    replaced(partition, error_code=error_mapping.for_commit(partition.error_code))
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in response.topics
+        ),
+    )
+
+
+def refused(request: Request, error_code: int) -> OffsetCommitResponse | TxnOffsetCommitResponse:
+    """The answer to a commit of which no partition was taken."""
+    if request.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        return TxnOffsetCommitResponse(
+            topics=tuple(
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=partition.partition_index, error_code=error_code
+                        )
+                        for partition in topic.partitions
+                    ),
+                )
+                for topic in request.message.topics
+            )
+        )
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error_code
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.message.topics
+        )
+    )

@@ -1,0 +1,95 @@
+"""SyncGroup: hand out the assignment. Nothing goes upstream, and the call may be repeated."""
+
+import math
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolTopicPartition,
+    encode_assignment,
+)
+from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Steps
+from translation.member_state import MemberEvent, MemberState
+from translation.migration.adoption import adopt_again
+from translation.partitions import NONE, Partitions, by_name
+from translation.upstream.consumer_group_heartbeat import learn_names
+
+_TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
+"""Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
+
+
+def sync(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+    """Answer with the newest assignment, which may be newer than the JoinGroup answer.
+
+    It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
+    what the client gets.
+    """
+    member.learn_generation(request.message.generation_id)
+    context.clients.heard(member, connection, request.message.generation_id)
+    code: int = ErrorCode.NONE
+    if context.was_elsewhere(member, request.message.generation_id):
+        code = yield from adopt_again(context, member, connection, request)
+    if code == ErrorCode.NONE:
+        code = _why_not(context, member, request.message)
+    if code != ErrorCode.NONE:
+        if member.generation >= 0:
+            member.touch(context.now)
+        context.answer(request, SyncGroupResponse(error_code=code))
+        return
+    yield from learn_names(context, member.assignment)
+    member.touch(context.now)
+    member.rebalance_deadline = math.inf
+    context.book(member)
+    kept = member.may_hold
+    member.handed = context.visible(member, member.assignment)
+    withheld = member.may_hold - member.handed
+    member.may_hold |= member.handed
+    if member.handed - kept:
+        context.emit(EventKind.ASSIGNED, member, partitions=member.handed - kept)
+    if withheld:
+        reason = "it claims partitions that are withheld"
+        context.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
+        context.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
+    else:
+        context.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
+    context.answer(
+        request,
+        SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=member.protocol_type,
+            protocol_name=member.protocol_name,
+            assignment=_embedded(context, member, member.handed),
+        ),
+    )
+
+
+def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
+    if member.generation < 0:
+        return context.no_member(member, message)
+    if message.generation_id != member.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if message.protocol_type not in (None, member.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if message.protocol_name not in (None, member.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _embedded(context: Context, member: Member, partitions: Partitions) -> bytes:
+    """The assignment in the client's own version; for nothing it is an empty list, never zero bytes."""
+    topics = by_name(partitions, context.topic_names) if partitions is not NONE else {}
+    return encode_assignment(
+        ConsumerProtocolAssignment(
+            assigned_partitions=tuple(
+                ConsumerProtocolTopicPartition(topic=topic, partitions=indexes)
+                for topic, indexes in topics.items()
+            )
+        ),
+        member.embedded_version,
+    )

@@ -1,0 +1,1 @@
+"""What every group API stands on: procedures that wait for answers, members, connections, timers."""

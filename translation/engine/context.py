@@ -1,0 +1,357 @@
+"""What all conversations share: the registry, the time of this moment, and the list of actions to carry out."""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from translation.actions import (
+    Action,
+    Answer,
+    Connection,
+    ConnectionId,
+    Emit,
+    Event,
+    EventKind,
+    Forward,
+    MemberProtocol,
+    Release,
+    Request,
+)
+from translation.engine.admitted_groups import Admissions
+from translation.engine.connections import Clients
+from translation.engine.member import Group, Member
+from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
+from translation.engine.native_members import NativeMembers
+from translation.engine.procedure import Runner, Woken
+from translation.engine.timers import Timers
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import NONE, Partitions, told
+from translation.policy.policy import Policy
+from translation.policy.rule_cache import RuleBook
+from translation.settings import TranslatorSettings
+
+_LOOKED_AT_FOR_ROOM = 100
+"""Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
+
+_WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
+"""What a JoinGroup that waits is told when its membership ends."""
+
+
+class Context:
+    """The registry of one process and the hands of its conversations."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: TranslatorSettings,
+        new_uuid: Callable[[], str],
+        on_member_time: Callable[[Member, float], None],
+        on_group_time: Callable[[Group, float], None],
+        allowed_assignors: frozenset[str],
+    ) -> None:
+        self.allowed_assignors = allowed_assignors
+        self.rules = RuleBook(policy)
+        self.settings = settings
+        self.on_member_time = on_member_time
+        self.on_group_time = on_group_time
+        self.now = -math.inf
+        self.actions: list[Action] = []
+        self.timers = Timers()
+        self.runner = Runner(self)
+        self.groups: dict[str, Group] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
+        self.clients = Clients(self._release, self.runner.is_busy)
+        self.admissions = Admissions(settings.admitted_groups_limit)
+        self.natives = NativeMembers(settings.native_members_limit)
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def answer(self, request: Request, message: Any) -> None:
+        """Answer a client's request, unless it is gone."""
+        if self.clients.settle(request):
+            self.actions.append(Answer(request.id, message))
+
+    def forward(self, request: Request) -> None:
+        """Relay a client's request as it came, unless it is gone."""
+        if self.clients.settle(request):
+            self.actions.append(Forward(request.id))
+
+    def _release(self, connection_id: ConnectionId) -> None:
+        self.admissions.forget(connection_id)
+        self.actions.append(Release(connection_id))
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def connection_lost(self, connection_id: ConnectionId) -> None:
+        """Both sides of a connection are gone: calls on it have no answer any more."""
+        waiting = self.clients.members_on(connection_id)
+        self.clients.lost(connection_id)
+        self.admissions.forget(connection_id)
+        self.abandon_joins(waiting, connection_id)
+        self.runner.lost(connection_id)
+
+    def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
+        """Nobody waits any more for the JoinGroups of these members that wait on this connection."""
+        for member in members:
+            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
+                self.runner.wake(member.parked_join, Woken.ABANDONED)
+
+    # -- registry ----------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group:
+        """The group's record, made on first use."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(self, group_id)
+            if len(self.groups) > self.settings.groups_limit:
+                self._forget_a_group(group)
+        return group
+
+    def _forget_a_group(self, newest: Group) -> None:
+        """Make room. What is known of a group without members can be found out again."""
+        for group in list(islice(self.groups.values(), _LOOKED_AT_FOR_ROOM)):
+            del self.groups[group.id]
+            if group is not newest and not group.members and not group.moves:
+                return
+            self.groups[group.id] = group  # behind the others: they are looked at next
+
+    def find(self, group_id: str, member_id: str) -> Member | None:
+        """The member's record, joined or not."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.members.get(member_id)
+
+    def member(self, group_id: str, member_id: str) -> Member:
+        """The member's record, made on first use."""
+        group = self.group(group_id)
+        member = group.members.get(member_id)
+        if member is None:
+            member = group.members[member_id] = Member(self, group, member_id)
+        return member
+
+    def is_ours(self, member: Member) -> bool:
+        """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
+        if member.joined or self.ids.is_issued(member.id):
+            return True
+        return may_be_translated(member.id) and (member.group.id, member.id) not in self.natives
+
+    def is_native(self, group_id: str, member_id: str) -> bool:
+        """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
+        member = self.find(group_id, member_id)
+        return (group_id, member_id) in self.natives and (member is None or not member.joined)
+
+    def fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
+        if instance_id is None or not self.settings.sole_process:
+            # Another process may have seen a later one: the broker is asked (:mod:`translation.migration.adoption`).
+            return False
+        group = self.groups.get(group_id)
+        holder_id = None if group is None else group.static.get(instance_id)
+        return holder_id is not None and holder_id != member_id
+
+    def was_elsewhere(self, member: Member, generation: int) -> bool:
+        """Whether another process may have served this client since it joined here.
+
+        Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
+        less again, at the same epoch, so that not even the epoch tells.
+        """
+        if self.settings.sole_process or generation < member.generation:
+            return False  # an older generation is an older one, wherever the newer one came from
+        return generation > member.generation or member.away
+
+    def hold_instance(self, member: Member) -> None:
+        """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
+
+        A process that alone serves the group knows who is the newest. One of several may know an older one; there a
+        newer one is that whose first JoinGroup is under way.
+        """
+        if member.instance_id is None:
+            return
+        static = member.group.static
+        holder = member.group.members.get(static.get(member.instance_id, member.id))
+        if holder is None or holder is member or (holder.joined and not self.settings.sole_process):
+            static[member.instance_id] = member.id
+
+    def release_instance(self, member: Member) -> None:
+        """The member's client is a classic one from now on, and so is whoever comes with its instance id."""
+        if member.group.static.get(member.instance_id or "") == member.id:
+            del member.group.static[member.instance_id or ""]
+
+    def no_member(self, member: Member, message: Any) -> ErrorCode:
+        """What a client is answered whose membership has ended, maybe while its call waited."""
+        if self.fenced(member.group.id, member.id, message.group_instance_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.UNKNOWN_MEMBER_ID
+
+    def drop_if_idle(self, member: Member) -> None:
+        """Forget the record of a member that is in no group and in no conversation."""
+        group = member.group
+        if (
+            not member.joined
+            and member.turns.idle
+            and member.parked_join is None
+            and group.members.get(member.id) is member
+        ):
+            del group.members[member.id]
+            member.turns.let_go()
+            self.clients.detach(member)
+            if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
+                del group.static[member.instance_id]
+            self.drop_group_if_empty(group)
+
+    def drop_group_if_empty(self, group: Group) -> None:
+        """Forget a group of which nothing is known that would have to be remembered."""
+        nobody = not group.members and not group.relayed and not group.moves
+        if (
+            nobody
+            and group.passes_through is None
+            and group.moves_together_until == -math.inf
+            and not group.moved_in_vain
+            and group.gives_up_until == math.inf
+            and self.groups.get(group.id) is group  # a conversation may hold an older record, forgotten since
+        ):
+            del self.groups[group.id]
+
+    def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
+        """The broker has this member as a classic one: relay its calls, and ask again after a while."""
+        if len(member_id) > LONGEST_MEMBER_ID:
+            return  # the broker is asked each time
+        group.relayed.pop(member_id, None)
+        group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
+        if len(group.relayed) > self.settings.relayed_limit:
+            del group.relayed[next(iter(group.relayed))]
+
+    # -- what happens to members -------------------------------------------------------------------------------
+
+    def change_state(self, member: Member, event: MemberEvent, reason: str) -> None:
+        """Report an event to the member's state machine, and the change of state to the outside."""
+        before = member.state
+        after = member.machine.handle(event)
+        if after is not MemberState.STABLE:
+            member.gather_until = member.gather_limit = math.inf
+        if after is not before:
+            self.emit(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
+
+    def end_membership(self, member: Member, event: MemberEvent, kind: EventKind, reason: str) -> None:
+        """The member is in the group no more: forget what it was assigned, end its waiting, tell the others.
+
+        The record itself stays until its conversations have ended (:meth:`drop_if_idle`).
+        """
+        was_joined = member.joined
+        member.may_hold = NONE
+        member.claimed = None
+        member.adopted = False
+        member.answered_on = None
+        self.change_state(member, event, reason)
+        if was_joined:
+            self.emit(kind, member, reason=reason)
+        member.membership += 1
+        member.generation = member.previous_generation = -1
+        member.epoch = 0
+        member.told_assignor = None
+        member.lost_answer = False
+        member.assignment = member.handed = member.unacknowledged = NONE
+        member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
+        if member.parked_join is not None:
+            self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
+        if was_joined:
+            self.nudge(member.group)
+
+    def nudge(self, group: Group) -> None:
+        """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.
+
+        So that their clients hear of it at their own next Heartbeat, not one upstream interval later.
+        """
+        for when in (self.now, self.now + self.settings.assignment_interval_s):
+            # Changes that come together share their nudges.
+            if not any(when <= booked <= when + self.settings.join_poll_s for booked in group.nudges):
+                group.nudges.append(when)
+        group.nudges.sort()
+        self.timers.book(group, group.nudges[0])
+
+    def book(self, member: Member) -> None:
+        """Book the member's earliest deadline."""
+        due = member.next_due()
+        if due < math.inf:
+            self.timers.book(member, due)
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        kind: EventKind,
+        member: Member,
+        *,
+        reason: str = "",
+        previous_state: str = "",
+        partitions: Partitions = NONE,
+    ) -> None:
+        """Tell the outside what happened to a member."""
+        held = member.may_hold if member.claimed is None else member.claimed
+        event = Event(
+            kind=kind,
+            group_id=member.group.id,
+            member_id=member.id,
+            instance_id=member.instance_id,
+            protocol=MemberProtocol.TRANSLATED,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            software=member.software,
+            generation=member.generation,
+            epoch=member.epoch,
+            state=member.state,
+            previous_state=previous_state,
+            partitions=told(partitions, self.topic_names) if partitions else (),
+            owned=None if member.adopted else told(held, self.topic_names),
+            reason=reason,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+        )
+        self.actions.append(Emit(event))
+
+    def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
+        """Tell the outside what happened to a call that belongs to no member known here."""
+        connection = self.clients.who_asked(request)
+        event = Event(
+            kind=kind,
+            group_id=group_id,
+            member_id=getattr(request.message, "member_id", ""),
+            client_id=request.client_id,
+            client_host="" if connection is None else connection.client_host,
+            software="" if connection is None else connection.software,
+            reason=reason,
+        )
+        self.actions.append(Emit(event))
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    def learn_topics(self, pairs: Iterable[tuple[Uuid, str]]) -> None:
+        """Keep names by topic id. An id never changes its name, so nothing here ever gets stale."""
+        self.topic_names.update(pairs)
+        while len(self.topic_names) > self.settings.known_topics_limit:
+            del self.topic_names[next(iter(self.topic_names))]
+
+    def visible(self, member: Member, partitions: Partitions) -> Partitions:
+        """The part of an assignment that the client can be told: known by name, and of its subscription.
+
+        Clients break on partitions that they did not subscribe to (aiokafka ends with an error).
+        """
+        names = self.topic_names
+        subscription = member.subscription
+        return frozenset([pair for pair in partitions if names.get(pair[0]) in subscription])
+
+    # -- versions ----------------------------------------------------------------------------------------------
+
+    def version(self, connection: Connection, api_key: ApiKey, newest: int, oldest: int = 0) -> int | None:
+        """The newest version up to ``newest`` that the broker has; None if there is none from ``oldest`` on."""
+        low, high = connection.versions.get(api_key, (0, -1))
+        version = min(high, newest)
+        return version if version >= max(low, oldest) else None
+
+
+def replaced(message: Any, **changes: Any) -> Any:
+    """A copy of an immutable message with other values in some fields."""
+    return msgspec.structs.replace(message, **changes)

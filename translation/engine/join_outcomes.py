@@ -1,0 +1,155 @@
+"""How a JoinGroup can end, other than with a generation."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation.actions import EventKind, Request
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Ask, Park, Woken
+
+MEMBER_ID_REQUIRED_FROM = 4
+"""The version of JoinGroup since which clients understand MEMBER_ID_REQUIRED (KIP-394)."""
+
+
+def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
+    """The answer to a JoinGroup that failed."""
+    message: JoinGroupRequest = request.message
+    return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
+
+
+def patience(context: Context, member: Member) -> float:
+    """How long this client may be kept waiting in JoinGroup (seconds)."""
+    settings = context.settings
+    return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
+
+
+def resume_session(context: Context, member: Member) -> None:
+    """The client does not wait in JoinGroup any more: its session runs again."""
+    if member.joined:
+        member.touch(context.now)
+        context.book(member)
+
+
+def refuse_overtaken(context: Context, member: Member) -> None:
+    """A JoinGroup goes on without an answer of its own: those that it took over get none of it either.
+
+    Their client has joined anew since; whoever still waits for them tries again.
+    """
+    for waiting in member.overtaken:
+        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+    member.overtaken.clear()
+
+
+class Outcome(Exception):
+    """A JoinGroup ends in another way than with a generation."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Do what this outcome means for everybody who waits."""
+        raise NotImplementedError
+
+
+class PassesThrough(Outcome):
+    """The group is relayed for ``for_s`` seconds, and stays classic."""
+
+    def __init__(self, reason: str, for_s: float = math.inf) -> None:
+        super().__init__(reason)
+        self.for_s = for_s
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Relay the request, and those that it took over."""
+        group = member.group
+        group.passes_through = str(self)
+        group.passes_through_until = context.now + self.for_s
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, str(self))
+        for waiting in (*member.overtaken, request):
+            context.forward(waiting)
+        member.overtaken.clear()
+
+
+class Overtaken(Outcome):
+    """A newer JoinGroup of the same member goes on in this one's place, and answers for both (:func:`overtake`)."""
+
+    def settle(self, _context: Context, _member: Member, _request: Request) -> None:
+        """Leave the answer to the newer one."""
+
+
+class Superseded(Outcome):
+    """A newer JoinGroup goes on, and answers for itself only: who sent this one is to try again."""
+
+    def settle(self, context: Context, _member: Member, request: Request) -> None:
+        """Refuse this one."""
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+class Failed(Outcome):
+    """The client gets an error code."""
+
+    def __init__(self, error_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.error_code = error_code
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Answer the request, and those that it took over."""
+        resume_session(context, member)
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, self.error_code, member.id))
+        member.overtaken.clear()
+
+
+class NeedsAnotherId(Outcome):
+    """The client is to join as another member, under an id that nobody had before (KIP-394)."""
+
+    def settle(self, context: Context, member: Member, request: Request) -> None:
+        """Tell it the id, whichever of its JoinGroups it waits for."""
+        member_id = context.ids.issue()
+        context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
+        for waiting in (*member.overtaken, request):
+            context.answer(waiting, refused(waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        member.overtaken.clear()
+
+
+class StaysClassic(Exception):
+    """A classic member joins again: it stays one until it is moved at a Heartbeat, after which it holds nothing."""
+
+
+def overtake(context: Context, member: Member) -> None:
+    """It is a newer JoinGroup's turn: take the answer over from the one that waits."""
+    older, member.parked_join = member.parked_join, None
+    if older is not None:
+        if older.request is not None:
+            member.overtaken.append(older.request)
+        context.runner.wake(older, Woken.SUPERSEDED)
+
+
+def wait(
+    member: Member, until: float, answered_by_newer: Request | None = None
+) -> Generator[Park, Any, Woken]:
+    """A JoinGroup lets others in for a while; tells why it goes on.
+
+    Its client may join again meanwhile: ``answered_by_newer`` is this JoinGroup, if the newer one is to answer it too.
+    """
+    exchange = member.turns.running
+    if exchange is None:
+        raise LookupError("only the conversation whose turn it is can wait")
+    exchange.request = answered_by_newer
+    member.parked_join = exchange
+    woken: Woken = yield Park(until)
+    if member.parked_join is exchange:
+        member.parked_join = None
+    return woken
+
+
+def park(member: Member, request: Request, until: float) -> Generator[Ask | Park, Any, None]:
+    """Wait for partitions; raises if there is nothing to go on for."""
+    woken = yield from wait(member, until, request)
+    if woken is Woken.SUPERSEDED:
+        raise Overtaken("a newer JoinGroup came")
+    if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(woken.value))
+    if woken is Woken.ABANDONED:
+        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

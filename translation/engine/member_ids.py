@@ -1,0 +1,84 @@
+"""Member ids: which were given out here, which a classic coordinator may get to know, and what their form tells.
+
+The broker describes a client that is translated exactly as it describes one that speaks the new protocol by itself.
+Only the form of its member id tells one from the other:
+
+* Ids that are given out here begin with :data:`ISSUED_PREFIX`.
+* A client that was a classic member may come with the id that a classic coordinator gave it, which is the client id
+  or the instance id, a hyphen and a UUID in hexadecimal (``ClassicGroup.generateMemberId``).
+* A native client makes its own id (KIP-848, "Member ID"), or the broker makes one for it (ConsumerGroupHeartbeat v0):
+  a UUID in base64 and nothing before it (22 characters in Java and librdkafka, 24 in franz-go). A classic client that
+  joins a group with native members in it is given such an id too (``classicGroupJoinToConsumerGroup``). When it is
+  moved, and comes with that id, it is given one of ours (:mod:`translation.migration.join_preflight`).
+"""
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+
+from translation.actions import ConnectionId
+
+ISSUED_PREFIX = "epochgate-"
+"""What the ids begin with that any process of Epochgate gives out."""
+
+LONGEST_MEMBER_ID = 255
+"""Characters of an id that is remembered as it is; of a longer one a hash is."""
+
+_OF_CLASSIC_COORDINATOR = re.compile(r".*-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+
+
+def may_be_translated(member_id: str) -> bool:
+    """Whether a member of the new protocol with this id may be a classic client that is translated.
+
+    Else it is a native one. See the module for the forms.
+    """
+    return member_id.startswith(ISSUED_PREFIX) or _OF_CLASSIC_COORDINATOR.fullmatch(member_id) is not None
+
+
+class MemberIds:
+    """Remembers the last ``limit`` of each. ``new_uuid`` makes an id that nobody has."""
+
+    def __init__(self, new_uuid: Callable[[], str], limit: int) -> None:
+        self._new_uuid = new_uuid
+        self._limit = limit
+        self._issued: dict[str, None] = {}
+        self._joins_classic: dict[str, ConnectionId] = {}
+
+    def issue(self) -> str:
+        """A fresh member id. It is remembered that nobody had it before."""
+        member_id = ISSUED_PREFIX + self._new_uuid()
+        self.issued(member_id)
+        return member_id
+
+    def issued(self, member_id: str) -> None:
+        """Nobody has had this id before."""
+        self._issued[member_id] = None
+        while len(self._issued) > self._limit:
+            del self._issued[next(iter(self._issued))]
+
+    def is_issued(self, member_id: str) -> bool:
+        """Whether this process gave out the id, so that no classic coordinator can know it."""
+        return member_id in self._issued
+
+    def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
+        """A JoinGroup with this id is relayed on this connection: a classic coordinator gets to know the id."""
+        self._issued.pop(member_id, None)
+        if member_id:
+            self._joins_classic[_key(member_id)] = connection_id
+            while len(self._joins_classic) > self._limit:
+                del self._joins_classic[next(iter(self._joins_classic))]
+
+    def has_joined_classic(self, member_id: str) -> None:
+        """Its SyncGroup shows that it has heard the answer."""
+        self._joins_classic.pop(_key(member_id), None)
+
+    def may_become_classic(self, member_id: str, connection_id: ConnectionId) -> bool:
+        """Whether a JoinGroup of this client, which waits no more for its answer, may still reach the coordinator.
+
+        It was relayed on another connection, and would make a member of the new protocol with this id a classic one.
+        """
+        return self._joins_classic.get(_key(member_id), connection_id) != connection_id
+
+
+def _key(member_id: str) -> str:
+    return member_id if len(member_id) <= LONGEST_MEMBER_ID else sha256(member_id.encode()).hexdigest()

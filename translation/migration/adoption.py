@@ -1,0 +1,212 @@
+"""Calls for a member that this process does not know: look it up at the broker.
+
+The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is
+asked. What it says of ownership is not used: ConsumerGroupDescribe can be incomplete, and only the client knows
+what it holds; it brings its claim with the JoinGroup that it is asked for.
+"""
+
+from collections.abc import Callable, Generator
+from enum import Enum, auto
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseMember,
+)
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Ask, Park, Steps
+from translation.member_state import MemberEvent
+from translation.migration.upgrade import move_classic
+from translation.policy.policy import Rule
+
+_CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
+
+_SESSION_TIMEOUT_MS = 45_000
+_REBALANCE_TIMEOUT_MS = 300_000
+"""What clients use by default; they hold from the adoption to the JoinGroup that says the client's own."""
+
+
+class Verdict(Enum):
+    """What the broker knows of a member."""
+
+    MEMBER = auto()
+    """A member of the new protocol that some process of Epochgate made: this one may go on with it."""
+
+    NATIVE_MEMBER = auto()
+    """A member that speaks the new protocol by itself: nobody may speak for it."""
+
+    CLASSIC_MEMBER = auto()
+    """A classic member in a consumer group: the broker itself answers its calls."""
+
+    CLASSIC_GROUP = auto()
+    """No consumer group at all."""
+
+    LOADING = auto()
+    """The broker can't say yet."""
+
+    NOT_SAID = auto()
+    """The broker can't say; its own answer to the call tells the client why."""
+
+    REPLACED = auto()
+    """Another member has its instance id."""
+
+    HIDDEN = auto()
+    """A consumer group whose members this principal may not see, because it may not describe all of their topics."""
+
+    UNKNOWN = auto()
+    """A consumer group without this member."""
+
+
+Found = tuple[Verdict, ConsumerGroupDescribeResponseMember | None]
+
+
+def adopting(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    rule: Rule,
+    proceed: Callable[[], Steps],
+    refuse: Callable[[ErrorCode], None],
+) -> Steps:
+    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID.
+
+    A classic member is refused too when it is its turn to be moved to the new protocol.
+    """
+    if not member.joined:
+        verdict, found = yield from look_for(
+            context, member, connection, instance_id=request.message.group_instance_id
+        )
+        if verdict is Verdict.NATIVE_MEMBER:
+            context.natives.heard(member.group.id, member.id)
+            context.forward(request)
+            return
+        if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
+            replaced = verdict is Verdict.REPLACED
+            refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
+            return
+        if verdict is not Verdict.MEMBER or found is None:
+            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.NOT_SAID, Verdict.LOADING):
+                mixed = verdict is Verdict.CLASSIC_MEMBER
+                if (yield from move_classic(context, member, connection, request, rule, mixed=mixed)):
+                    refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+                    return
+            context.forward(request)
+            return
+        _adopt(context, member, connection, request, found)
+    yield from proceed()
+
+
+def adopt_again(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Generator[Ask | Park, Any, ErrorCode]:
+    """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
+
+    What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
+    not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
+    either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
+
+    ILLEGAL_GENERATION if it is the call's generation that is not known, and the broker has not come to it yet: then no
+    process has given it to the client in this membership, but a classic group before it, and nothing changes.
+    """
+    instance_id = request.message.group_instance_id
+    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    if verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if found is not None and _is_of_another_membership(member, _generation_of(request), found):
+        reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        return ErrorCode.ILLEGAL_GENERATION
+    if member.joined:
+        reason = ErrorCode.FENCED_MEMBER_EPOCH.name
+        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+    if verdict is Verdict.REPLACED:
+        return ErrorCode.FENCED_INSTANCE_ID
+    if found is None:
+        return context.no_member(member, request.message)
+    _adopt(context, member, connection, request, found)
+    return ErrorCode.NONE
+
+
+def _is_of_another_membership(
+    member: Member, generation: int, found: ConsumerGroupDescribeResponseMember
+) -> bool:
+    """Whether a generation that is newer than the one known here is none that this membership has had at all."""
+    return member.joined and generation > member.generation and generation > found.member_epoch
+
+
+def look_for(
+    context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
+) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is; with its instance id, also whether somebody else has that."""
+    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    if version is None:
+        return Verdict.CLASSIC_GROUP, None
+    response: ConsumerGroupDescribeResponse = yield Ask(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    )
+    if not response.groups:
+        return Verdict.NOT_SAID, None
+    described = response.groups[0]
+    match described.error_code:
+        case ErrorCode.NONE:
+            pass
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return Verdict.HIDDEN, None
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return Verdict.CLASSIC_GROUP, None
+        case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Verdict.LOADING, None
+        case _:
+            return Verdict.NOT_SAID, None
+    for found in described.members:
+        if found.member_id == member.id:
+            if found.member_type == _CLASSIC_MEMBER:
+                return Verdict.CLASSIC_MEMBER, None
+            if found.member_epoch < 0:
+                return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
+            return (Verdict.MEMBER, found) if context.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
+    if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
+        return Verdict.REPLACED, None
+    return Verdict.UNKNOWN, None
+
+
+def _adopt(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    found: ConsumerGroupDescribeResponseMember,
+) -> None:
+    context.clients.reach(member, connection)
+    member.client_id = request.client_id
+    member.instance_id = found.instance_id
+    context.hold_instance(member)
+    member.epoch = found.member_epoch
+    # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
+    member.generation = min(_generation_of(request), found.member_epoch)
+    member.adopted = True
+    member.away = False
+    member.session_timeout_ms = _SESSION_TIMEOUT_MS
+    member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    member.subscription = frozenset(found.subscribed_topic_names)
+    member.touch(context.now)
+    member.keep_alive_at = context.now + member.keep_alive_s
+    context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
+    context.emit(EventKind.ADOPTED, member)
+    context.book(member)
+
+
+def _generation_of(request: Request) -> int:
+    match request.api_key:
+        case ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP:
+            generation: int = request.message.generation_id
+        case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
+            generation = request.message.generation_id_or_member_epoch
+        case _:
+            raise AssertionError(request.api_key)
+    return generation

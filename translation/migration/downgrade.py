@@ -1,0 +1,88 @@
+"""A client of the new protocol goes back to the classic one, in its JoinGroup."""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from translation.actions import Connection, Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import (
+    Failed,
+    Outcome,
+    Superseded,
+    overtake,
+    patience,
+    refuse_overtaken,
+    refused,
+    resume_session,
+    wait,
+)
+from translation.engine.member import Member
+from translation.engine.procedure import Ask, Park, Steps, UpstreamLost, Woken
+from translation.migration.last_consumer_member import has_to_wait_for_others
+from translation.migration.upgrade import end_left_behind, join_classic, leave_translated
+from translation.upstream.proxy_heartbeat import beat
+
+
+def back_to_classic(
+    context: Context, member: Member | None, connection: Connection, request: Request
+) -> Steps:
+    """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
+    if member is not None and member.joined and context.clients.is_late(member, connection, request):
+        # That it claims nothing is not true any more: its client has joined again since, and works.
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        return
+    if member is not None and any(one.joined for one in _memberships(member, request)):
+        try:
+            yield from _leave(context, member, connection, request)
+        except Outcome as outcome:
+            outcome.settle(context, member, request)
+            return
+        except UpstreamLost:
+            resume_session(context, member)
+            refuse_overtaken(context, member)  # on other connections, which are still there
+            raise
+        refuse_overtaken(context, member)
+    elif member is not None:
+        # An older JoinGroup of this client that waits here would begin a membership beside the classic one.
+        overtake(context, member)
+        refuse_overtaken(context, member)
+    yield from join_classic(context, request)
+
+
+def _memberships(member: Member, request: Request) -> list[Member]:
+    """What is known of this client: the member whose turn it is, and older ones with its instance id.
+
+    The broker would put the classic client in the place of such a one, and make the group a classic one at once,
+    without a rebalance.
+    """
+    instance_id = request.message.group_instance_id
+    if instance_id is None or member.group.holder_of(instance_id) is not member:
+        return [member]
+    return [one for one in member.group.members.values() if one is member or one.instance_id == instance_id]
+
+
+def _leave(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Generator[Ask | Park, Any, None]:
+    """End its memberships, each if the client still has it when its turn comes."""
+    overtake(context, member)
+    # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
+    member.session_deadline = member.rebalance_deadline = math.inf
+    deadline = context.now + patience(context, member)
+    yield from end_left_behind(member)
+    for one in _memberships(member, request):
+        while (yield from has_to_wait_for_others(context, one, connection)):
+            if context.now >= deadline:
+                raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
+            # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
+            if (yield from wait(member, context.now + context.settings.join_poll_s)) is Woken.SUPERSEDED:
+                raise Superseded("a newer JoinGroup came")
+            if not context.clients.is_here(request):
+                raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
+            if one is member and one.joined:
+                yield from beat(context, one)
+        yield from leave_translated(context, one, "back to the classic protocol")
+        context.release_instance(one)
+        context.drop_if_idle(one)

@@ -1,0 +1,312 @@
+"""Before a client that this process does not know joins: who is it, and can its group be converted?
+
+It may be new; a member of the new protocol that another process served; or a classic member, in a classic group
+or in a mixed one. The broker is asked, because the first heartbeat of a new member converts the whole group,
+and the conversion fails the pending JoinGroups of all its classic members.
+"""
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import (
+    MEMBER_ID_REQUIRED_FROM,
+    Failed,
+    NeedsAnotherId,
+    Outcome,
+    PassesThrough,
+    StaysClassic,
+    park,
+)
+from translation.engine.member import Group, Member, Move
+from translation.engine.procedure import Ask, Park
+from translation.migration.adoption import Found, Verdict, look_for
+from translation.migration.last_consumer_member import has_to_wait_for_others
+from translation.migration.upgrade import (
+    Obstacle,
+    has_classic_members,
+    leave_classic,
+    leave_classic_membership,
+    leave_translated,
+    left_alone_s,
+    move_together,
+    moves_together,
+    what_stands_in_the_way,
+)
+
+Asking = Generator[Ask | Park, Any, None]
+
+_IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})
+"""Verdicts that say that it is a consumer group, and name no membership of the new protocol that is the client's."""
+
+
+def find_out(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    left_behind: Move | None,
+    deadline: float,
+    *,
+    claims: bool,
+) -> Asking:
+    """See that nothing stands in the way of this member's first heartbeat.
+
+    ``left_behind`` is the classic membership that the client gave up because the policy changed, ``claims`` whether
+    it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
+    """
+    if member.joined:
+        if not context.settings.sole_process:
+            yield from _see_that_it_is_the_latest(context, member, connection)
+            see_that_somebody_waits(context, member, request)
+        return
+    group = member.group
+    # If the last try to begin this membership has failed, it is known already.
+    left_behind, member.left_behind = member.left_behind or left_behind, None
+    instance_id = request.message.group_instance_id if request.message.member_id else None
+    left_behind = yield from _end_translated(context, member, connection, request, left_behind, deadline)
+    if not group.is_consumer_group or claims or instance_id or not context.ids.is_issued(member.id):
+        look = partial(
+            _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
+        )
+        verdict, found = yield from look()
+        told = _was_told_to_move(left_behind, claims=claims)
+        if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.id):
+            if (yield from has_classic_members(group.id)):
+                raise StaysClassic  # if it is none of them, the broker says so
+            # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
+            verdict, found = yield from look()
+        if _is_for_the_broker(verdict, claims=claims):
+            raise StaysClassic
+        if verdict in _IN_A_CONSUMER_GROUP:
+            left = yield from _leave_classic_memberships(context, member, request, verdict, left_behind)
+            left_behind = None
+            if left and _may_have_become_classic(group):
+                verdict, found = yield from look()
+        if found is not None:
+            member.epoch = found.member_epoch
+            member.adopted = True
+            context.emit(EventKind.ADOPTED, member)
+        elif verdict is Verdict.CLASSIC_GROUP:
+            left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
+    if left_behind is not None:
+        yield from leave_classic(group, left_behind)
+    _see_that_its_id_tells(context, member, request, claims=claims)
+    # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
+    see_that_somebody_waits(context, member, request)
+
+
+def _see_that_its_id_tells(context: Context, member: Member, request: Request, *, claims: bool) -> None:
+    """Raise if a client that begins a membership here should do so under an id of ours.
+
+    A classic member that joined a group with native members in it has an id of their form (seen on 4.4.0). Under that
+    another process of Epochgate would take it for one of them.
+    """
+    if (
+        not member.joined
+        and not claims
+        and not context.is_ours(member)
+        and request.version >= MEMBER_ID_REQUIRED_FROM
+        and request.message.group_instance_id is None
+    ):
+        raise NeedsAnotherId("its own is of the form that native members have")
+
+
+def _is_for_the_broker(verdict: Verdict, *, claims: bool) -> bool:
+    """Whether the broker itself has to answer the JoinGroup.
+
+    A classic member that claims partitions stays one: an epoch 0 heartbeat owns nothing, and the broker would free at
+    once what the client still holds. A JoinGroup under a native member's id would make that a classic member.
+    """
+    return verdict is Verdict.NATIVE_MEMBER or (verdict is Verdict.CLASSIC_MEMBER and claims)
+
+
+def _end_translated(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    left_behind: Move | None,
+    deadline: float,
+) -> Generator[Ask | Park, Any, Move | None]:
+    """End the membership of a client that was to go back, and joins the new protocol after all.
+
+    That is done before anything is asked about the group; gives what is still to be left behind.
+    """
+    before = None if left_behind is None else member.group.members.get(left_behind.member_id)
+    if before is None or not before.joined:
+        return left_behind
+    while (yield from has_to_wait_for_others(context, before, connection)):
+        if context.now >= deadline:
+            raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
+        yield from park(member, request, context.now + context.settings.join_poll_s)
+    yield from leave_translated(context, before, "its client joined anew")
+    context.drop_if_idle(before)
+    return None
+
+
+def _was_told_to_move(left_behind: Move | None, *, claims: bool) -> bool:
+    """Whether this JoinGroup is that of a client that was told to move; one with partitions has joined again since."""
+    return left_behind is not None and not claims
+
+
+def _leave_classic_memberships(
+    context: Context, member: Member, request: Request, verdict: Verdict, left_behind: Move | None
+) -> Generator[Ask | Park, Any, bool]:
+    """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any.
+
+    Raises the outcome if it should not join the new protocol under the id that it had as a classic member.
+    """
+    group = member.group
+    if verdict is Verdict.CLASSIC_MEMBER:
+        yield from leave_classic_membership(group.id, member.id, member.instance_id)
+    if left_behind is not None:
+        yield from leave_classic(group, left_behind)
+    if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_once_more(context, request):
+        raise NeedsAnotherId("another process may be ending its classic membership too")
+    return verdict is Verdict.CLASSIC_MEMBER or left_behind is not None
+
+
+def _may_be_left_once_more(context: Context, request: Request) -> bool:
+    """Whether a LeaveGroup for this client's classic membership may be under way from another process.
+
+    The client was there before, hung up, and came here. A LeaveGroup that still stands on its way to the broker would
+    end the membership that begins here under the same id, with the partitions that the client works on by then.
+    """
+    return (
+        not context.settings.sole_process
+        and request.version >= MEMBER_ID_REQUIRED_FROM
+        and request.message.group_instance_id is None
+    )
+
+
+def _may_have_become_classic(group: Group) -> bool:
+    """Whether a consumer group that a classic member has left may be a classic group now.
+
+    If only classic members are left in it, the broker makes it one, and begins a rebalance, in which it takes the
+    members' targets for what they hold.
+    """
+    return not group.is_consumer_group
+
+
+def _look(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    deadline: float,
+    *,
+    instance_id: str | None,
+    claims: bool,
+) -> Generator[Ask | Park, Any, Found]:
+    """Ask the broker who this is, for as long as it loads; raises the outcome if the JoinGroup is not to go on."""
+    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    while verdict is Verdict.LOADING and context.now < deadline:
+        yield from park(member, request, context.now + context.settings.load_retry_s)
+        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    if verdict is Verdict.REPLACED:
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
+    if claims and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.id):
+        # The broker knows who it is, and takes the classic JoinGroup of a member of either protocol at its word.
+        raise StaysClassic
+    if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+        # It may be a member still, and an epoch 0 heartbeat would free what it holds.
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    see_that_somebody_waits(context, member, request)
+    return verdict, found
+
+
+def see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
+    """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
+    if not any(context.clients.is_here(waiting) for waiting in (request, *member.overtaken)):
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
+
+
+def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Asking:
+    """Before a JoinGroup counts: has another process served this client since this one heard of it?
+
+    Then the call may be a late one of a client that has joined there since, and what it claims is not true any more.
+    A client that is here tries again, and is taken at its word.
+    """
+    _, found = yield from look_for(context, member, connection)
+    if found is not None and found.member_epoch != member.epoch:
+        member.epoch = found.member_epoch
+        member.adopted = True
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
+
+
+def _may_be_beside(context: Context, member: Member, left_behind: Move) -> bool:
+    """Whether a client may be a member of the new protocol before its classic membership ends.
+
+    Leaving a classic group begins a rebalance. A heartbeat that comes when that is over, but its members have not given
+    up all that they are to give up, converts the group at the one moment at which it must not be. A member of either
+    protocol that leaves a consumer group begins nothing of the kind. With an instance id the broker puts the new member
+    in the place of the classic one.
+
+    But one member id has one membership; and where all members are moved together, the group has to be empty first.
+    """
+    return (
+        left_behind.member_id != member.id
+        and left_behind.instance_id in (None, member.instance_id)
+        and not moves_together(context, member.group)
+    )
+
+
+def see_that_it_is_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
+    """Before the first heartbeat is tried once more: what was found out before the first try may not hold any more.
+
+    A coordinator that has failed over has forgotten the rebalance that was under way.
+    """
+    if member.joined or member.group.is_consumer_group:
+        return
+    left_behind, member.left_behind = member.left_behind, None
+    left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
+    if left_behind is not None:
+        yield from leave_classic(member.group, left_behind)
+
+
+def _until_convertible(
+    context: Context, member: Member, request: Request, left_behind: Move | None, deadline: float
+) -> Generator[Ask | Park, Any, Move | None]:
+    """Wait until nothing stands in the way of converting the group.
+
+    Gives what is to be left behind before it is; what is to be left behind after that is kept with the member.
+    """
+    group = member.group
+    while True:
+        obstacle, why = yield from what_stands_in_the_way(context, group)
+        match obstacle:
+            case Obstacle.NONE:
+                if left_behind is None or not _may_be_beside(context, member, left_behind):
+                    return left_behind
+                member.left_behind = left_behind
+                return None
+            case Obstacle.MEMBERS:
+                move_together(context, group)
+                if context.now >= deadline:
+                    raise _not_all_have_left(context, group, why)
+            case Obstacle.LASTING:
+                raise PassesThrough(f"not converted: {why}", for_s=context.settings.relayed_s)
+            case Obstacle.PASSING:
+                if context.now >= deadline:
+                    raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
+        if left_behind is not None and (left_behind.member_id != member.id or moves_together(context, group)):
+            # What is waited for, a rebalance or an empty group, may wait for what this client has left behind.
+            yield from leave_classic(group, left_behind)
+            left_behind = None
+        yield from park(member, request, context.now + context.settings.join_poll_s)
+
+
+def _not_all_have_left(context: Context, group: Group, why: str) -> Outcome:
+    """How a JoinGroup ends for which the group should have been empty by now.
+
+    It is not tried meanwhile whether the broker converts the group: a refused conversion, too, fails the JoinGroups
+    that wait there.
+    """
+    if moves_together(context, group) and not context.settings.sole_process:
+        # Another process tells its clients when it sees the group at rest, so not all of them at the same moment.
+        return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have still to leave the classic group")
+    return PassesThrough(f"not all of its members have left it: {why}", for_s=left_alone_s(context, group))

@@ -1,0 +1,65 @@
+"""The last member of the new protocol leaves a group in which classic members stay.
+
+With it the broker makes the group a classic one again, takes the members' targets for what they hold, and begins a
+rebalance, which puts that right (KIP-848, "Supporting Online Consumer Group Upgrade"). A first heartbeat that arrives
+in that rebalance, from another client or through another process, converts the group once more, and what its members
+still have to give up is given away while they work on it. So the last one waits until nobody has anything to give up;
+then the targets are what is held.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
+)
+from translation.actions import Connection
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Ask, Park
+
+_TELLS_TYPES = 1
+"""The version of ConsumerGroupDescribe since which the broker says who speaks which protocol (KIP-1099)."""
+_NEW_PROTOCOL = 1
+
+
+def has_to_wait_for_others(
+    context: Context, member: Member, connection: Connection
+) -> Generator[Ask | Park, Any, bool]:
+    """Whether this is the last member of the new protocol, and others still have something to give up.
+
+    False if it has left already, and if the broker does not say who is in the group.
+    """
+    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
+    if not member.joined or version != _TELLS_TYPES or _is_known_not_to_be_the_last(member):
+        return False
+    message = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
+    return any(_others_have_to_give_up(group, member) for group in response.groups)
+
+
+def _is_known_not_to_be_the_last(member: Member) -> bool:
+    """Whether another client of this process is in the group, and stays: the broker need not be asked."""
+    group = member.group
+    return any(
+        other.joined and not other.away and other.id not in group.leaving
+        for other in group.members.values()
+        if other is not member
+    )
+
+
+def _others_have_to_give_up(group: ConsumerGroupDescribeResponseDescribedGroup, member: Member) -> bool:
+    """Whether all others are classic members, and one of them has not come to the target assignment."""
+    others = [
+        other
+        for other in group.members
+        if other.member_id != member.id and other.member_id not in member.group.leaving
+    ]
+    return (
+        group.error_code == ErrorCode.NONE
+        and all(other.member_type != _NEW_PROTOCOL for other in others)
+        and any(0 <= other.member_epoch < group.assignment_epoch for other in others)
+    )

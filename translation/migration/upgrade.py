@@ -1,0 +1,400 @@
+"""Moving the members of a live group from one protocol to the other when the policy changes.
+
+One member after another, with the pause that the rule sets, a client is told UNKNOWN_MEMBER_ID on its Heartbeat: it
+gives up its partitions and joins anew, which every client does by itself. Its old membership is ended when
+that JoinGroup arrives owning nothing, not before: until then the broker must not give its partitions away. So at
+no moment do two clients own one, and the other members go on working.
+
+The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
+"""
+
+import math
+from collections.abc import Generator, Iterable
+from enum import Enum, auto
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
+from protocol_codecs.messages.consumer_protocol import (
+    ConsumerProtocolTopicPartition,
+    decode_assignment,
+    decode_subscription,
+    lacks_owned_partitions,
+)
+from protocol_codecs.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import Failed, refused
+from translation.engine.member import Group, Member, Move
+from translation.engine.procedure import Ask, Park, Steps
+from translation.error_mapping import NO_COORDINATOR
+from translation.member_state import MemberEvent
+from translation.policy.assignors import why_not_translatable
+from translation.policy.policy import Rule
+from translation.upstream.consumer_group_heartbeat import leave
+
+_DESCRIBE_VERSION = 5
+_LEAVE_VERSION = 3
+_JOIN_RETRIES = 50
+_JOIN_RETRY_S = 0.2
+_WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
+
+_TOGETHER_S = 30.0
+"""Longer than any client's heartbeat interval: within it every member has been told."""
+
+_DOUBLINGS = 10
+"""Of the time between two tries to move a group all at once, at most."""
+
+_FORGET_S = 900.0
+"""A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
+
+
+def is_turn(context: Context, group: Group) -> bool:
+    """Whether the next member of this group may be told."""
+    return context.now >= group.next_move_at or moves_together(context, group)
+
+
+def move_together(context: Context, group: Group) -> None:
+    """From now on tell every member at its next Heartbeat, if that has not begun yet."""
+    if group.moves_together_until == -math.inf:
+        group.moves_together_until = context.now + _TOGETHER_S
+
+
+def have_moved(group: Group) -> None:
+    """A client is a member of the new protocol now: the broker has a consumer group, whatever was tried in vain."""
+    group.translate()
+    group.moves_together_until = -math.inf
+    group.moved_in_vain = 0
+
+
+def moves_together(context: Context, group: Group) -> bool:
+    """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
+    return context.now < group.moves_together_until
+
+
+def left_alone_s(context: Context, group: Group) -> float:
+    """For how long (seconds) a group is relayed that the broker did not convert.
+
+    Until the policy changes, if nothing is seen that stands in the way. If its members were told all at once, not all
+    of them have left it in time: one that died is out of it when its session ends, and one that does not come through
+    here never is. So it is tried again, but the others are disturbed less and less often.
+    """
+    together, group.moves_together_until = group.moves_together_until, -math.inf
+    if context.now < group.passes_through_until:
+        return group.passes_through_until - context.now  # another of its clients has found out before
+    if together == -math.inf:
+        return math.inf
+    group.moved_in_vain += 1
+    return context.settings.relayed_s * float(2 ** min(group.moved_in_vain - 1, _DOUBLINGS))
+
+
+def tell(
+    context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
+) -> None:
+    """Remember a client that is told to join anew, mostly by its Heartbeat, and let the others wait for their turn."""
+    message: HeartbeatRequest | JoinGroupRequest = request.message
+    for forgotten in [move for move in group.moves.values() if move.told_at < context.now - _FORGET_S]:
+        del group.moves[forgotten.member_id]
+    group.moves[message.member_id] = Move(
+        message.member_id,
+        message.group_instance_id,
+        connection.id,
+        request.client_id,
+        connection.client_host,
+        context.now,
+    )
+    group.next_move_at = context.now + rule.switch_pause_ms / 1000
+    context.emit_group(EventKind.POLICY_CHANGED, group.id, request, reason)
+
+
+def taken_up(group: Group, connection: Connection, request: Request, *, given_here: bool) -> Move | None:
+    """The move that this JoinGroup completes: by member id, else by connection, else by client.
+
+    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says that
+    its member id was given out here, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client has completed its
+    move before; another one of the same client id and host may not have, and work on.
+    """
+    message: JoinGroupRequest = request.message
+    if message.member_id in group.moves:
+        return group.moves[message.member_id]
+    for move in reversed(group.moves.values()):  # it may have moved before, and left something behind there
+        if move.connection_id == connection.id:
+            return move
+    is_new = given_here or not message.member_id
+    for move in group.moves.values():
+        same_instance = (
+            message.group_instance_id is not None and message.group_instance_id == move.instance_id
+        )
+        same_client = (move.client_id, move.client_host) == (request.client_id, connection.client_host)
+        if same_instance or (same_client and is_new and move.instance_id is None):
+            return move
+    return None
+
+
+def claims_something(message: JoinGroupRequest) -> bool:
+    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
+    try:
+        _, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False
+    return any(owned.partitions for owned in subscription.owned_partitions)
+
+
+def leave_translated(context: Context, member: Member, reason: str) -> Generator[Ask | Park, Any, None]:
+    """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
+
+    It may have ended by itself. Raises Failed if the coordinator was not there to do it.
+    """
+    group = member.group
+    if member.joined:
+        group.leaving.add(member.id)
+        try:
+            response = yield from leave(member)
+        finally:
+            group.leaving.discard(member.id)
+        if (
+            response.error_code in NO_COORDINATOR
+        ):  # else it would stay in the group until its session ends there
+            raise Failed(response.error_code, "its membership could not be ended")
+    group.moves.pop(member.id, None)
+    if member.joined:
+        context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
+
+
+def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:
+    """Whether a client that was told to join anew goes on with the classic membership that it had.
+
+    It comes with its id, still claims partitions, or has an instance id, by which the broker itself puts it in the old
+    one's place.
+    """
+    return (
+        message.member_id == move.member_id
+        or message.group_instance_id is not None
+        or claims_something(message)
+    )
+
+
+def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
+    """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
+    yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
+    group.moves.pop(move.member_id, None)
+
+
+def end_left_behind(member: Member) -> Generator[Ask | Park, Any, None]:
+    """End the classic membership that was to end as soon as this one of the same client has begun, if there is one.
+
+    That of a static client has ended: this one is in its place.
+
+    Raises Failed as :func:`leave_classic_membership` does; it is tried again at the client's next JoinGroup.
+    """
+    move = member.left_behind
+    if move is None:
+        return
+    if move.instance_id is None:
+        yield from leave_classic(member.group, move)
+    member.group.moves.pop(move.member_id, None)
+    member.left_behind = None
+
+
+def leave_classic_membership(
+    group_id: str, member_id: str, instance_id: str | None
+) -> Generator[Ask | Park, Any, None]:
+    """LeaveGroup for one classic member; that there is none such is no error.
+
+    Raises Failed if the coordinator was not there to do it: the client is to try again, and so are we.
+    """
+    identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+    message = LeaveGroupRequest(group_id=group_id, members=(identity,))
+    response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+    if response.error_code in NO_COORDINATOR:
+        raise Failed(response.error_code, "its classic membership could not be ended")
+
+
+def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Steps:
+    """A classic JoinGroup in a group that is being converted.
+
+    ``called_off`` is the move of a client that was to go to the new protocol, and is not any more: the classic
+    membership that it has left behind ends, or the group's rebalance would wait for it until its timeout.
+
+    The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
+    fatal for Java clients up to 2.7; so it is asked again instead.
+    """
+    if called_off is not None:
+        group = context.group(request.message.group_id)
+        try:
+            yield from leave_classic(group, called_off)
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
+            return
+        context.drop_group_if_empty(group)
+    if _has_waited_in_vain(context, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+    for _ in range(_JOIN_RETRIES):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.clients.is_waiting(request):
+            break
+        yield Park(context.now + _JOIN_RETRY_S)
+        response = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+    context.answer(request, response)
+
+
+def _has_waited_in_vain(context: Context, request: Request) -> bool:
+    """Whether the client of a classic JoinGroup has gone, and has maybe joined elsewhere, while it waited.
+
+    It waits for the end of what it leaves behind, or for the broker's word.
+    """
+    return not context.clients.is_here(request)
+
+
+class Obstacle(Enum):
+    """What stands in the way of converting a live classic group."""
+
+    NONE = auto()
+    PASSING = auto()
+    """A rebalance under way, or a coordinator that is not there: try again soon."""
+    MEMBERS = auto()
+    """The broker can't keep what an assignor wrote into the assignments, or can't read what a client subscribes to.
+    Without members it has nothing to keep or to read, so all of them are moved together."""
+    GIVING_UP = auto()
+    """A cooperative member has still to give up what it was not assigned again: try again soon, and go on when it has
+    had time for it (kafka-python may never say that it did)."""
+    LASTING = auto()
+    """This is not a group of consumers, or not one that can be translated."""
+
+
+def has_classic_members(group_id: str) -> Generator[Ask | Park, Any, bool]:
+    """Whether the broker may have a classic group of this name with members in it."""
+    response: DescribeGroupsResponse = yield Ask(
+        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
+    )
+    return not any(
+        group.error_code == ErrorCode.NONE and _has_no_classic_members(group) for group in response.groups
+    )
+
+
+def _has_no_classic_members(group: DescribedGroup) -> bool:
+    """Whether a group that the broker describes without an error is no classic group, or has no members.
+
+    A classic group with members has a protocol type. Of a consumer group Kafka says that it is Dead; franz-go's kfake
+    says the state that it has, without a protocol type.
+    """
+    return group.group_state in _WITHOUT_MEMBERS or not group.protocol_type
+
+
+def what_stands_in_the_way(
+    context: Context, group: Group
+) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
+    """Ask the broker whether a classic group can be converted, before any of its members is moved."""
+    obstacle, why = yield from _described_obstacle(group.id, context.allowed_assignors)
+    if obstacle is not Obstacle.GIVING_UP:
+        group.gives_up_until = math.inf
+        return obstacle, why
+    group.gives_up_until = min(group.gives_up_until, context.now + context.settings.gives_up_within_s)
+    return (Obstacle.PASSING, why) if context.now < group.gives_up_until else (Obstacle.NONE, "")
+
+
+def _described_obstacle(
+    group_id: str, allowed_assignors: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
+    response: DescribeGroupsResponse = yield Ask(
+        ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
+    )
+    if not response.groups:
+        return Obstacle.PASSING, "the broker did not describe it"
+    group = response.groups[0]
+    if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return (
+            Obstacle.NONE,
+            "",
+        )  # it may not be described; the broker itself says what it thinks of the conversion
+    if group.error_code != ErrorCode.NONE:
+        return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
+    if _has_no_classic_members(group):
+        return Obstacle.NONE, ""
+    if group.group_state != "Stable":
+        return Obstacle.PASSING, f"it is in state {group.group_state}"
+    why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
+    if why_not is not None:
+        return Obstacle.LASTING, why_not
+    obstacles = [_obstacle_of(member) for member in group.members]
+    for worst in (Obstacle.LASTING, Obstacle.MEMBERS, Obstacle.GIVING_UP):
+        for obstacle, why in obstacles:
+            if obstacle is worst:
+                return obstacle, why
+    return Obstacle.NONE, ""
+
+
+def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
+    try:
+        _, assignment = decode_assignment(member.member_assignment)
+        _, subscription = decode_subscription(member.member_metadata)
+        cut_short = lacks_owned_partitions(member.member_metadata)
+    except MalformedMessage as error:
+        return Obstacle.LASTING, f"what {member.member_id} said or was assigned is not readable: {error}"
+    if cut_short:
+        return Obstacle.MEMBERS, f"the broker can't read the subscription of {member.member_id}"
+    if assignment.user_data:
+        return Obstacle.MEMBERS, f"the assignment of {member.member_id} carries user data of its assignor"
+    if not _named(subscription.owned_partitions) <= _named(assignment.assigned_partitions):
+        # A cooperative member gives up what it was not assigned again, and joins once more to say so. Until then the
+        # broker knows its assignment only, and in a converted group would give away what the client still holds.
+        return Obstacle.GIVING_UP, f"{member.member_id} has partitions to give up"
+    return Obstacle.NONE, ""
+
+
+def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, int]]:
+    return {(topic.topic, index) for topic in topics for index in topic.partitions}
+
+
+def move_classic(
+    context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
+) -> Generator[Ask | Park, Any, bool]:
+    """A classic member of a group that is to be translated sent a Heartbeat: whether it is told to join anew.
+
+    ``mixed`` says that the group is a consumer group already, so that nothing has to be asked. A member whose turn
+    has not come is relayed until then.
+    """
+    group = member.group
+    if not is_turn(context, group):
+        context.relay(group, member.id, group.next_move_at)
+        return False
+    obstacle, why = Obstacle.NONE, ""
+    if not mixed and not moves_together(context, group):
+        obstacle, why = yield from what_stands_in_the_way(context, group)
+    match obstacle:
+        case Obstacle.PASSING:
+            context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
+        case Obstacle.LASTING:
+            group.passes_through = f"not converted: {why}"
+            group.passes_through_until = context.now + context.settings.relayed_s
+        case Obstacle.MEMBERS:
+            move_together(context, group)
+            if not moves_together(context, group):
+                obstacle = Obstacle.LASTING
+                group.passes_through = f"not all its members have left it: {why}"
+                group.passes_through_until = context.now + left_alone_s(context, group)
+    if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
+        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
+        return False
+    # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
+    response: HeartbeatResponse = yield Ask(ApiKey.HEARTBEAT, request.version, request.message)
+    # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
+    # anew either way.
+    rebalances = mixed or moves_together(context, group)
+    alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
+    if response.error_code not in alive:
+        return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
+    if not is_turn(context, group):  # another was told while the broker was asked: heartbeats come together
+        context.relay(group, member.id, group.next_move_at)
+        return False
+    reason = "told to join the new protocol"
+    tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)
+    return True

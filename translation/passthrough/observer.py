@@ -1,0 +1,408 @@
+"""What passes through, seen from the outside: the members whose calls the broker itself answers.
+
+Classic members of groups that are not translated, and members that speak the new protocol by themselves. The
+shell shows each such request when it is forwarded and its answer when it comes; what follows are the same events
+that the translation tells of its own members. Nothing here changes a call. Sans-IO, time is an argument.
+
+What a client holds is known as well as for a translated member: it is what SyncGroup (or a ConsumerGroupHeartbeat)
+handed out, until a JoinGroup (or an owned list) no longer claims it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from protocol_codecs import ApiKey, CodecError, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
+from translation.member_state import MemberState
+from translation.passthrough.observed_member import NOTHING, Owned, PassingMember, told
+from translation.passthrough.topic_names import TopicBook
+
+OBSERVED: frozenset[int] = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
+"""The APIs whose answers are looked at when the broker gives them."""
+
+ASKED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""Those whose requests tell something already when they are passed on. So do those of JoinGroup, which is never passed
+on without the translation's word (:class:`translation.actions.Admitted`)."""
+
+_MEMBERS_LIMIT = 50_000
+_LONGEST_TEXT = 255
+"""Characters. A member with a longer id, or whose client says more of itself, is told of, and not remembered."""
+_ENDED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_REJOIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+_CODES = frozenset(ErrorCode)
+_CONSUMER = "consumer"
+
+
+class Observer:
+    """The members of one process whose calls pass through. Each method gives the events that follow, in order."""
+
+    def __init__(self, topics: TopicBook, *, members_limit: int = _MEMBERS_LIMIT) -> None:
+        self._topics = topics
+        self._limit = members_limit
+        self._members: dict[tuple[str, str], PassingMember] = {}
+        self._events: list[Event] = []
+
+    def asked(self, now: float, request: Request) -> list[Event]:
+        """A request is forwarded whose sender the broker has accepted before; its answer will follow, or the connection
+        ends."""
+        member = self._members.get((request.message.group_id, getattr(request.message, "member_id", "")))
+        if member is not None:
+            if request.api_key == ApiKey.JOIN_GROUP:
+                waits_s = max(member.rebalance_timeout_ms, member.session_timeout_ms) / 1000
+                member.alive_until = now + waits_s + member.session_timeout_ms / 1000
+                if member.state is MemberState.STABLE:
+                    self._change(member, MemberState.PREPARE_REBALANCE, "it joins again")
+                self._give_up(member, _claims(request.message))
+            elif request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+                self._claimed(member, request.message)
+        return self._take()
+
+    def answered(self, now: float, connection: Connection, request: Request, response: Any) -> list[Event]:
+        """The broker answered a request that was forwarded.
+
+        A refusal says something of a member only on the connection on which the broker has accepted calls of that
+        member: anybody can send a call in its name.
+        """
+        match request.api_key:
+            case ApiKey.JOIN_GROUP:
+                self._joined(now, connection, request, response)
+            case ApiKey.SYNC_GROUP:
+                self._synced(now, connection, request, response)
+            case ApiKey.HEARTBEAT:
+                self._beat(now, connection, request, response)
+            case ApiKey.LEAVE_GROUP:
+                self._left(request.message, response)
+            case ApiKey.CONSUMER_GROUP_HEARTBEAT:
+                self._consumer_beat(now, connection, request, response)
+        return self._take()
+
+    def moved(self, group_id: str, member_id: str, reason: str) -> list[Event]:
+        """The translation told a member to join anew: it gives up its partitions, and its membership ends."""
+        member = self._members.get((group_id, member_id))
+        if member is not None:
+            self._end(member, EventKind.LEFT, reason)
+        return self._take()
+
+    def taken_over(self, group_id: str, member_id: str) -> None:
+        """The translation has this member now, under the same id."""
+        self._members.pop((group_id, member_id), None)
+
+    def handle_time(self, now: float) -> list[Event]:
+        """Forget who has been silent for its session timeout."""
+        for member in [member for member in self._members.values() if member.alive_until < now]:
+            self._end(member, EventKind.SESSION_EXPIRED, "no sign of life within the session timeout")
+        return self._take()
+
+    # -- classic members -------------------------------------------------------------------------------------
+
+    def _joined(
+        self, now: float, connection: Connection, request: Request, response: JoinGroupResponse
+    ) -> None:
+        message: JoinGroupRequest = request.message
+        if response.error_code != ErrorCode.NONE:
+            if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                self._failed(connection, request, response.error_code, "JoinGroup")
+            return
+        self._forget_predecessor(message.group_id, response.member_id, message.group_instance_id)
+        member = self._member(connection, request, response.member_id, MemberProtocol.CLASSIC)
+        member.instance_id = message.group_instance_id
+        member.session_timeout_ms = message.session_timeout_ms
+        member.rebalance_timeout_ms = (
+            message.rebalance_timeout_ms if message.rebalance_timeout_ms > 0 else message.session_timeout_ms
+        )
+        member.is_consumer = message.protocol_type == _CONSUMER
+        member.touch(now)
+        member.generation = response.generation_id
+        member.owned = _claims(message)
+        self._change(member, MemberState.COMPLETING_REBALANCE, "JoinGroup answered")
+        self._tell(EventKind.JOINED, member, partitions=member.owned)
+
+    def _give_up(self, member: PassingMember, claims: Owned) -> None:
+        """A JoinGroup does not claim any more what the client held."""
+        given_up = (member.owned or NOTHING) - claims
+        if given_up:
+            member.owned = claims
+            self._tell(EventKind.REVOKED, member, partitions=given_up)
+
+    def _synced(
+        self, now: float, connection: Connection, request: Request, response: SyncGroupResponse
+    ) -> None:
+        message = request.message
+        member = self._members.get((message.group_id, message.member_id))
+        if response.error_code != ErrorCode.NONE:
+            self._failed(connection, request, response.error_code, "SyncGroup")
+            return
+        if member is None:  # its JoinGroup went another way
+            member = self._member(connection, request, message.member_id, MemberProtocol.CLASSIC)
+            member.instance_id = message.group_instance_id
+            member.owned = NOTHING
+            member.generation = message.generation_id
+            self._tell(EventKind.JOINED, member, reason="first seen at its SyncGroup")
+        member.connection_id = connection.id
+        member.touch(now)
+        handed = _assigned(response.assignment) if member.is_consumer else NOTHING
+        kept = member.owned or NOTHING
+        member.owned = handed | kept
+        if handed - kept:
+            self._tell(EventKind.ASSIGNED, member, partitions=handed - kept)
+        if kept - handed:
+            self._tell(EventKind.REVOKE_REQUESTED, member, partitions=kept - handed)
+        self._change(member, MemberState.STABLE, "SyncGroup answered")
+
+    def _beat(
+        self, now: float, connection: Connection, request: Request, response: HeartbeatResponse
+    ) -> None:
+        message = request.message
+        member = self._members.get((message.group_id, message.member_id))
+        code = response.error_code
+        if code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            if code in _ENDED or code in _REJOIN:
+                self._failed(connection, request, code, "Heartbeat")
+            return
+        if member is None:
+            member = self._member(connection, request, message.member_id, MemberProtocol.CLASSIC)
+            member.instance_id = message.group_instance_id
+            member.generation = message.generation_id
+            member.state = MemberState.STABLE
+            self._tell(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
+        member.connection_id = connection.id
+        member.touch(now)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
+            self._change(member, MemberState.PREPARE_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS.name)
+
+    def _left(self, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+        gone: list[tuple[str, str | None, int]] = []
+        if message.member_id:
+            gone.append((message.member_id, None, ErrorCode.NONE))
+        gone += [(one.member_id, one.group_instance_id, one.error_code) for one in response.members]
+        for member_id, instance_id, code in gone:
+            member = self._members.get((message.group_id, member_id)) or self._static(
+                message.group_id, instance_id
+            )
+            if member is not None and code in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+                self._end(member, EventKind.LEFT, "LeaveGroup")
+
+    def _failed(self, connection: Connection, request: Request, code: int, what: str) -> None:
+        """A call in the name of a member was answered with an error."""
+        member = self._members.get((request.message.group_id, request.message.member_id))
+        if member is None or member.connection_id != connection.id:
+            return
+        name = ErrorCode(code).name if code in _CODES else str(code)
+        if code in _ENDED:
+            self._end(member, EventKind.FENCED, name)
+        elif code in _REJOIN:
+            if member.state is not MemberState.PREPARE_REBALANCE:
+                self._change(member, MemberState.PREPARE_REBALANCE, name)
+        else:
+            self._tell(EventKind.CALL_REFUSED, member, reason=f"{what}: {name}")
+
+    def _static(self, group_id: str, instance_id: str | None) -> PassingMember | None:
+        if instance_id is None:
+            return None
+        for member in self._members.values():
+            if member.group_id == group_id and member.instance_id == instance_id:
+                return member
+        return None
+
+    def _forget_predecessor(self, group_id: str, member_id: str, instance_id: str | None) -> None:
+        """A newer process has the instance id now."""
+        before = self._static(group_id, instance_id)
+        if before is not None and before.id != member_id:
+            self._end(before, EventKind.FENCED, "replaced by a member with the same instance id")
+
+    # -- members of the new protocol -------------------------------------------------------------------------
+
+    def _claimed(self, member: PassingMember, message: ConsumerGroupHeartbeatRequest) -> None:
+        """A native member says what it owns: what it leaves out it has given up."""
+        if message.topic_partitions is None or member.owned is None:
+            return
+        given_up = member.owned - _by_id(message.topic_partitions)
+        if given_up & member.asked_back:
+            member.owned -= given_up
+            member.asked_back -= given_up
+            self._tell(EventKind.REVOKED, member, partitions=given_up)
+        if not member.asked_back and member.state is MemberState.PREPARE_REBALANCE:
+            self._change(member, MemberState.STABLE, "everything asked back was given up")
+
+    def _consumer_beat(
+        self, now: float, connection: Connection, request: Request, response: ConsumerGroupHeartbeatResponse
+    ) -> None:
+        message: ConsumerGroupHeartbeatRequest = request.message
+        member_id = response.member_id or message.member_id
+        member = self._members.get((message.group_id, member_id))
+        if response.error_code != ErrorCode.NONE:
+            self._failed(connection, request, response.error_code, "ConsumerGroupHeartbeat")
+            return
+        if member is not None:
+            self._claimed(member, message)  # if that was not believed when it was sent
+        if message.member_epoch < 0:
+            if member is not None:
+                self._end(member, EventKind.LEFT, f"epoch {message.member_epoch}")
+            return
+        if message.subscribed_topic_names:
+            self._topics.subscribed(message.group_id, member_id, message.subscribed_topic_names)
+        if member is None or message.member_epoch == 0:
+            member = self._new_consumer(connection, request, member_id, response.member_epoch)
+        member.connection_id = connection.id
+        member.touch(now)
+        moved = member.epoch != response.member_epoch
+        member.epoch = member.generation = response.member_epoch
+        if response.assignment is not None:
+            self._reassigned(member, response)
+        elif moved:
+            self._tell(EventKind.EPOCH_MOVED, member)
+
+    def _new_consumer(
+        self, connection: Connection, request: Request, member_id: str, epoch: int
+    ) -> PassingMember:
+        message: ConsumerGroupHeartbeatRequest = request.message
+        self._forget_predecessor(message.group_id, member_id, message.instance_id)
+        member = self._member(connection, request, member_id, MemberProtocol.CONSUMER)
+        member.instance_id = message.instance_id
+        member.rebalance_timeout_ms = message.rebalance_timeout_ms
+        member.epoch = member.generation = epoch
+        if message.member_epoch == 0:
+            member.owned = NOTHING
+            self._tell(EventKind.JOINED, member)
+            self._change(member, MemberState.STABLE, "joined")
+        else:
+            member.state = MemberState.STABLE
+            self._tell(EventKind.ADOPTED, member, reason="first seen at its heartbeat")
+        return member
+
+    def _reassigned(self, member: PassingMember, response: ConsumerGroupHeartbeatResponse) -> None:
+        assert response.assignment is not None  # noqa: S101  the caller looked
+        target = _by_id(response.assignment.topic_partitions)
+        owned = member.owned or NOTHING
+        member.owned = owned | target
+        member.asked_back = owned - target
+        if target - owned:
+            self._tell(EventKind.ASSIGNED, member, partitions=target - owned)
+        if member.asked_back:
+            self._change(member, MemberState.PREPARE_REBALANCE, "partitions are to be revoked")
+            self._tell(EventKind.REVOKE_REQUESTED, member, partitions=member.asked_back)
+
+    # -- all -------------------------------------------------------------------------------------------------
+
+    def _member(
+        self, connection: Connection, request: Request, member_id: str, protocol: MemberProtocol
+    ) -> PassingMember:
+        key = (request.message.group_id, member_id)
+        member = self._members.get(key)
+        if member is None or member.protocol is not protocol:
+            member = PassingMember(group_id=key[0], id=member_id, protocol=protocol)
+            if len(self._members) < self._limit and not _is_long(connection, request, member_id):
+                self._members[key] = member
+        member.connection_id = connection.id
+        member.client_id = request.client_id
+        member.client_host = connection.client_host
+        member.software = connection.software
+        return member
+
+    def _change(self, member: PassingMember, state: MemberState, reason: str) -> None:
+        before, member.state = member.state, state
+        if state is not before:
+            self._tell(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
+
+    def _end(self, member: PassingMember, kind: EventKind, reason: str) -> None:
+        self._members.pop((member.group_id, member.id), None)
+        member.owned = NOTHING
+        self._change(member, MemberState.ABSENT, reason)
+        self._tell(kind, member, reason=reason)
+        self._topics.forget(member.group_id, member.id)
+
+    def _tell(
+        self,
+        kind: EventKind,
+        member: PassingMember,
+        *,
+        reason: str = "",
+        previous_state: str = "",
+        partitions: Owned = NOTHING,
+    ) -> None:
+        def name_of(topic_id: Uuid) -> str:
+            return self._topics.name(member.group_id, member.id, topic_id)
+
+        event = Event(
+            kind=kind,
+            group_id=member.group_id,
+            member_id=member.id,
+            instance_id=member.instance_id,
+            protocol=member.protocol,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            software=member.software,
+            generation=member.generation,
+            epoch=member.epoch,
+            state=member.state,
+            previous_state=previous_state,
+            partitions=told(partitions, name_of),
+            owned=None if member.owned is None else told(member.owned, name_of),
+            reason=reason,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+        )
+        self._events.append(event)
+
+    def _take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+
+def _is_long(connection: Connection, request: Request, member_id: str) -> bool:
+    """Whether a client makes up texts longer than real clients need."""
+    message = request.message
+    instance_id = getattr(message, "group_instance_id", None) or getattr(message, "instance_id", None)
+    texts = (message.group_id, member_id, instance_id, request.client_id, connection.software)
+    return any(len(text) > _LONGEST_TEXT for text in texts if text)
+
+
+def _by_id(topics: Iterable[Any]) -> Owned:
+    """The partitions of a ConsumerGroupHeartbeat."""
+    return frozenset(("", topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _claims(message: JoinGroupRequest) -> Owned:
+    """What a consumer that joins says that it still owns; all its protocols carry the same list."""
+    if message.protocol_type != _CONSUMER or not message.protocols:
+        return NOTHING
+    claims: set[tuple[str, Any, int]] = set()
+    for protocol in message.protocols:
+        try:
+            _, subscription = decode_subscription(protocol.metadata)
+        except CodecError:
+            continue
+        claims.update(
+            (owned.topic, None, index)
+            for owned in subscription.owned_partitions
+            for index in owned.partitions
+        )
+    return frozenset(claims)
+
+
+def _assigned(assignment: bytes) -> Owned:
+    try:
+        _, message = decode_assignment(assignment)
+    except CodecError:
+        return NOTHING  # a leader may give a member zero bytes
+    return frozenset(
+        (topic.topic, None, index) for topic in message.assigned_partitions for index in topic.partitions
+    )

@@ -1,0 +1,1 @@
+"""Which groups are translated, and with which assignor: the operator's policy."""

@@ -1,0 +1,404 @@
+"""The member's side of the new protocol: ConsumerGroupHeartbeat requests, and what their answers mean.
+
+How the broker behaves here was read from Kafka 4.0 to 4.4 (``GroupMetadataManager``,
+``CurrentAssignmentBuilder``):
+
+* An owned list that is not null acknowledges the revocation of everything that it omits. A null list
+  acknowledges nothing. So the list is sent for a JoinGroup only, which is the client's own word, and once
+  after a lost answer, when it names everything that the client may hold.
+* The assignment is in the answer at epoch 0, on a full request, and when it changed in this very call.
+* After a lost answer the previous epoch is still accepted if the owned list is within the assignment.
+"""
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+)
+from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from translation.actions import Connection, EventKind
+from translation.engine.context import Context, replaced
+from translation.engine.member import Group, Member
+from translation.engine.procedure import Ask, Park, UpstreamLost
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import NONE, Partitions, from_topics, to_topics
+from translation.policy.policy import Mode
+
+HEARTBEAT_VERSION = 1
+"""The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
+
+LEAVE_EPOCH = -1
+"""The member epoch that leaves the group."""
+
+LEAVE_STATIC_EPOCH = -2
+"""The member epoch with which a static member says that its instance id will be back."""
+
+_TRIED_AGAIN = frozenset({ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Answers to a heartbeat after which it is sent once more, without what was refused."""
+
+# What each heartbeat is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_NONE = ErrorCode.NONE
+_TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_STABLE = MemberState.STABLE
+_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+_MAX_INT32 = 2**31 - 1
+_BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
+
+Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
+
+
+def heartbeat_version(context: Context, connection: Connection) -> int | None:
+    """:data:`HEARTBEAT_VERSION` if this broker has it; None if it has no new protocol."""
+    return context.version(
+        connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=HEARTBEAT_VERSION, oldest=HEARTBEAT_VERSION
+    )
+
+
+def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
+    """Send a heartbeat, and note what is known whatever the answer says."""
+    membership = member.membership
+    try:
+        response: ConsumerGroupHeartbeatResponse = yield asking(request)
+    except UpstreamLost:
+        lost(member, membership)
+        raise
+    return heard(member, membership, request, response)
+
+
+def asking(request: ConsumerGroupHeartbeatRequest) -> Ask:
+    """The question that a heartbeat is."""
+    return Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
+
+
+def lost(member: Member, membership: int) -> None:
+    """The answer to a heartbeat of this membership will never come."""
+    member.lost_answer = membership == member.membership
+
+
+def heard(
+    member: Member,
+    membership: int,
+    request: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse,
+) -> ConsumerGroupHeartbeatResponse:
+    """What an answer means to the member of now: it may have begun another membership meanwhile."""
+    if membership != member.membership:  # it ended while the request was under way
+        response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
+    elif request.server_assignor is not None and response.error_code == ErrorCode.NONE:
+        member.told_assignor = request.server_assignor
+    return response
+
+
+def _full_request(
+    context: Context, member: Member, topics: frozenset[str], owned: Partitions
+) -> ConsumerGroupHeartbeatRequest:
+    rebalance_timeout_ms = (
+        member.rebalance_timeout_ms + member.session_timeout_ms + context.settings.upstream_margin_ms
+    )
+    # One of several processes says it at each heartbeat of a client, and nearly always the same.
+    says = (member.epoch, member.instance_id, member.rack, rebalance_timeout_ms, member.server_assignor)
+    said = member.said
+    if said is not None and said[0] == says and said[1] is topics and said[2] is owned:
+        return said[3]
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group.id,
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack,
+        rebalance_timeout_ms=min(rebalance_timeout_ms, _MAX_INT32),
+        subscribed_topic_names=tuple(sorted(topics)),
+        server_assignor=member.server_assignor,
+        topic_partitions=to_topics(owned),
+    )
+    member.said = says, topics, owned, request
+    return request
+
+
+def full_heartbeat(context: Context, member: Member, topics: frozenset[str], owned: Partitions) -> Asking:
+    """Heartbeat with everything: to join (epoch 0, nothing owned), or to say what the client holds.
+
+    ``owned`` is the client's own word (see the module's text); what it omits the broker takes as released.
+    """
+    # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
+    joining = member.epoch == 0
+    response = yield from ask(member, _full_request(context, member, topics, owned))
+    if response.error_code == ErrorCode.NONE:
+        member.told_topics = topics
+        member.told_on = member.turns.speaks_on
+        _absorb(context, member, response, NONE if joining else owned)
+    return response
+
+
+def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = False) -> Asking:
+    """Heartbeat to stay in the group; never acknowledges a revocation.
+
+    After a lost answer it is a full request that owns everything that the client may hold, because a plain
+    one would never bring the lost assignment again. So it is while the epoch is still 0, which means "join", and when
+    the broker waits for partitions that the client never had, because they were withdrawn before SyncGroup could
+    hand them out. The last is said only if ``client_is_here``: this heartbeat follows from a call of the client,
+    so that no other process serves it and has handed out something else.
+
+    An assignor that the policy has changed goes with it. One that the broker does not have is given up.
+    """
+    request = plain_request(context, member, client_is_here=client_is_here)
+    response = yield from ask(member, request)
+    return (yield from answered(context, member, request, response, client_is_here=client_is_here))
+
+
+def answered(
+    context: Context,
+    member: Member,
+    request: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse,
+    *,
+    client_is_here: bool,
+) -> Asking:
+    """What follows for the membership from the answer to a :func:`plain_request`; gives the answer that counts."""
+    if response.error_code == _TOPIC_REFUSED and member.told_on != member.turns.speaks_on:
+        # The topics are another connection's, and this one's principal may not describe all of them. That says nothing
+        # of the client that subscribed to them.
+        request = _silent_request(member)
+        response = yield from ask(member, request)
+    elif response.error_code in _TRIED_AGAIN:
+        yield from _give_up_what_was_refused(context, member, response.error_code)
+        request = plain_request(context, member, client_is_here=client_is_here)
+        response = yield from ask(member, request)
+    if response.error_code == _NONE:
+        _absorb(context, member, response, None if request.topic_partitions is None else member.may_hold)
+    return response
+
+
+def changes_nothing(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
+    """Whether an answer leaves everything as it is, as most do, so that it is to be noted and no more.
+
+    Else :func:`answered` and :func:`reconsider` see to it.
+    """
+    return not (
+        response.error_code != _NONE
+        or response.member_epoch != member.epoch
+        or member.machine.state is not _STABLE
+        or member.parked_join is not None
+        or member.lost_answer
+        or member.unacknowledged
+        or member.handed != member.assignment
+        or (response.assignment is not None and not _has_assigned(member, response.assignment))
+    )
+
+
+def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssignment) -> bool:
+    """Whether it is the assignment that the member has. The same bytes are the same object, as a rule."""
+    known = member.assigned
+    if known is not None and known[0] is assignment and known[1] is member.assignment:
+        return True
+    same = from_topics(assignment.topic_partitions) == member.assignment
+    if same:
+        member.assigned = assignment, member.assignment
+    return same
+
+
+def _give_up_what_was_refused(
+    context: Context, member: Member, error_code: int
+) -> Generator[Ask | Park, Any, None]:
+    """The broker refused a heartbeat for something that it can do without."""
+    if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
+        reason = f"the broker does not have the assignor {member.server_assignor!r} that the policy says"
+        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        member.server_assignor = member.told_assignor or member.own_assignor
+    else:  # it was allowed when the client joined
+        _, forbidden = yield from look_up(context, member.told_topics)
+        member.told_topics -= forbidden
+
+
+def plain_request(context: Context, member: Member, *, client_is_here: bool) -> ConsumerGroupHeartbeatRequest:
+    """What :func:`plain_heartbeat` sends."""
+    if _needs_full_request(context, member, client_is_here=client_is_here):
+        return _full_request(context, member, member.told_topics, member.may_hold)
+    return _silent_request(member)
+
+
+def _silent_request(member: Member) -> ConsumerGroupHeartbeatRequest:
+    """All that is left out is null: unchanged."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=member.group.id,
+        member_id=member.id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        server_assignor=_changed_assignor(member),
+    )
+
+
+def _changed_assignor(member: Member) -> str | None:
+    """The assignor, if the broker was told another one. That of an adopted member is not known before it joins."""
+    unchanged = member.adopted or member.told_assignor in (None, member.server_assignor)
+    return None if unchanged else member.server_assignor
+
+
+def assignor_for(context: Context, member: Member) -> str:
+    """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
+
+    All members of a group that are served here vote for one, that of the member which is here for longest. Since Kafka
+    4.4 (KAFKA-20434) a group epoch moves with each change of the assignor that most members vote for; of one vote each
+    for two assignors the broker takes now this one and now that one, and the group never comes to rest.
+    """
+    rule = context.rules.of(member.group.id)
+    if rule.assignor is not None:
+        return rule.assignor
+    members = member.group.members.values()
+    return next((one.own_assignor for one in members if one.joined and not one.adopted), member.own_assignor)
+
+
+def choose_assignors(context: Context, group: Group) -> None:
+    """See that the broker hears which assignor each member of a live group is to have now.
+
+    It goes with a heartbeat, and no client is asked to join again for it: brokers keep what a member says in any
+    heartbeat. It takes effect when they next compute the group's assignment, since 4.4 at once.
+    """
+    if context.rules.of(group.id).mode is not Mode.TRANSLATE:
+        return
+    changed = False
+    for member in group.members.values():
+        assignor = assignor_for(context, member)
+        if (
+            assignor != member.server_assignor
+        ):  # also while its first JoinGroup is under way with the older one
+            member.server_assignor = assignor
+            changed = True
+    if changed:
+        context.nudge(group)
+
+
+def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
+    if member.adopted:
+        return False  # what its client holds is not known before it has joined here
+    never_had = not member.unacknowledged <= member.may_hold
+    # The answer that brought a change may have gone to another process that served the client before.
+    missed = not context.settings.sole_process
+    return member.lost_answer or member.epoch == 0 or (client_is_here and (never_had or missed))
+
+
+def leave(member: Member, epoch: int = LEAVE_EPOCH) -> Asking:
+    """Leave the group on the member's behalf: -1 for good, -2 for a static member whose instance comes back."""
+    return (yield from leave_for(member, member.id, epoch))
+
+
+def leave_for(member: Member, member_id: str, epoch: int) -> Asking:
+    """The same for another member id with the same instance id: one that this member replaces."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group.id, member_id=member_id, member_epoch=epoch, instance_id=member.instance_id
+    )
+    response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
+    return response
+
+
+def _absorb(
+    context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, owned: Partitions | None
+) -> None:
+    """Take over epoch and assignment of an answer.
+
+    ``owned`` is the list that the request carried: what it omitted is acknowledged. None if it carried none.
+    """
+    before = member.assignment
+    epoch_before = member.epoch
+    if response.assignment is not None:
+        member.assignment = from_topics(response.assignment.topic_partitions)
+    withdrawn = member.unacknowledged | (before - member.assignment)
+    released = NONE if owned is None else withdrawn - owned
+    member.unacknowledged = withdrawn - released - member.assignment
+    member.epoch = response.member_epoch
+    member.lost_answer = False
+    note(context, member, response)
+    if released or member.epoch > epoch_before > 0:
+        # Released partitions are free for the others; a moved epoch says that the target is a new one.
+        context.nudge(member.group)
+
+
+def note(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
+    """The broker has the member at this moment, and says when it wants to hear of it again."""
+    member.heard_at = context.now
+    if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
+        member.keep_alive_s = response.heartbeat_interval_ms / 1000
+    keep_alive(context, member)
+
+
+def keep_alive(context: Context, member: Member) -> None:
+    """Book the heartbeat that keeps the broker's session alive if the client's own come more slowly."""
+    member.keep_alive_at = context.now + member.keep_alive_s
+    if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
+        context.book(member)  # else it is called early enough, as nearly always: both have moved back
+
+
+def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Park, Any, None]:
+    """Ask the broker for the names of topics that are known by id only.
+
+    A topic that the principal may not describe, or that is already deleted, stays without a name and its
+    partitions are not handed out.
+    """
+    known = context.topic_names
+    unknown = {topic_id for topic_id, _ in partitions if topic_id not in known}
+    if not unknown:
+        return
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+
+
+def look_up(
+    context: Context, topics: frozenset[str]
+) -> Generator[Ask | Park, Any, tuple[dict[str, Uuid], set[str]]]:
+    """The topic ids by name, and the names of topics that the principal may not describe."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    found = {
+        topic.name: topic.topic_id
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.NONE
+    }
+    context.learn_topics((topic_id, name) for name, topic_id in found.items())
+    forbidden = {
+        topic.name
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+    return found, forbidden
+
+
+def reconsider(context: Context, member: Member) -> None:
+    """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
+
+    Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
+    told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
+    """
+    if member.state is not _STABLE:
+        return
+    visible = context.visible(member, member.assignment)
+    if member.unacknowledged & member.may_hold or not member.handed <= visible:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
+        context.emit(
+            EventKind.REVOKE_REQUESTED,
+            member,
+            partitions=(member.handed - visible) | (member.unacknowledged & member.may_hold),
+        )
+    elif visible == member.handed:
+        member.gather_until = member.gather_limit = math.inf
+    elif member.cooperative or not member.handed:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+    elif member.gather_until == math.inf or visible != member.gathered:
+        settings = context.settings
+        member.gathered = visible
+        member.gather_limit = min(member.gather_limit, context.now + settings.gather_limit_s)
+        member.gather_until = min(context.now + settings.gather_s, member.gather_limit)
+        context.book(member)
