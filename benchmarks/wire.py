@@ -40,12 +40,15 @@ class Line:
         """Send a frame and wait for the whole answer, with its size."""
         self.socket.sendall(frame)
         data = self.socket.recv(65536)
-        while len(data) < 4 or len(data) < 4 + _SIZE.unpack_from(data)[0]:
+        if len(data) >= 4 and len(data) >= 4 + _SIZE.unpack_from(data)[0]:
+            return data
+        answer = bytearray(data)  # which grows in place: answers of brokers can have a hundred megabytes
+        while len(answer) < 4 or len(answer) < 4 + _SIZE.unpack_from(answer)[0]:
             more = self.socket.recv(65536)
             if not more:
-                raise ConnectionError(f"closed after {len(data)} bytes of an answer")
-            data += more
-        return data
+                raise ConnectionError(f"closed after {len(answer)} bytes of an answer")
+            answer += more
+        return bytes(answer)
 
     def call(self, api_key: ApiKey, version: int, message: Message) -> Any:
         answer = self.exchange(self.frame(api_key, version, message))
