@@ -28,6 +28,9 @@ _LATENCIES = {
     "request": "100-byte request",
     "heartbeat": "translated Heartbeat",
     "heartbeat_of_several": "the same, one of several processes",
+    "passing_heartbeat": "Heartbeat that passes through",
+    "first_join": "first JoinGroup of a connection",
+    "next_join": "next JoinGroup of it",
 }
 _HOW = {latency.PROXIED: "", latency.BY_HAPROXY: "; HAProxy ", latency.BY_TRIO: "; a bare relay on trio "}
 LESS_ON_TLS = 2
@@ -108,7 +111,8 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     for what, name in _LATENCIES.items():
         if (one := report.get("latency", {}).get(what)) is not None:
             for q in ("p50", "p99"):
-                target = (f"< +{one['target_us']:g}", _said(one["met"])) if q == "p50" else ("", "")
+                has_target = q == "p50" and one["target_us"] is not None
+                target = (f"< +{one['target_us']:g}", _said(one["met"])) if has_target else ("", "")
                 ways = (str(one["direct"][q]), str(one["proxied"][q]))
                 cost = "".join(f"{_HOW[way]}{added[q]:+}" for way, added in one["added"].items())
                 table.append((f"{name}, {q}, us", *ways, cost, *target))

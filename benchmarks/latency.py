@@ -1,4 +1,8 @@
-"""What one request takes longer through the proxy: a Heartbeat of a translated group, and a small relayed request.
+"""What one request takes longer through the proxy: Heartbeats, JoinGroups, and a small relayed request.
+
+A Heartbeat is one of a translated group (direct: a native member's), or one of a group that passes through. The
+JoinGroup is a new member's, which brokers and the proxy answer with a member id at once (KIP-394): the first one of a
+connection, for which the proxy asks the broker whether its sender may read the group, and later ones.
 
 Each round sends one request each way, in turn, so that whatever else the machine does hits all alike. The client is one
 thread with blocking sockets; the times are those of the whole exchange as the client sees it. HAProxy as a plain relay
@@ -15,8 +19,9 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.test_bed import Gateway
-from benchmarks.wire import ClassicMember, Line, NativeMember, coordinator
+from benchmarks.wire import ClassicMember, Line, NativeMember, coordinator, join_frame_message
 from protocol_codecs import ApiKey
+from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -25,8 +30,12 @@ from protocol_codecs.messages.list_offsets import (
 
 ROUNDS = 6000
 WARM_UP = 800
+ROUNDS_FOR_A_JOIN = 10
+"""A first JoinGroup takes a connection of its own, so there are fewer of them."""
 SMALL_REQUEST = 100
-TARGET_US = 150.0
+TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
+"""How much may be added to the median."""
+_MEMBER_ID_REQUIRED = (79).to_bytes(2, "big")
 DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 
 
@@ -57,6 +66,13 @@ def measure(
     # By themselves: one process more in turn has the others wait longer for the processors' caches.
     exchanges = {("heartbeat_of_several", DIRECT): native, ("heartbeat_of_several", PROXIED): of_several}
     times |= _in_turn(exchanges, rounds)
+    passing = f"passing-{topic}"
+    exchanges = {
+        ("passing_heartbeat", DIRECT): _heartbeat(bootstrap, ClassicMember, f"{passing}-direct", topic),
+        ("passing_heartbeat", PROXIED): _heartbeat(sole.bootstrap, ClassicMember, passing, topic),
+    }
+    times |= _in_turn(exchanges, rounds)
+    times |= _joins(bootstrap, sole.bootstrap, topic, rounds // ROUNDS_FOR_A_JOIN)
     result: dict[str, Any] = {"rounds": rounds, "proxy_cpu_us_per_request": round(cpu_us, 1)}
     for what in dict.fromkeys(what for what, _ in times):
         ways = {way: _quantiles(taken) for (one, way), taken in times.items() if one == what}
@@ -65,8 +81,9 @@ def measure(
             for way in ways
             if way != DIRECT
         }
-        met = added[PROXIED]["p50"] < TARGET_US
-        result[what] = {**ways, "added": added, "target_us": TARGET_US, "met": met}
+        target = TARGETS_US.get(what)
+        met = target is None or added[PROXIED]["p50"] < target
+        result[what] = {**ways, "added": added, "target_us": target, "met": met}
     return result
 
 
@@ -79,6 +96,30 @@ def _heartbeat(
         member.join()
     member.settle()
     return heartbeat_of(member)
+
+
+def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
+    """The first JoinGroup of a connection, and the next one."""
+    times: dict[tuple[str, str], list[float]] = {}
+    warm_up = WARM_UP // ROUNDS_FOR_A_JOIN
+    group = f"translated-joins-{topic}"
+    for way, address in ((DIRECT, coordinator(bootstrap, group)), (PROXIED, coordinator(proxied, group))):
+        times["first_join", way], times["next_join", way] = [], []
+        frame: bytes | None = None
+        for n in range(rounds + warm_up):
+            with Line(address) as line:
+                line.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+                frame = frame or line.frame(
+                    ApiKey.JOIN_GROUP, 7, join_frame_message(group, topic, "", 45_000)
+                )
+                for what in ("first_join", "next_join"):
+                    started = time.perf_counter()
+                    answer = line.exchange(frame)
+                    if n >= warm_up:
+                        times[what, way].append((time.perf_counter() - started) * 1e6)
+                    if answer[12:14] != _MEMBER_ID_REQUIRED:
+                        raise RuntimeError(f"a JoinGroup was answered {answer!r}")
+    return times
 
 
 def _leader(bootstrap: str) -> str:
