@@ -110,7 +110,7 @@ def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[
             with Line(address) as line:
                 line.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
                 frame = frame or line.frame(
-                    ApiKey.JOIN_GROUP, 7, join_frame_message(group, topic, "", 45_000)
+                    ApiKey.JOIN_GROUP, 5, join_frame_message(group, topic, "", 45_000)
                 )
                 for what in ("first_join", "next_join"):
                     started = time.perf_counter()

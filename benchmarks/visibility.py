@@ -33,7 +33,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app
 from proxy.observability.observability import Outlook
 from proxy.runtime import log_setup
-from proxy.server.server import translator_driver
+from proxy.server import translator_driver
 from proxy.session import session
 from translation.actions import Event, EventKind
 from translation.partitions import OneTopic
