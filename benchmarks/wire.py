@@ -16,6 +16,7 @@ from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscript
 from protocol_codecs.messages.find_coordinator import FindCoordinatorRequest
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from protocol_codecs.registry import APIS
 from proxy.wire.framing import request_frame, response_body_offset
@@ -125,6 +126,12 @@ class ClassicMember:
             group_id=self._group, generation_id=self.generation, member_id=self.member_id
         )
         return self.line.frame(ApiKey.HEARTBEAT, 3, message)
+
+    def leave(self) -> None:
+        request = LeaveGroupRequest(group_id=self._group, members=(MemberIdentity(member_id=self.member_id),))
+        left = self.line.call(ApiKey.LEAVE_GROUP, 3, request)
+        if left.error_code:
+            raise RuntimeError(f"LeaveGroup: error {left.error_code}")
 
     def settle(self) -> None:
         """Join until heartbeats are answered without an error, several times in a row."""

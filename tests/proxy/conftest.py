@@ -1,9 +1,7 @@
 """Fixtures of the proxy's tests; ``fakes`` holds what stands in for clients, brokers and the translation."""
 
 import socket
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import trio
@@ -11,8 +9,6 @@ import trio
 from proxy.transport import epoll
 from proxy.transport.epoll import Poller
 from proxy.transport.tcp_stream import TcpStream
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.metrics.registry import Metrics
+from proxy.observability.group_metrics import GroupCollector, Labels
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent
@@ -18,6 +19,7 @@ def test_a_generated_page_is_up_to_date(name):
 
 def test_the_table_of_metrics_is_the_registry():
     metrics = Metrics()
+    metrics.provide_groups(GroupCollector(Labels(0), tuple))
     described = {one.name.removesuffix("_total") for one in metrics.table}
     registered = {
         family.name for family in metrics.registry.collect() if family.name.startswith("epochgate_")
@@ -42,7 +44,7 @@ def test_each_contract_names_files_and_tests_that_exist():
     names = set(re.findall(r"`(test_\w+)`", page))
     defined = {
         name
-        for file in (ROOT / "tests" / "proxy").glob("test_*.py")
+        for file in (ROOT / "tests" / "proxy").rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))
     }
     assert names

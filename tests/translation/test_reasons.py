@@ -98,7 +98,7 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
 def test_every_reason_that_the_code_gives_has_a_category_of_its_own() -> None:
     found = {
         text
-        for file in Path(translation.__file__).parent.glob("*.py")
+        for file in Path(translation.__file__).parent.rglob("*.py")
         for function in ast.walk(ast.parse(file.read_text()))
         if isinstance(function, ast.FunctionDef)
         for text in reasons_of(function)

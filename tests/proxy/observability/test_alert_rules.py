@@ -11,7 +11,7 @@ import yaml
 
 from proxy.metrics.registry import Metrics
 
-FILES = Path(__file__).parents[2] / "charts" / "epochgate" / "files"
+FILES = Path(__file__).parents[3] / "charts" / "epochgate" / "files"
 RULES = FILES / "rules.yaml"
 DURING = "15m"
 

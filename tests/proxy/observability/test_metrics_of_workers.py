@@ -53,8 +53,7 @@ def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
     own.policy_version.set(4)
     own.policy_is_current.set(0)
     merged = merge([picture for _, picture in workers])
-    own.groups.labels = Labels(10)
-    own.groups.figures = lambda: map(figures_of_view, merged.groups)
+    own.provide_groups(GroupCollector(Labels(10), lambda: map(figures_of_view, merged.groups)))
     totals = Totals(own.registry)
     for number, (metrics, _) in enumerate(workers):
         totals.heard(number, families(metrics.registry))
