@@ -126,7 +126,7 @@ class ClientConnection:
             connection_id,
             client_host,
             services.terms,
-            getattr(client, "has_hung_up", never),  # streams in memory do not know
+            getattr(client, "peer_closed", never),  # streams in memory do not know
             lambda: self._nursery.start_soon(self._guarded, self._go_on),
         )
         self._cause: Cause | None = None

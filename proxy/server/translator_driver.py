@@ -39,7 +39,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import LONGEST_GROUP_ID
 
@@ -172,7 +172,7 @@ class TranslationHub:
         self._translator = translator
         self._meter = meter
         self._emit = emit
-        self._observer = observer or Observer(TopicBook())
+        self._observer = observer or Observer(TopicNames())
         self._reached: dict[str, _Reached] = {}
         self._groups_on: dict[ConnectionId, set[str]] = {}
         self._questions: dict[CallId, _Question] = {}

@@ -73,7 +73,7 @@ _request_ids = count(1)
 class Conversation:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``.
 
-    ``has_hung_up`` is for the translation: see :class:`translation.actions.Connection`. ``go_on`` is called when
+    ``peer_closed`` is for the translation: see :class:`translation.actions.Connection`. ``go_on`` is called when
     :meth:`process` can go on for a reason that lies outside of this connection.
     """
 
@@ -82,7 +82,7 @@ class Conversation:
         connection_id: ConnectionId,
         client_host: str,
         terms: Terms,
-        has_hung_up: Callable[[], bool] = never,
+        peer_closed: Callable[[], bool] = never,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
         self.to_upstream: list[bytes] = []
@@ -112,7 +112,7 @@ class Conversation:
         self._id = connection_id
         self._client_host = client_host
         self._software = ""
-        self._has_hung_up = has_hung_up
+        self._peer_closed = peer_closed
         self._terms = terms
         self._limits = terms.limits
         self._requests = FrameSplitter(
@@ -599,6 +599,6 @@ class Conversation:
             self._ranges = offer.client
             self._last_heartbeat = None  # it was checked against what was offered before
             self._connection = Connection(
-                self._id, self._client_host, offer.broker, self._software, self._has_hung_up
+                self._id, self._client_host, offer.broker, self._software, self._peer_closed
             )
         return offer

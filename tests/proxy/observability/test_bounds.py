@@ -23,7 +23,7 @@ from proxy.observability.snapshot_encoding import encode_in_turns
 from proxy.runtime.log_setup import configure, count_left_out, say_left_out
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy, Rule
 
 LONG = "x" * 30_000
@@ -267,7 +267,7 @@ def flood(number: int) -> Event:
         text,
         group="one" if number % 8 < 4 else text,
         reason=text,
-        owned=(OneTopic(text, None, tuple(range(50))),),
+        owned=(TopicPartitionSet(text, None, tuple(range(50))),),
     )
 
 
