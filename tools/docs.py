@@ -11,6 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
+from tools import compatibility
 from translation.partitions import OneTopic
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -250,6 +251,7 @@ PAGES = {
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,
     "reference/api.md": api,
+    "reference/compatibility.md": compatibility.page,
 }
 
 
