@@ -11,6 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
+from tools import compatibility
 from translation.partitions import OneTopic
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -246,7 +247,12 @@ def metrics() -> str:
     return _METRICS + "".join(rows) + _VALUES.format(reasons=reasons, bounds=bounds)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics, "api.md": api}
+PAGES = {
+    "configuration.md": configuration,
+    "metrics.md": metrics,
+    "api.md": api,
+    "reference/compatibility.md": compatibility.page,
+}
 
 
 def main() -> None:
