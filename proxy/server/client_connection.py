@@ -31,6 +31,7 @@ from proxy.session.listener_context import ClientError, ListenerContext, Upstrea
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
 from proxy.transport.splice import PipePool, can_splice
+from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_stream import TlsError, TlsStream
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
@@ -126,7 +127,7 @@ class ClientConnection:
             connection_id,
             client_host,
             deps.context,
-            getattr(client, "has_hung_up", never),  # streams in memory do not know
+            client.peer_closed if isinstance(client, TcpStream | TlsStream) else never,
             lambda: self._nursery.start_soon(self._guarded, self._resume),
         )
         self._cause: DisconnectCause | None = None

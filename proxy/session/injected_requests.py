@@ -1,7 +1,7 @@
 """The proxy's own requests on a client's upstream connection: what the translation asks of the broker.
 
 One at a time is under way, since a broker processes one request of a connection at a time and later ones may depend on
-its answer. When one may be sent at all the conversation knows.
+its answer. When one may be sent at all the session knows.
 """
 
 from collections import deque

@@ -221,7 +221,7 @@ class ClientSession:
         return self._requests.unfed_bytes if self._relaying else 0
 
     def spliced_upstream(self, n: int) -> None:
-        """So many of them went to the broker past this conversation."""
+        """``n`` of them went to the broker past this session."""
         self._requests.skip(n)
         if not self._requests.in_frame:
             self._relaying = False

@@ -1,4 +1,4 @@
-"""Whom the driver asks for a group's sake, and what it tells of a member that is translated from one call to the next."""
+"""Whom the driver asks about a group, and what it tells of a member that is translated from one call to the next."""
 
 from typing import Any
 
