@@ -13,11 +13,11 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.runtime.fd_limits import most_connections
-from proxy.runtime.log_once import Seldom
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.fd_limits import connection_limit
+from proxy.runtime.log_throttle import LogThrottle
+from proxy.runtime.time_slice import TimeSlice
 from proxy.server.client_connection import ClientConnection, Progress
 from proxy.server.disconnect_cause import Cause
 
@@ -51,11 +51,11 @@ class Connections:
     def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._most = most_connections(limits, ports)
+        self._most = connection_limit(limits, ports)
         self._open: dict[ClientConnection, _Watched] = {}
         self._by_host: Counter[str] = Counter()
         self._none_left = trio.Event()
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -66,14 +66,14 @@ class Connections:
     def refuses(self, host: str) -> bool:
         """Whether a new connection of this address has to be closed at once; that is counted and said then."""
         if len(self._open) >= self._most:
-            reason, said = "total", f"there are {self._most} connections"
+            reason, limit = "total", f"there are {self._most} connections"
         elif self._by_host[host] >= self._limits.max_connections_per_address:
-            reason, said = "per_address", f"the address has {self._by_host[host]} connections"
+            reason, limit = "per_address", f"the address has {self._by_host[host]} connections"
         else:
             return False
         self._metrics.connections_refused.labels(reason).inc()
-        if (unsaid := self._seldom.unsaid(reason)) is not None:
-            _log.warning("connection refused", client=host, reason=said, and_before=unsaid)
+        if (suppressed := self._throttle.suppressed(reason)) is not None:
+            _log.warning("connection refused", client=host, reason=limit, suppressed=suppressed)
         return True
 
     async def serve(self, connection: ClientConnection, host: str) -> None:
@@ -100,14 +100,14 @@ class Connections:
 
     async def keep_order(self) -> None:
         """Look at all connections again and again, for ever."""
-        await every(LOOK_S, self._look_at_all, self._metrics)
+        await run_periodically(LOOK_S, self._look_at_all, self._metrics)
 
     async def _look_at_all(self) -> None:
-        turns = Turns()
+        time_slice = TimeSlice()
         for connection, watched in list(self._open.items()):
             if connection.is_serving:
                 self._look(connection, watched, trio.current_time())
-            await turns.end_portion()
+            await time_slice.yield_if_spent()
 
     def _look(self, connection: ClientConnection, watched: _Watched, now: float) -> None:
         progress = connection.progress()

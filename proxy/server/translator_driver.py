@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from protocol_codecs import ApiKey, Message
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import Ask
 from proxy.session.request_metrics import Meter
 from translation.actions import (
@@ -369,7 +369,7 @@ class TranslationHub:
 
     async def watch_sessions(self) -> None:
         """Have the observer forget who is silent, for ever."""
-        await every(_LOOK_AT_SESSIONS_S, self._look_at_sessions, self._meter.metrics)
+        await run_periodically(_LOOK_AT_SESSIONS_S, self._look_at_sessions, self._meter.metrics)
 
     def _look_at_sessions(self) -> None:
         self._tell(self._observer.handle_time(trio.current_time()))
