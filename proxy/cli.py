@@ -5,6 +5,7 @@
 import json
 import urllib.error
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
@@ -176,11 +177,17 @@ def _live_groups(admin: str) -> LiveGroups:
     return fetch_groups(admin.rstrip("/"), LiveGroups, timeout_s=_ADMIN_S)
 
 
-def main() -> None:
-    """The console script. Other rooms add commands of their own as entry points, which this one need not know."""
+@cache
+def command_line() -> typer.Typer:
+    """Every command: those of this module, and those that other packages add as entry points (:data:`COMMANDS`)."""
     for added in entry_points(group=COMMANDS):
         added.load()(app)
-    app()
+    return app
+
+
+def main() -> None:
+    """The console script."""
+    command_line()()
 
 
 if __name__ == "__main__":

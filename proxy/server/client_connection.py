@@ -29,10 +29,10 @@ from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, Caus
 from proxy.server.translator_driver import TranslationHub
 from proxy.session.listener_context import ClientError, Terms, UpstreamError
 from proxy.session.session import Conversation
-from proxy.transport.relay_direction import Lane
-from proxy.transport.splice import PipePool, movable
+from proxy.transport.relay_direction import RelayDirection
+from proxy.transport.splice import PipePool, can_splice
 from proxy.transport.tls_stream import TlsError, TlsStream
-from proxy.transport.write_buffer import HIGH_WATER, Outbox
+from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.client_connection")
@@ -140,19 +140,19 @@ class ClientConnection:
         self._end_at_rest: Cause | None = None
         self._reads = 0
         self._heard: HotCounter
-        self._from_client = Lane(
+        self._from_client = RelayDirection(
             client,
             self._take_from_client,
-            self._conversation.unread_for_upstream,
+            self._conversation.passthrough_bytes,
             lambda: 0,
-            self._moved_upstream,
+            self._spliced_upstream,
             self._metrics.client_reads_paused,
         )
-        self._from_upstream: Lane | None = None
+        self._from_upstream: RelayDirection | None = None
         self._running = False
         self._nursery: trio.Nursery
-        self._to_client: Outbox
-        self._to_upstream: Outbox | None = None
+        self._to_client: WriteBuffer
+        self._to_upstream: WriteBuffer | None = None
 
     # -- what others may do --------------------------------------------------------------------------------
 
@@ -188,13 +188,13 @@ class ClientConnection:
         conversation = self._conversation
         up = self._from_client.progress
         down = None if self._from_upstream is None else self._from_upstream.progress
-        moved_down = 0 if down is None else down.taken
+        spliced_down = 0 if down is None else down.taken
         broker_is_slow = (up is not None and up.waiting) or (
             self._to_upstream is not None and self._to_upstream.size > HIGH_WATER
         )
         return Progress(
-            reads=self._reads + moved_down + (0 if up is None else up.taken),
-            writes=self._to_client.written + moved_down,
+            reads=self._reads + spliced_down + (0 if up is None else up.taken),
+            writes=self._to_client.written + spliced_down,
             requests=conversation.begun,
             client_owes_rest=conversation.awaits_rest and not broker_is_slow,
             request_size=conversation.request_size,
@@ -238,7 +238,7 @@ class ClientConnection:
         self._metrics.client_connections.labels(self._port).inc()
         try:
             async with trio.open_nursery() as self._nursery:
-                self._to_client = Outbox(self._client, self._nursery)
+                self._to_client = WriteBuffer(self._client, self._nursery)
                 self._running = True
                 with (
                     self._metrics.client_connections_active.labels(self._port).track_inprogress(),
@@ -300,9 +300,9 @@ class ClientConnection:
         self._advance()
         return not (self._conversation.wants_upstream or self._must_wait)
 
-    def _moved_upstream(self, n: int) -> None:
+    def _spliced_upstream(self, n: int) -> None:
         self._reads += 1
-        self._conversation.moved_upstream(n)
+        self._conversation.spliced_upstream(n)
         self._advance()
 
     @property
@@ -328,25 +328,25 @@ class ClientConnection:
             self.end(Cause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
-        self._to_upstream = Outbox(self.dialed.stream, self._nursery)
+        self._to_upstream = WriteBuffer(self.dialed.stream, self._nursery)
         self._heard = self._reachability.heard(self.node_id)
         responses = self._conversation.responses
-        self._from_upstream = lane = Lane(
+        self._from_upstream = lane = RelayDirection(
             self.dialed.stream,
             self._take_from_upstream,
-            responses.unread,
-            responses.behind,
-            self._moved_to_client,
+            responses.passthrough_bytes,
+            responses.trailing_bytes,
+            self._spliced_to_client,
             self._metrics.upstream_reads_paused,
         )
-        if movable(self._client, self.dialed.stream):
-            self._from_client.move_to(self._to_upstream, self._pipes)
-            lane.move_to(self._to_client, self._pipes)
+        if can_splice(self._client, self.dialed.stream):
+            self._from_client.splice_to(self._to_upstream, self._pipes)
+            lane.splice_to(self._to_client, self._pipes)
         self._conversation.opened()
         self._nursery.start_soon(self._guarded, partial(self._read_upstream, lane))
         self._advance()
 
-    async def _read_upstream(self, lane: Lane) -> None:
+    async def _read_upstream(self, lane: RelayDirection) -> None:
         try:
             while not lane.ended:
                 if lane.progress is None and self._to_client.size > HIGH_WATER:
@@ -375,9 +375,9 @@ class ClientConnection:
         self._advance()
         return self._to_client.size <= HIGH_WATER
 
-    def _moved_to_client(self, n: int) -> None:
+    def _spliced_to_client(self, n: int) -> None:
         self._reads += 1
-        self._conversation.responses.moved(n)
+        self._conversation.responses.spliced(n)
         self._advance()
 
     def _advance(self) -> None:
@@ -427,8 +427,8 @@ class ClientConnection:
     def _write(self) -> None:
         conversation = self._conversation
         if conversation.to_client:
-            moves_next = self._from_upstream is not None and self._from_upstream.moves_next
-            self._to_client.write(conversation.to_client, more=moves_next)
+            splices_next = self._from_upstream is not None and self._from_upstream.splices_next
+            self._to_client.write(conversation.to_client, more=splices_next)
             conversation.to_client.clear()
         if conversation.to_upstream and self._to_upstream is not None:
             self._to_upstream.write(conversation.to_upstream)
@@ -497,10 +497,10 @@ class ClientConnection:
             say.debug("connection closed", reason=self._reason)
 
 
-async def _pause(outbox: Outbox, paused: Summary) -> None:
+async def _pause(buffer: WriteBuffer, paused: Summary) -> None:
     """Wait until the peer has taken what waits for it."""
     started = trio.current_time()
-    await outbox.drained()
+    await buffer.drained()
     paused.observe(trio.current_time() - started)
 
 

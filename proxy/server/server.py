@@ -15,7 +15,7 @@ import trio
 from proxy.cluster.bootstrap import reach_brokers
 from proxy.cluster.broker_health import Reachability
 from proxy.cluster.dialer import Dialer, Open
-from proxy.cluster.node_table import ClientView, NodeTable
+from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
@@ -32,12 +32,12 @@ from proxy.server.translator_driver import Translation, TranslationHub
 from proxy.session.collect_budget import CollectBudget
 from proxy.session.listener_context import Terms
 from proxy.session.request_metrics import Meter
-from proxy.transport.epoll import Poller
+from proxy.transport.epoll import EpollLoop
 from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicBook
@@ -136,7 +136,7 @@ class Server:
         self._reachability = Reachability(
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
-        self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
+        self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
         self._pipes = PipePool(pipe_limit())
         ports = sum(len(listener.ports) for listener in self.ports.listeners)
         self._connections = Connections(config.limits, self.metrics, ports)
@@ -192,7 +192,7 @@ class Server:
 
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Poller().serve)
+            nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.hub.run_timers)
             self.outlook.start(nursery, self.hub)
             nursery.start_soon(self.hub.watch_sessions)
@@ -235,12 +235,12 @@ class Server:
 
     def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
         listener = bound.listener
-        view = ClientView(
+        cluster = AdvertisedCluster(
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
         terms = Terms(
-            view.advertise,
-            self._offers,
+            cluster.map_address,
+            self._negotiator,
             self._config.limits,
             self._meter,
             time.perf_counter,

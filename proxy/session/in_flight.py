@@ -21,7 +21,7 @@ import msgspec
 
 from proxy.session.response_tap import Watched
 from proxy.wire.framing import correlation_id_of
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 
 Edit = Callable[[bytes], bytes]
 """A response's frame from the broker -> the frame for the client."""
@@ -59,7 +59,7 @@ class Exchange(msgspec.Struct, gc=False):
     correlation_id: int
     started: float
     edit: Edit | None = None
-    endpoints: EndpointEditor | None = None
+    endpoints: EndpointRewriter | None = None
     receive: Callable[[bytes], None] | None = None
     response: bytes | None = None
     bare: bool = False

@@ -7,8 +7,8 @@ import msgspec
 from proxy.config.schema import Limits
 from proxy.session.collect_budget import CollectBudget
 from proxy.session.request_metrics import Meter, api_name
-from proxy.wire.api_versions import OfferBook, Ranges
-from proxy.wire.broker_addresses import Advertise
+from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
+from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
 from translation.passthrough.topic_names import TopicBook
@@ -40,8 +40,8 @@ class Terms(msgspec.Struct, frozen=True):
     is the room for large group calls, which all listeners share.
     """
 
-    advertise: Advertise
-    offers: OfferBook
+    map_address: MapAddress
+    negotiator: ApiVersionsNegotiator
     limits: Limits
     meter: Meter
     clock: Callable[[], float]

@@ -66,24 +66,24 @@ class Responses:
 
     # -- bytes that need not come here ---------------------------------------------------------------------
 
-    def unread(self) -> int:
+    def passthrough_bytes(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
         exchange = self._current
         if exchange is None or self._collecting is not None or not self.client_open:
             return 0
         if exchange.watched is not None:
             return 0
-        unread = self._frames.unread
+        passthrough_bytes = self._frames.unfed_bytes
         if exchange.endpoints is None:
-            return unread
-        return max(0, min(unread - 1, exchange.endpoints.indifferent))
+            return passthrough_bytes
+        return max(0, min(passthrough_bytes - 1, exchange.endpoints.passthrough_bytes))
 
-    def behind(self) -> int:
+    def trailing_bytes(self) -> int:
         """Bytes of the same response that follow those, and come here."""
-        return self._frames.unread - self.unread()
+        return self._frames.unfed_bytes - self.passthrough_bytes()
 
-    def moved(self, n: int) -> None:
-        """So many of the :meth:`unread` bytes went to the client past this."""
+    def spliced(self, n: int) -> None:
+        """``n`` of the :meth:`passthrough_bytes` went to the client past this."""
         exchange = self._current
         assert exchange is not None  # noqa: S101  there was something to move
         self._frames.skip(n)
@@ -130,7 +130,7 @@ class Responses:
     def _pass_on(self, exchange: Exchange, piece: Piece) -> None:
         if self.client_open:
             self.to_client.append(
-                piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece)
+                piece.data if exchange.endpoints is None else exchange.endpoints.rewrite(piece)
             )
         if exchange.watched is not None:
             exchange.watched.take(piece.data, last=piece.last)

@@ -32,10 +32,10 @@ from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, Authentication, begins_with_gssapi
 from proxy.wire import api_versions, node_endpoints, request_upgrades, share_groups
 from proxy.wire.api_versions import Ranges
-from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewritten
+from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from proxy.wire.framing import response_body_offset, response_frame
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 from proxy.wire.request_header import (
     HeaderError,
     RequestHeader,
@@ -121,7 +121,7 @@ class Conversation:
         self.receive_from_client: Callable[[bytes], None] = self._requests.feed
         """Takes what was read from the client; :meth:`process` looks at it."""
         self._ledger = Ledger()
-        self._ranges: Ranges = terms.offers.unasked
+        self._ranges: Ranges = terms.negotiator.default_ranges
         self._connection: Connection | None = None  # made once the broker's ranges are known
 
         self._postponed: Piece | None = None  # the beginning of a request that nothing is done with yet
@@ -206,11 +206,11 @@ class Conversation:
         """
         return self.can_inject and all(one.api_key != ApiKey.JOIN_GROUP for one in self._ledger.upstream)
 
-    def unread_for_upstream(self) -> int:
+    def passthrough_bytes(self) -> int:
         """Bytes that the client will send next and that go to the broker whatever they are."""
-        return self._requests.unread if self._passing_on else 0
+        return self._requests.unfed_bytes if self._passing_on else 0
 
-    def moved_upstream(self, n: int) -> None:
+    def spliced_upstream(self, n: int) -> None:
         """So many of them went to the broker past this conversation."""
         self._requests.skip(n)
         if not self._requests.in_frame:
@@ -387,9 +387,9 @@ class Conversation:
         api_key, version = exchange.api_key, exchange.version
         if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
-                exchange.endpoints = EndpointEditor(api_key, version, self._terms.advertise)
+                exchange.endpoints = EndpointRewriter(api_key, version, self._terms.map_address)
         elif api_key in CARRYING_ADDRESSES:
-            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
+            exchange.edit = lambda frame: rewrite_addresses(api_key, version, frame, self._terms.map_address)
         elif api_key == _API_VERSIONS:
             self._learn_software(version, piece)
             exchange.edit = lambda frame: self._offer(version, frame)
@@ -515,8 +515,10 @@ class Conversation:
         exchange.source = _RELAYED
         self._ledger.inject(exchange)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
-        if request_upgrades.is_to_be_raised(header, lowest):
-            frame, exchange.edit = request_upgrades.raised(header, request.client_id, request.message, lowest)
+        if request_upgrades.needs_upgrade(header, lowest):
+            frame, exchange.edit = request_upgrades.upgrade(
+                header, request.client_id, request.message, lowest
+            )
         if header.api_key in OBSERVED:
             self._watch(exchange, request)
         self._terms.meter.sent(header.api_key, header.version, injected=False)
@@ -593,8 +595,8 @@ class Conversation:
     def _offer(self, version: int, frame: bytes) -> bytes:
         return api_versions.answer(self._learn(version, frame), version, frame)
 
-    def _learn(self, version: int, frame: bytes) -> api_versions.Offer:
-        offer = self._terms.offers.offer(version, frame)
+    def _learn(self, version: int, frame: bytes) -> api_versions.NegotiatedVersions:
+        offer = self._terms.negotiator.negotiate(version, frame)
         if offer.broker:
             self._ranges = offer.client
             self._last_heartbeat = None  # it was checked against what was offered before

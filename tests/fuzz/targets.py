@@ -21,9 +21,9 @@ from proxy.metrics.registry import Metrics
 from proxy.session.listener_context import ClientError, Terms, UpstreamError
 from proxy.session.request_metrics import Meter
 from proxy.session.session import Conversation
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -39,7 +39,7 @@ _LIMITS = Limits(
     in_flight_requests=8,
 )
 _METER = Meter(Metrics())
-_OFFERS = OfferBook(allow_unknown_apis=False)
+_OFFERS = ApiVersionsNegotiator(allow_unknown_apis=False)
 
 
 def _declared() -> Iterator[tuple[type[Message], int]]:
@@ -125,7 +125,7 @@ def fuzz_node_endpoints(data: bytes) -> None:
     version = low + data[1] % (high - low + 1)
     frame = struct.pack(">i", len(data) - 8) + data[8:]
     cuts = sorted({8 + cut * 7 % len(frame) for cut in data[2:6] if 8 + cut * 7 % len(frame) < len(frame)})
-    editor = EndpointEditor(api_key, version, _told)
+    editor = EndpointRewriter(api_key, version, _told)
     sent = b""
     try:
         for n, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):

@@ -3,12 +3,12 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.cli import command_line
 
 
 @pytest.fixture
 def run():
-    return lambda *arguments: CliRunner().invoke(app, ["demo", *arguments])
+    return lambda *arguments: CliRunner().invoke(command_line(), ["demo", *arguments])
 
 
 def test_a_cluster_and_the_embedded_coordinator_exclude_each_other(run):

@@ -19,7 +19,7 @@ from proxy.session.collect_budget import CollectBudget
 from proxy.session.listener_context import Terms
 from proxy.session.request_metrics import Meter
 from proxy.transport.splice import PipePool
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import ConnectionId
@@ -56,7 +56,7 @@ class Bench:
         self.ahead_s = 0.0
         terms = Terms(
             lambda node, _host, _port: Address("proxy", 9100 + node),
-            OfferBook(allow_unknown_apis=False),
+            ApiVersionsNegotiator(allow_unknown_apis=False),
             limits,
             Meter(self.metrics),
             lambda: time.perf_counter() + self.ahead_s,

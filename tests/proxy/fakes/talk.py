@@ -10,7 +10,7 @@ from proxy.session.collect_budget import CollectBudget
 from proxy.session.listener_context import Terms
 from proxy.session.request_metrics import Meter
 from proxy.session.session import Conversation
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
 from translation.actions import ConnectionId
 from translation.policy.policy import Mode
@@ -30,7 +30,7 @@ def conversation(
     collected: CollectBudget | None = None,
     go_on: Callable[[], None] = lambda: None,
 ) -> Conversation:
-    offers = OfferBook(allow_unknown_apis=allow_unknown_apis)
+    offers = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis)
     terms = Terms(
         told,
         offers,

@@ -1,4 +1,4 @@
-"""How a connection lives and ends: tasks, time, backpressure (docs/protocol-contracts.md)."""
+"""How a connection lives and ends: tasks, time, backpressure (docs/reference/protocol-contracts.md)."""
 
 from contextlib import suppress
 

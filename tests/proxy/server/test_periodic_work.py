@@ -45,8 +45,8 @@ async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told
             other, unlucky = await connect(proxy.port()), await connect(proxy.port())
             assert await proxy.ask(other, messages.plain(1)) is not None
             assert await proxy.ask(unlucky, messages.plain(2)) is not None
-            outbox = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
-            outbox._send_nowait, outbox._stream = None, Mistaken()
+            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
+            buffer._send_nowait, buffer._stream = None, Mistaken()
             assert await proxy.ask(unlucky, messages.plain(3)) is None
             assert await proxy.ask(other, messages.plain(4)) is not None
             assert proxy.count("internal_errors_total", where="connection") == 1

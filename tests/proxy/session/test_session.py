@@ -1,4 +1,4 @@
-"""How a connection relays, as bytes in and bytes out (docs/protocol-contracts.md)."""
+"""How a connection relays, as bytes in and bytes out (docs/reference/protocol-contracts.md)."""
 
 import pytest
 

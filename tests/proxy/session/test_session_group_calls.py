@@ -1,4 +1,4 @@
-"""Calls of the translation and calls for it, as bytes in and bytes out (docs/protocol-contracts.md)."""
+"""Calls of the translation and calls for it, as bytes in and bytes out (docs/reference/protocol-contracts.md)."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""What a connection offers and refuses (docs/protocol-contracts.md)."""
+"""What a connection offers and refuses (docs/reference/protocol-contracts.md)."""
 
 import pytest
 

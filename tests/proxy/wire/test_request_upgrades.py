@@ -38,20 +38,20 @@ def test_join_group_is_raised_for_a_broker_that_lacks_the_version():
     )
     client_sends(talk, wire.request(ApiKey.JOIN_GROUP, 0, 4, request))
     talk.forward(talk.request.id)
-    raised = JoinGroupRequest(
+    upgraded = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=9000,
         rebalance_timeout_ms=9000,
         protocol_type="consumer",
         protocols=protocols,
     )
-    assert taken(talk.to_upstream) == wire.request(ApiKey.JOIN_GROUP, 2, 4, raised)
+    assert taken(talk.to_upstream) == wire.request(ApiKey.JOIN_GROUP, 2, 4, upgraded)
     answer = JoinGroupResponse(
         generation_id=3, protocol_name="range", leader="m", member_id="m", throttle_time_ms=7
     )
-    lowered = JoinGroupResponse(generation_id=3, protocol_name="range", leader="m", member_id="m")
+    downgraded = JoinGroupResponse(generation_id=3, protocol_name="range", leader="m", member_id="m")
     assert broker_sends(talk, wire.response(ApiKey.JOIN_GROUP, 2, 4, answer)) == wire.response(
-        ApiKey.JOIN_GROUP, 0, 4, lowered
+        ApiKey.JOIN_GROUP, 0, 4, downgraded
     )
 
 
