@@ -15,7 +15,7 @@ from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
-CANT_START = 1
+START_FAILED = 1
 """Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
 
 FORCED_EXIT = 1
@@ -64,7 +64,7 @@ def run_to_exit(serve: Callable[[], None]) -> None:
     try:
         serve()
     except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
-        code = CANT_START
+        code = START_FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))
     except* SystemExit:
