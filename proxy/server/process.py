@@ -15,10 +15,10 @@ from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
-CANT_START = 1
+START_FAILED = 1
 """Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
 
-ENDED_AT_ONCE = 1
+FORCED_EXIT = 1
 """Exit code after a second signal: nothing was waited for."""
 
 INTERNAL_ERROR = 70
@@ -34,7 +34,7 @@ class StartError(Exception):
     """The process can't start; the message says why."""
 
 
-def a_translator(config: Config, policy: Policy) -> Translator:
+def make_translator(config: Config, policy: Policy) -> Translator:
     """The translation as the configuration wants it."""
     sole_process = config.sole_process and config.workers == 1
     settings = TranslatorSettings(
@@ -45,7 +45,7 @@ def a_translator(config: Config, policy: Policy) -> Translator:
     return Translator(policy, settings=settings)
 
 
-def collect_seldom() -> None:
+def tune_gc() -> None:
     """Let the garbage collector look at everything seldom: nearly all of what is freed here is freed without it.
 
     What a process holds grows with its clients, and with Python's defaults a full collection comes each time it has
@@ -60,16 +60,16 @@ def collect_seldom() -> None:
 def run_to_exit(serve: Callable[[], None]) -> None:
     """Run a process to its end; whatever goes wrong ends in a log line and an exit code, never silently."""
     raise_file_limit()
-    collect_seldom()
+    tune_gc()
     code = 0
     try:
         serve()
     except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
-        code = CANT_START
+        code = START_FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))
     except* SystemExit:
-        code = ENDED_AT_ONCE
+        code = FORCED_EXIT
     except* Exception as errors:  # noqa: BLE001  a bug, or a system that refuses what it must give: said, then the end
         code = INTERNAL_ERROR
         for error in leaves(errors):

@@ -22,7 +22,7 @@ PIPE_SIZE = 1024 * 1024
 """Bytes asked of a pipe: as many as Linux gives without privileges (``fs.pipe-max-size``)."""
 
 SPLICE_MIN_BYTES = 64 * 1024
-"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
+"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/evidence/performance.md)."""
 
 MAX_TRAILING_BYTES = 4 * 1024
 """Bytes to wait for with the records before them and to read at once: a Fetch response ends with a few more, which

@@ -15,7 +15,7 @@ from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.snapshot_encoding import encode_in_turns
 from proxy.runtime.log_setup import configure
-from proxy.server.process import a_translator, run_to_exit
+from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
@@ -63,7 +63,7 @@ class Worker:
             doors = Doors(start.config, start.ports, self._connections, self._say)
             self._server = Server(
                 start.config,
-                a_translator(start.config, start.policy),
+                make_translator(start.config, start.policy),
                 listeners=doors.listeners,
                 policy=start.policy,
                 replica=f"{replica_name()}/{start.worker}",

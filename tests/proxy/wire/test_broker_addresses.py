@@ -1,4 +1,4 @@
-"""No address of a broker reaches a client (the list of responses that carry one is in docs/protocol-contracts.md)."""
+"""No address of a broker reaches a client (docs/reference/protocol-contracts.md lists the responses that carry one)."""
 
 import pytest
 
