@@ -59,7 +59,7 @@ def bare(config: Path) -> None:
 
     with (
         mock.patch.object(session, "OBSERVED", frozenset()),
-        mock.patch.object(translator_driver.TranslationHub, "_reach", _nothing),
+        mock.patch.object(translator_driver.TranslatorDriver, "_reach", _nothing),
         mock.patch.object(Outlook, "tell", _nothing),
         mock.patch.object(Outlook, "start", _nothing),
     ):

@@ -141,7 +141,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
         with contextlib.suppress(OSError):  # closed meanwhile
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n)
 
-    def has_hung_up(self) -> bool:
+    def peer_closed(self) -> bool:
         """Whether the peer has said that nothing more comes, or is gone; also if bytes before that wait to be read.
 
         The kernel knows it before the reader does: a read gives the bytes first.

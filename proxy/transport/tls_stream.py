@@ -200,12 +200,12 @@ class TlsStream(trio.abc.HalfCloseableStream):
         self._from_peer.write(data)
         return True
 
-    def has_hung_up(self) -> bool:
+    def peer_closed(self) -> bool:
         """Whether the peer has closed its side of the TCP connection, as the kernel knows it, or said goodbye before.
 
         A goodbye of TLS alone counts when it is read: it stands behind what was sent before.
         """
-        return self._heard_goodbye or self.transport.has_hung_up()
+        return self._heard_goodbye or self.transport.peer_closed()
 
     # -- writing -------------------------------------------------------------------------------------------
 

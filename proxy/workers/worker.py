@@ -13,9 +13,9 @@ import trio
 from proxy.config.file_watcher import FileWatch
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
-from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure
-from proxy.server.process import a_translator, run_to_exit
+from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
@@ -63,7 +63,7 @@ class Worker:
             doors = Doors(start.config, start.ports, self._connections, self._say)
             self._server = Server(
                 start.config,
-                a_translator(start.config, start.policy),
+                make_translator(start.config, start.policy),
                 listeners=doors.listeners,
                 policy=start.policy,
                 replica=f"{replica_name()}/{start.worker}",
@@ -120,7 +120,7 @@ class Worker:
 
 async def _encoded(value: object) -> bytes:
     if isinstance(value, Snapshot):
-        return await encode_in_turns(value, msgspec.msgpack.encode)
+        return await encode_cooperatively(value, msgspec.msgpack.encode)
     return msgspec.msgpack.encode(value)
 
 

@@ -18,9 +18,9 @@ from protocol_codecs.messages.consumer_protocol import decode_assignment, decode
 from protocol_codecs.records import decode_batch, decode_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
-from proxy.session.listener_context import ClientError, Terms, UpstreamError
-from proxy.session.request_metrics import Meter
-from proxy.session.session import Conversation
+from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
+from proxy.session.request_metrics import RequestMetrics
+from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from proxy.wire.node_endpoints import EndpointRewriter
@@ -38,7 +38,7 @@ _LIMITS = Limits(
     first_group_call_max_bytes=1024,
     in_flight_requests=8,
 )
-_METER = Meter(Metrics())
+_METER = RequestMetrics(Metrics())
 _OFFERS = ApiVersionsNegotiator(allow_unknown_apis=False)
 
 
@@ -159,7 +159,9 @@ def fuzz_connection(data: bytes) -> None:
     Each chunk begins with a byte that says which side sends it. What the proxy would ask the translation to
     do is forwarded.
     """
-    talk = Conversation(ConnectionId(1), "client", Terms(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0))
+    talk = ClientSession(
+        ConnectionId(1), "client", ListenerContext(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0)
+    )
     to_client = 0
     from_broker = 0
     try:
@@ -179,7 +181,7 @@ def fuzz_connection(data: bytes) -> None:
         pass
 
 
-def _turn(talk: Conversation) -> None:
+def _turn(talk: ClientSession) -> None:
     talk.process()
     if talk.wants_upstream and not talk.upstream_open:
         talk.opened()

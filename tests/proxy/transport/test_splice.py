@@ -11,7 +11,7 @@ import trio.testing
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from proxy.transport import splice
 from proxy.transport.splice import SPLICE_MIN_BYTES, Pipe, PipePool, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import RECEIVE_SIZE, TcpStream, open_tcp
@@ -19,7 +19,7 @@ from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated, taken
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session, taken
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
@@ -61,7 +61,7 @@ async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
 
 
 def test_the_rest_of_a_large_produce_request_may_be_moved():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     request = messages.produce(1, acks=1, size=MEGABYTE)
     head = request[: STREAM_ABOVE + 5]
     assert client_sends(talk, head) == head
@@ -74,7 +74,7 @@ def test_the_rest_of_a_large_produce_request_may_be_moved():
 
 
 def test_nothing_is_moved_of_a_request_that_is_decoded():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     talk.responses.trusted = True  # else it would be asked first whether the broker lets its sender in
     body = messages.heartbeat(1)[4:] + bytes(MEGABYTE // 2)
     assert client_sends(talk, (struct.pack(">i", len(body)) + body)[: 2 * STREAM_ABOVE]) == b""
@@ -82,7 +82,7 @@ def test_nothing_is_moved_of_a_request_that_is_decoded():
 
 
 def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     request = messages.produce(1, acks=1, size=MEGABYTE)
     client_sends(talk, request[:STREAM_ABOVE])
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
@@ -92,8 +92,8 @@ def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
     assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
-def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]:
-    talk = negotiated(conversation())
+def large_response_has_begun(size: int = MEGABYTE) -> tuple[ClientSession, bytes]:
+    talk = negotiated(session())
     client_sends(talk, messages.plain(1))
     response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))
     assert broker_sends(talk, response[:2000]) == response[:2000]
@@ -109,7 +109,7 @@ def test_the_rest_of_a_large_response_may_be_moved():
 
 
 def test_records_may_be_moved_once_what_stands_before_them_has_come():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, wire.request(ApiKey.FETCH, 16, 1, b""))
     before, records, behind = messages.fetch_response(1, MEGABYTE)
     assert len(before) < 100  # Kafka writes it by itself

@@ -137,7 +137,7 @@ async def test_the_end_is_fed_with_goodbye_and_without(fed_pair: Pair) -> None:
         await client.send_all(b"bye")
         await client.send_eof()
         assert await fed(server, 1000, 1000) == b"bye"
-        assert server.has_hung_up()
+        assert server.peer_closed()
         await server.send_all(b"too late")  # nobody reads it any more
         await trio.aclose_forcefully(server.transport)
         assert await fed(client, 1000) == b""
@@ -197,11 +197,11 @@ async def test_a_goodbye_shows_that_the_peer_has_hung_up_once_it_is_read_also_on
     with suppress(ssl.SSLError):  # the other side has not said goodbye
         client._ssl.unwrap()
     await client._flush()
-    assert not server.has_hung_up()
+    assert not server.peer_closed()
     while await server.receive_some():
         pass
-    assert server.has_hung_up()
-    assert not server.transport.has_hung_up()
+    assert server.peer_closed()
+    assert not server.transport.peer_closed()
 
 
 async def test_an_end_without_goodbye_is_an_end_too(pair: Pair) -> None:
