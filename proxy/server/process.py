@@ -8,21 +8,13 @@ import structlog
 
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Config
+from proxy.console.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
-
-CANT_START = 1
-"""Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
-
-ENDED_AT_ONCE = 1
-"""Exit code after a second signal: nothing was waited for."""
-
-INTERNAL_ERROR = 70
-"""Exit code for an end that should not have been (EX_SOFTWARE): the log says what happened."""
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """When the garbage collector looks: at the youngest objects, at those that survived once, at all of them."""
@@ -61,17 +53,17 @@ def run_to_exit(serve: Callable[[], None]) -> None:
     """Run a process to its end; whatever goes wrong ends in a log line and an exit code, never silently."""
     raise_file_limit()
     collect_seldom()
-    code = 0
+    code = ExitCode.SUCCESS
     try:
         serve()
     except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
-        code = CANT_START
+        code = ExitCode.FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))
     except* SystemExit:
-        code = ENDED_AT_ONCE
+        code = ExitCode.FAILED
     except* Exception as errors:  # noqa: BLE001  a bug, or a system that refuses what it must give: said, then the end
-        code = INTERNAL_ERROR
+        code = ExitCode.INTERNAL_ERROR
         for error in leaves(errors):
             _log.critical("ended by an error", error=repr(error), exc_info=error)
     sys.exit(code)
