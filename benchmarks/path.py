@@ -27,7 +27,7 @@ from benchmarks.wire import ClassicMember, Line
 from proxy.config.loader import load_policy
 from proxy.config.schema import Address, Admin, Config, Listener, Log, Upstream
 from proxy.runtime.log_setup import configure
-from proxy.server.process import a_translator
+from proxy.server.process import make_translator
 from proxy.server.server import Server
 from tools.kafka.ports import LOOPBACK
 
@@ -47,7 +47,7 @@ def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
             sole_process=not several,
         )
         policy = load_policy(Path(folder) / "policy.yaml")
-        server = Server(config, a_translator(config, policy), policy=policy)
+        server = Server(config, make_translator(config, policy), policy=policy)
         return trio.run(_measured, server, show)
 
 

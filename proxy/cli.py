@@ -26,7 +26,7 @@ from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswer
 from proxy.observability.status_command import status
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
-from proxy.server.process import a_translator, run_to_exit
+from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.tls_context import TlsFilesError, check_files
 from proxy.workers.supervisor import Supervisor
@@ -95,7 +95,7 @@ def run(
 
 
 async def _serve(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
-    server = Server(config, a_translator(config, policy), policy=policy, folder=folder)
+    server = Server(config, make_translator(config, policy), policy=policy, folder=folder)
     await _run(server, server.set_policy, policy_path, server.certificates)
 
 

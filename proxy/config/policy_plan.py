@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[\w-]+")
 
 
 class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """What is needed here of a group in the answer of ``GET /api/groups`` (docs/api.md); the rest is left out."""
+    """The fields of a group in ``GET /api/groups`` (docs/reference/api.md) that a plan needs."""
 
     id: str
     mode: Mode

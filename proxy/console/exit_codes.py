@@ -1,4 +1,4 @@
-"""Exit codes: each has one meaning, whichever command ends with it. docs/cli.md is written from this module."""
+"""Exit codes: each has one meaning for all commands. docs/reference/cli.md is written from this module."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""Every metric of the process, declared here and nowhere else; docs/metrics.md is generated from this file.
+"""Every metric of the process, declared here and nowhere else; docs/reference/metrics.md is generated from this file.
 
 What every Kafka proxy counts has the names that kroxylicious gives it, after the prefix, so that dashboards
 carry over: ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four
@@ -251,7 +251,7 @@ class Metrics:
         self.bounds_hit = self._counter(
             "bounds_hit",
             "Times that something of a client was not kept or shown in full, by the bound that was reached "
-            "(docs/security.md).",
+            "(docs/explanation/security.md).",
             "bound",
         )
         for bound in Bound:

@@ -1,4 +1,4 @@
-"""`/api/groups` and `/api/groups/<id>`: the picture as JSON (docs/api.md)."""
+"""`/api/groups` and `/api/groups/<id>`: the picture as JSON (docs/reference/api.md)."""
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor

@@ -26,7 +26,7 @@ class StartError(Exception):
     """The process can't start; the message says why."""
 
 
-def a_translator(config: Config, policy: Policy) -> Translator:
+def make_translator(config: Config, policy: Policy) -> Translator:
     """The translation as the configuration wants it."""
     sole_process = config.sole_process and config.workers == 1
     settings = TranslatorSettings(
@@ -37,7 +37,7 @@ def a_translator(config: Config, policy: Policy) -> Translator:
     return Translator(policy, settings=settings)
 
 
-def collect_seldom() -> None:
+def tune_gc() -> None:
     """Let the garbage collector look at everything seldom: nearly all of what is freed here is freed without it.
 
     What a process holds grows with its clients, and with Python's defaults a full collection comes each time it has
@@ -52,7 +52,7 @@ def collect_seldom() -> None:
 def run_to_exit(serve: Callable[[], None]) -> None:
     """Run a process to its end; whatever goes wrong ends in a log line and an exit code, never silently."""
     raise_file_limit()
-    collect_seldom()
+    tune_gc()
     code = ExitCode.SUCCESS
     try:
         serve()

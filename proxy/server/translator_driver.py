@@ -19,7 +19,7 @@ import trio
 from protocol_codecs import ApiKey, Message
 from proxy.metrics.periodic import every
 from proxy.observability.broker_queries import Ask
-from proxy.session.request_metrics import Meter
+from proxy.session.request_metrics import RequestMetrics
 from translation.actions import (
     Action,
     Admitted,
@@ -45,8 +45,8 @@ from translation.policy.rule_cache import LONGEST_GROUP_ID
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
-_LOOK_AT_SESSIONS_S = 2.0
-_GROUPS_OF_ONE = 100
+_SESSION_CHECK_INTERVAL_S = 2.0
+_MAX_GROUPS_PER_CONNECTION = 100
 """Groups that are remembered to be heard on one connection: a client may name as many as it likes."""
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
@@ -135,7 +135,7 @@ class TranslatedConnection(Protocol):
         ...
 
 
-class _Known(msgspec.Struct):
+class _DrivenConnection(msgspec.Struct):
     """A connection that the translator has heard of, and what it owes there."""
 
     shell: TranslatedConnection
@@ -143,7 +143,7 @@ class _Known(msgspec.Struct):
     calls: set[CallId] = msgspec.field(default_factory=set)
 
 
-class _Reached(msgspec.Struct, frozen=True):
+class _GroupRoute(msgspec.Struct, frozen=True):
     """Where a member of a group was heard last."""
 
     shell: TranslatedConnection
@@ -151,12 +151,12 @@ class _Reached(msgspec.Struct, frozen=True):
     client_id: str | None
 
 
-class _Question(msgspec.Struct, frozen=True):
+class _Query(msgspec.Struct, frozen=True):
     connection_id: ConnectionId
     tell: Callable[[Any], None]
 
 
-class TranslationHub:
+class TranslatorDriver:
     """Drives the translator. ``emit`` takes each event for log, metrics and journal.
 
     ``observer`` is shown what passes through.
@@ -165,20 +165,20 @@ class TranslationHub:
     def __init__(
         self,
         translator: Translation,
-        meter: Meter,
+        request_metrics: RequestMetrics,
         emit: Callable[[Event], None],
         observer: Observer | None = None,
     ) -> None:
         self._translator = translator
-        self._meter = meter
+        self._request_metrics = request_metrics
         self._emit = emit
         self._observer = observer or Observer(TopicBook())
-        self._reached: dict[str, _Reached] = {}
+        self._routes: dict[str, _GroupRoute] = {}
         self._groups_on: dict[ConnectionId, set[str]] = {}
-        self._questions: dict[CallId, _Question] = {}
-        self._question_ids = count(-1, -1)
-        self._known: dict[ConnectionId, _Known] = {}
-        self._requests: dict[RequestId, _Known] = {}
+        self._queries: dict[CallId, _Query] = {}
+        self._query_ids = count(-1, -1)
+        self._connections: dict[ConnectionId, _DrivenConnection] = {}
+        self._requests: dict[RequestId, _DrivenConnection] = {}
         self._calls: dict[CallId, Call] = {}
         self._work: deque[tuple[str, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
@@ -186,9 +186,9 @@ class TranslationHub:
         self._clock: Callable[[], float] = trio.current_time
         self._timer: trio.CancelScope | None = None
         self._deadline = math.inf  # the timer's: setting it, even to what it is, costs trio's bookkeeping
-        meter.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._questions))
-        self._ways = {
-            what: (getattr(translator, what), meter.metrics.translation.labels(what))
+        request_metrics.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._queries))
+        self._handlers = {
+            what: (getattr(translator, what), request_metrics.metrics.translation.labels(what))
             for what in (
                 "handle_request",
                 "handle_reply",
@@ -199,7 +199,7 @@ class TranslationHub:
                 "set_policy",
             )
         }
-        self._acts: dict[type[Action], Callable[[Any], None]] = {
+        self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
             Admitted: self._admitted,
@@ -221,19 +221,19 @@ class TranslationHub:
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """A client has sent a group call."""
-        known = self._known.get(connection.id)
-        if known is None:
-            known = self._known[connection.id] = _Known(shell)
-        known.request = request.id
-        self._requests[request.id] = known
+        driven = self._connections.get(connection.id)
+        if driven is None:
+            driven = self._connections[connection.id] = _DrivenConnection(shell)
+        driven.request = request.id
+        self._requests[request.id] = driven
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
-            reached = self._reached.get(group_id)
-            if (reached is None or reached.shell is not shell) and self._translator.admits(
+            route = self._routes.get(group_id)
+            if (route is None or route.shell is not shell) and self._translator.admits(
                 connection.id, group_id
             ):
-                self._reach(shell, connection, request)
-        self._do("handle_request", connection.id, connection, request)
+                self._remember_route(shell, connection, request)
+        self._dispatch("handle_request", connection.id, connection, request)
 
     def passed(
         self,
@@ -253,11 +253,11 @@ class TranslationHub:
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.admits(connection.id, group_id):
-            if connection.id not in self._known:
-                self._known[connection.id] = _Known(shell)
-            self._do("passed", connection.id, connection, request, response)
+            if connection.id not in self._connections:
+                self._connections[connection.id] = _DrivenConnection(shell)
+            self._dispatch("passed", connection.id, connection, request, response)
         if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
-            self._reach(shell, connection, request)
+            self._remember_route(shell, connection, request)
         self._observe(request, lambda now: self._observer.answered(now, connection, request, response))
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
@@ -265,7 +265,7 @@ class TranslationHub:
         try:
             events = look(trio.current_time())
         except Exception as error:  # noqa: BLE001  who only watches must not disturb
-            self._meter.metrics.internal_errors.labels("observer").inc()
+            self._request_metrics.metrics.internal_errors.labels("observer").inc()
             _log.error("the observer failed", api_key=request.api_key, exc_info=error)
             return
         self._tell(events)
@@ -288,62 +288,62 @@ class TranslationHub:
         self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
-        reached = self._reached.get(group_id)
-        ask = None if reached is None else question(reached.connection)
-        if reached is None or ask is None:
+        route = self._routes.get(group_id)
+        ask = None if route is None else question(route.connection)
+        if route is None or ask is None:
             return False
-        call_id = CallId(next(self._question_ids))
-        self._questions[call_id] = _Question(reached.connection.id, tell)
-        reached.shell.call(
-            Call(reached.connection.id, call_id, ask.api_key, ask.version, reached.client_id, ask.message)
+        call_id = CallId(next(self._query_ids))
+        self._queries[call_id] = _Query(route.connection.id, tell)
+        route.shell.call(
+            Call(route.connection.id, call_id, ask.api_key, ask.version, route.client_id, ask.message)
         )
         return True
 
-    def _reach(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
+    def _remember_route(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """Remember where members of this group are heard."""
         group_id = request.message.group_id
         groups = self._groups_on.setdefault(connection.id, set())
-        if len(groups) < _GROUPS_OF_ONE and len(group_id) <= LONGEST_GROUP_ID:
-            self._reached[group_id] = _Reached(shell, connection, request.client_id)
+        if len(groups) < _MAX_GROUPS_PER_CONNECTION and len(group_id) <= LONGEST_GROUP_ID:
+            self._routes[group_id] = _GroupRoute(shell, connection, request.client_id)
             groups.add(group_id)
 
-    def _unreach(self, connection_id: ConnectionId) -> None:
+    def _forget_routes(self, connection_id: ConnectionId) -> None:
         """Nobody can be asked on this connection any more."""
         for group_id in self._groups_on.pop(connection_id, ()):
-            reached = self._reached.get(
+            route = self._routes.get(
                 group_id
             )  # another member's connection may have taken its place, and gone
-            if reached is not None and reached.connection.id == connection_id:
-                del self._reached[group_id]
-        lost = [call_id for call_id, one in self._questions.items() if one.connection_id == connection_id]
+            if route is not None and route.connection.id == connection_id:
+                del self._routes[group_id]
+        lost = [call_id for call_id, one in self._queries.items() if one.connection_id == connection_id]
         for call_id in lost:
-            del self._questions[call_id]
+            del self._queries[call_id]
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """A broker has answered a call."""
         if (
             call_id < 0
         ):  # a question; its asker may be gone while the broker's side of the connection lives on
-            if (question := self._questions.pop(call_id, None)) is not None:
+            if (question := self._queries.pop(call_id, None)) is not None:
                 question.tell(message)
             return
         call = self._calls.pop(call_id)
-        self._known[call.connection_id].calls.discard(call_id)
-        self._do("handle_reply", call.connection_id, call_id, message)
-        self._meter.call_result(call.api_key, message)
+        self._connections[call.connection_id].calls.discard(call_id)
+        self._dispatch("handle_reply", call.connection_id, call_id, message)
+        self._request_metrics.call_result(call.api_key, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
         """The client of a known connection is gone; ``release`` comes when no member needs it."""
-        self._unreach(connection_id)
-        known = self._known[connection_id]
-        self._forget_request(known)
-        self._do("client_gone", connection_id, connection_id)
+        self._forget_routes(connection_id)
+        driven = self._connections[connection_id]
+        self._forget_request(driven)
+        self._dispatch("client_gone", connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
         """A connection is no more, on either side."""
-        self._unreach(connection_id)
+        self._forget_routes(connection_id)
         if self.forget(connection_id):
-            self._do("upstream_lost", connection_id, connection_id)
+            self._dispatch("upstream_lost", connection_id, connection_id)
 
     def settled(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
@@ -351,27 +351,27 @@ class TranslationHub:
 
     def knows(self, connection_id: ConnectionId) -> bool:
         """Whether the translator has heard of this connection."""
-        return connection_id in self._known
+        return connection_id in self._connections
 
     def forget(self, connection_id: ConnectionId) -> bool:
         """A connection is closed, as the translator wanted; whether it was known."""
-        known = self._known.pop(connection_id, None)
-        if known is None:
+        driven = self._connections.pop(connection_id, None)
+        if driven is None:
             return False
-        self._forget_request(known)
-        for call_id in known.calls:
+        self._forget_request(driven)
+        for call_id in driven.calls:
             del self._calls[call_id]
         return True
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
-        self._do("set_policy", None, policy)
+        self._dispatch("set_policy", None, policy)
 
-    async def watch_sessions(self) -> None:
+    async def expire_observed_members(self) -> None:
         """Have the observer forget who is silent, for ever."""
-        await every(_LOOK_AT_SESSIONS_S, self._look_at_sessions, self._meter.metrics)
+        await every(_SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics)
 
-    def _look_at_sessions(self) -> None:
+    def _expire_observed_members(self) -> None:
         self._tell(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
@@ -382,16 +382,16 @@ class TranslationHub:
             with trio.CancelScope(deadline=self._deadline) as self._timer:
                 await trio.sleep_forever()
             errors = self._errors
-            self._do("handle_time", None)
+            self._dispatch("handle_time", None)
             if self._errors != errors:
                 await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be in the past
 
-    def _forget_request(self, known: _Known) -> None:
-        if known.request is not None:
-            self._requests.pop(known.request, None)
-            known.request = None
+    def _forget_request(self, driven: _DrivenConnection) -> None:
+        if driven.request is not None:
+            self._requests.pop(driven.request, None)
+            driven.request = None
 
-    def _do(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
+    def _dispatch(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
         self._work.append((what, about, arguments))
         if self._working:
             return
@@ -399,7 +399,7 @@ class TranslationHub:
         try:
             while self._work:
                 what, about, arguments = self._work.popleft()
-                handle, durations = self._ways[what]
+                handle, durations = self._handlers[what]
                 started = perf_counter()
                 try:
                     actions: list[Action] = handle(self._clock(), *arguments)
@@ -409,7 +409,7 @@ class TranslationHub:
                 took_s = perf_counter() - started
                 for action in actions:
                     try:
-                        self._acts[type(action)](action)
+                        self._executors[type(action)](action)
                     except Exception as error:  # noqa: BLE001  likewise
                         self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
                 durations.observe(took_s)
@@ -420,43 +420,43 @@ class TranslationHub:
 
     def _failed(self, what: str, about: ConnectionId | None, error: Exception) -> None:
         self._errors += 1
-        self._meter.metrics.internal_errors.labels("translation").inc()
+        self._request_metrics.metrics.internal_errors.labels("translation").inc()
         _log.error("the translation failed", what=what, connection=about, exc_info=error)
-        known = None if about is None else self._known.get(about)
-        if known is not None:
-            known.shell.fail()
+        driven = None if about is None else self._connections.get(about)
+        if driven is not None:
+            driven.shell.fail()
 
     def _answer(self, answer: Answer) -> None:
-        known = self._requests.pop(answer.request_id, None)
-        if known is not None:  # else its client is gone
-            known.request = None
-            known.shell.answer(answer.request_id, answer.message)
+        driven = self._requests.pop(answer.request_id, None)
+        if driven is not None:  # else its client is gone
+            driven.request = None
+            driven.shell.answer(answer.request_id, answer.message)
 
     def _forward(self, forward: Forward) -> None:
-        known = self._requests.pop(forward.request_id, None)
-        if known is not None:
-            known.request = None
-            known.shell.forward(forward.request_id)
+        driven = self._requests.pop(forward.request_id, None)
+        if driven is not None:
+            driven.request = None
+            driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
         self._tell((emit.event,))
 
     def _close(self, close: Close) -> None:
-        if (known := self._known.get(close.connection_id)) is not None:
-            known.shell.close(close.reason)
+        if (driven := self._connections.get(close.connection_id)) is not None:
+            driven.shell.close(close.reason)
 
     def _release(self, release: Release) -> None:
-        if (known := self._known.get(release.connection_id)) is not None:
-            known.shell.release()
+        if (driven := self._connections.get(release.connection_id)) is not None:
+            driven.shell.release()
 
     def _call(self, call: Call) -> None:
-        known = self._known.get(call.connection_id)
-        if known is None:
+        driven = self._connections.get(call.connection_id)
+        if driven is None:
             _log.debug(
                 "a call on a connection that is gone", connection=call.connection_id, api_key=call.api_key
             )
-            self._do("upstream_lost", call.connection_id, call.connection_id)
+            self._dispatch("upstream_lost", call.connection_id, call.connection_id)
             return
         self._calls[call.call_id] = call
-        known.calls.add(call.call_id)
-        known.shell.call(call)
+        driven.calls.add(call.call_id)
+        driven.shell.call(call)

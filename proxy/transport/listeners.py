@@ -37,7 +37,7 @@ class Counts(Protocol):
         ...
 
 
-class Door(Protocol):
+class AcceptPort(Protocol):
     """What clients come in by: a port of this process, or one whose connections are handed over to it."""
 
     number: int
@@ -144,7 +144,7 @@ class BoundListener(msgspec.Struct, frozen=True):
     """A listener of the configuration with its ports, by node id; None is the bootstrap port."""
 
     listener: Listener
-    ports: Mapping[int | None, Door]
+    ports: Mapping[int | None, AcceptPort]
 
     @property
     def node_ports(self) -> dict[int, int]:

@@ -24,7 +24,7 @@ from proxy.observability.snapshot import Snapshot, merge
 from proxy.runtime.log_once import Seldom
 from proxy.runtime.log_setup import count_left_out
 from proxy.server.server import Ports, Readiness
-from proxy.transport.listeners import BindError, Door, bind, bind_listener, port_of
+from proxy.transport.listeners import AcceptPort, BindError, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import Handed, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
@@ -67,7 +67,7 @@ class Supervisor:
                 bound_so_far.callback(listeners[-1].close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
-        self._by_key: dict[PortKey, Door] = {
+        self._by_key: dict[PortKey, AcceptPort] = {
             (n, node_id): port for n, bound in enumerate(listeners) for node_id, port in bound.ports.items()
         }
         self._suspended: set[PortKey] = set()

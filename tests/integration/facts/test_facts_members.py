@@ -1,4 +1,4 @@
-"""What brokers really do with members of groups, asked of one by hand: see docs/facts.md."""
+"""What brokers really do with members of groups, asked of one by hand: see docs/evidence/facts.md."""
 
 import struct
 

@@ -1,7 +1,7 @@
 """A Heartbeat and its client's hang-up wait in the socket together, because the process stood still meanwhile.
 
-Of several processes none may let such a call count (docs/translation.md): the client may have joined at another one.
-The sockets are real, and so is the translation.
+Of several processes none may let such a call count (docs/explanation/translation.md): the client may have joined at
+another one. The sockets are real, and so is the translation.
 """
 
 import select
@@ -150,17 +150,17 @@ async def test_a_leave_group_behind_it_counts(pair, mock_clock):
 
 async def test_an_end_is_known_before_what_was_sent_ahead_of_it_is_read(tcp_pair):
     near, far = tcp_pair()
-    assert not far.has_hung_up()
+    assert not far.peer_closed()
     await near.send_all(b"first")
-    assert not far.has_hung_up()
+    assert not far.peer_closed()
     await near.send_eof()
     select_end = select.poll()
     select_end.register(far.socket, select.POLLRDHUP)
     assert select_end.poll(60_000)
-    assert far.has_hung_up()
-    assert not near.has_hung_up()
+    assert far.peer_closed()
+    assert not near.peer_closed()
     assert await far.receive_some() == b"first"
-    assert far.has_hung_up()
+    assert far.peer_closed()
 
 
 async def test_a_connection_that_was_reset_or_closed_here_has_ended(tcp_pair):
@@ -170,6 +170,6 @@ async def test_a_connection_that_was_reset_or_closed_here_has_ended(tcp_pair):
     reset = select.poll()
     reset.register(far.socket, 0)
     assert reset.poll(60_000)
-    assert far.has_hung_up()
+    assert far.peer_closed()
     await far.aclose()
-    assert far.has_hung_up()
+    assert far.peer_closed()

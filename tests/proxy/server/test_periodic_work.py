@@ -9,8 +9,8 @@ from proxy.config.schema import Limits
 from proxy.metrics.periodic import every
 from proxy.metrics.registry import Metrics
 from proxy.runtime.time_slice import PORTION_S
-from proxy.server.client_connection import Progress
-from proxy.server.connection_manager import Connections
+from proxy.server.client_connection import ConnectionProgress
+from proxy.server.connection_manager import ConnectionManager
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import config_for, serving
@@ -45,8 +45,8 @@ async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told
             other, unlucky = await connect(proxy.port()), await connect(proxy.port())
             assert await proxy.ask(other, messages.plain(1)) is not None
             assert await proxy.ask(unlucky, messages.plain(2)) is not None
-            outbox = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
-            outbox._send_nowait, outbox._stream = None, Mistaken()
+            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
+            buffer._send_nowait, buffer._stream = None, Mistaken()
             assert await proxy.ask(unlucky, messages.plain(3)) is None
             assert await proxy.ask(other, messages.plain(4)) is not None
             assert proxy.count("internal_errors_total", where="connection") == 1
@@ -66,18 +66,18 @@ class Idle:
     async def run(self) -> None:
         await trio.sleep_forever()
 
-    def progress(self) -> Progress:
+    def progress(self) -> ConnectionProgress:
         self._looked_at.append("connection")
         started = time.perf_counter()
         while time.perf_counter() - started < PORTION_S:
             pass
-        return Progress(
-            0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, at_rest=True
+        return ConnectionProgress(
+            0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, quiescent=True
         )
 
 
 async def test_clients_have_their_turn_while_all_connections_are_looked_at(autojump_clock):
-    connections, happened = Connections(Limits(), Metrics()), list[str]()
+    connections, happened = ConnectionManager(Limits(), Metrics()), list[str]()
 
     async def a_client() -> None:
         await trio.sleep(1.0)
@@ -88,7 +88,7 @@ async def test_clients_have_their_turn_while_all_connections_are_looked_at(autoj
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(connections.serve, Idle(happened), "client-host")
-        nursery.start_soon(connections.keep_order)
+        nursery.start_soon(connections.enforce_limits)
         nursery.start_soon(a_client)
         await trio.sleep(1.5)
         nursery.cancel_scope.cancel()

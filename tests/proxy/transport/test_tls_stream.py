@@ -12,7 +12,7 @@ import trio.testing
 
 from proxy.transport.tcp_stream import feed
 from proxy.transport.tls_stream import TlsError, TlsStream
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 from tests.proxy.fakes.certificates import Authority, tls_pair
 
 Pair = tuple[TlsStream, TlsStream]
@@ -75,17 +75,17 @@ async def test_large_data_arrives_whole_in_both_directions_at_once(pair: Pair) -
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_what_the_kernel_does_not_take_at_once_follows_in_order(pair: Pair, seed: int) -> None:
-    """An outbox writes without waiting; the reader is slow, so most writes are taken in part."""
+    """A write buffer writes without waiting; the reader is slow, so most writes are taken in part."""
     client, server = pair
     chance = random.Random(seed)  # noqa: S311  no secret
     pieces = [chance.randbytes(chance.choice((1, 100, 5_000, 70_000, 300_000))) for _ in range(40)]
     async with trio.open_nursery() as nursery:
-        outbox = Outbox(client, nursery)
+        buffer = WriteBuffer(client, nursery)
 
         async def write() -> None:
             for piece in pieces:
-                outbox.write([piece])
-                await outbox.drained()
+                buffer.write([piece])
+                await buffer.drained()
 
         nursery.start_soon(write)
         got = b""
@@ -137,7 +137,7 @@ async def test_the_end_is_fed_with_goodbye_and_without(fed_pair: Pair) -> None:
         await client.send_all(b"bye")
         await client.send_eof()
         assert await fed(server, 1000, 1000) == b"bye"
-        assert server.has_hung_up()
+        assert server.peer_closed()
         await server.send_all(b"too late")  # nobody reads it any more
         await trio.aclose_forcefully(server.transport)
         assert await fed(client, 1000) == b""
@@ -197,11 +197,11 @@ async def test_a_goodbye_shows_that_the_peer_has_hung_up_once_it_is_read_also_on
     with suppress(ssl.SSLError):  # the other side has not said goodbye
         client._ssl.unwrap()
     await client._flush()
-    assert not server.has_hung_up()
+    assert not server.peer_closed()
     while await server.receive_some():
         pass
-    assert server.has_hung_up()
-    assert not server.transport.has_hung_up()
+    assert server.peer_closed()
+    assert not server.transport.peer_closed()
 
 
 async def test_an_end_without_goodbye_is_an_end_too(pair: Pair) -> None:

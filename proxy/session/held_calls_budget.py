@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Room:
+class Reservation:
     """The room of one call. ``granted`` says whether it has it; before, it waits for it."""
 
     __slots__ = ("_on_granted", "granted", "size")
@@ -26,38 +26,38 @@ class Room:
         self._on_granted()
 
 
-class CollectBudget:
+class HeldCallsBudget:
     """The room of one process. ``most_bytes`` is all of it."""
 
     def __init__(self, most_bytes: int) -> None:
         self.taken = 0
         """Bytes that are taken now."""
-        self._most = most_bytes
-        self._waiting: deque[Room] = deque()
+        self._max_bytes = most_bytes
+        self._waiting: deque[Reservation] = deque()
 
-    def ask(self, size: int, on_granted: Callable[[], None]) -> Room:
+    def reserve(self, size: int, on_granted: Callable[[], None]) -> Reservation:
         """Room for this many bytes: at once if there is some and nobody waits, else later, in the order of asking.
 
         ``on_granted`` is called only in the second case. Whoever asks gives the room back, granted or not.
         """
-        room = Room(min(size, self._most), on_granted)
-        if not self._waiting and self._fits(room):
-            self.taken += room.size
-            room.granted = True
+        reservation = Reservation(min(size, self._max_bytes), on_granted)
+        if not self._waiting and self._fits(reservation):
+            self.taken += reservation.size
+            reservation.granted = True
         else:
-            self._waiting.append(room)
-        return room
+            self._waiting.append(reservation)
+        return reservation
 
-    def give_back(self, room: Room) -> None:
+    def release(self, reservation: Reservation) -> None:
         """The room is not needed any more."""
-        if room.granted:
-            self.taken -= room.size
+        if reservation.granted:
+            self.taken -= reservation.size
         else:
-            self._waiting.remove(room)
+            self._waiting.remove(reservation)
         while self._waiting and self._fits(self._waiting[0]):
             following = self._waiting.popleft()
             self.taken += following.size
             following.grant()
 
-    def _fits(self, room: Room) -> bool:
-        return self.taken + room.size <= self._most
+    def _fits(self, reservation: Reservation) -> bool:
+        return self.taken + reservation.size <= self._max_bytes
