@@ -24,7 +24,7 @@ from prometheus_client import Summary
 
 from protocol_codecs import Message
 from proxy.cluster.dialer import Dialed, UnreachableError
-from proxy.metrics.counters import Tally
+from proxy.metrics.counters import HotCounter
 from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, DisconnectCause
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
@@ -63,7 +63,7 @@ class Watches(Protocol):
         """A connection to the node could not be opened."""
         ...
 
-    def heard(self, node_id: int | None) -> Tally:
+    def heard(self, node_id: int | None) -> HotCounter:
         """Counts what is read from a node."""
         ...
 
@@ -140,7 +140,7 @@ class ClientConnection:
         self._close_when_idle: DisconnectCause | None = None
         self._close_when_quiescent: DisconnectCause | None = None
         self._reads = 0
-        self._heard: Tally
+        self._heard: HotCounter
         self._from_client = RelayDirection(
             client,
             self._take_from_client,

@@ -24,8 +24,8 @@ from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_ad
 from proxy.observability.metrics_aggregation import Family, families
 from proxy.observability.observability import Outlook
 from proxy.observability.process_queries import Answering
-from proxy.runtime.fd_limits import most_pipes
-from proxy.runtime.log_setup import count_left_out
+from proxy.runtime.fd_limits import pipe_limit
+from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
@@ -92,7 +92,7 @@ class Server:
         self._config = config
         self._last_good = last_good_tls or {}
         self.metrics = Metrics()
-        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
+        count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
@@ -140,7 +140,7 @@ class Server:
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
         self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
-        self._pipes = PipePool(most_pipes())
+        self._pipes = PipePool(pipe_limit())
         ports = sum(len(listener.ports) for listener in self.ports.listeners)
         self._connections = ConnectionManager(config.limits, self.metrics, ports)
         self._ids = count(1)

@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from protocol_codecs import ApiKey, Message
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import Ask
 from proxy.session.request_metrics import RequestMetrics
 from translation.actions import (
@@ -369,7 +369,9 @@ class TranslatorDriver:
 
     async def expire_observed_members(self) -> None:
         """Have the observer forget who is silent, for ever."""
-        await every(_SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics)
+        await run_periodically(
+            _SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics
+        )
 
     def _expire_observed_members(self) -> None:
         self._tell(self._observer.handle_time(trio.current_time()))

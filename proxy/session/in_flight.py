@@ -44,8 +44,11 @@ _INJECTED = Origin.INJECTED
 """Bound once: Python 3.11 looks for a member of an enum for as long as a message takes to be decoded."""
 
 
-class InFlightRequest(msgspec.Struct, gc=False):
+class InFlightRequest(msgspec.Struct):
     """One request and its response.
+
+    The garbage collector has to see it: what takes the response belongs to the connection, and so does this, so a
+    connection that ends with a response outstanding is a cycle.
 
     ``started`` is the time at which it was read or made. ``rewrite`` changes the response on its way to the
     client as a whole, ``endpoint_rewriter`` as its pieces arrive; there is one of them at most. ``on_response`` takes

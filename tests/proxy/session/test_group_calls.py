@@ -1,5 +1,7 @@
 """Group calls that are too large to be decoded, or come before the broker has let their client in."""
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -419,3 +421,21 @@ def test_an_assignment_with_too_many_elements_passes_unseen(partitions: int, see
     answer = wire.response(ApiKey.SYNC_GROUP, 3, 5, SyncGroupResponse(assignment=assignment))
     assert broker_sends(talk, answer) == answer
     assert len(talk.passed) == seen
+
+
+def test_a_connection_that_ends_while_the_broker_is_asked_about_its_client_is_freed():
+    def ended() -> weakref.ref[ClientSession]:
+        shell: list[ClientSession] = []  # leads back to the session, as the shell does in the process
+
+        def go_on() -> None:
+            shell[0].process()
+
+        talk = a_talk(limits=Limits(first_group_call_max_bytes=2000), trusted=False, go_on=go_on)
+        shell.append(talk)
+        question = client_sends(talk, join_of(owning(20_000)))
+        assert read_header(question).api_key == ApiKey.METADATA
+        return weakref.ref(talk)
+
+    gone = ended()
+    gc.collect()
+    assert gone() is None
