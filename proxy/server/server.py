@@ -29,7 +29,8 @@ from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
-from proxy.server.translator_driver import Translation, TranslatorDriver
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
