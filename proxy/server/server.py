@@ -17,6 +17,7 @@ from proxy.cluster.broker_health import Reachability
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
@@ -232,7 +233,7 @@ class Server:
             async for number in signals:
                 if self._stopping.is_set():
                     _log.warning("ending at once", signal=signal.Signals(number).name)
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 

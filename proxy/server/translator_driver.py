@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from protocol_codecs import ApiKey, Message
-from proxy.metrics.counters import Spread
+from proxy.metrics.counters import HotHistogram
 from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import Ask
 from proxy.server.group_routes import GroupRoutes
@@ -59,7 +59,7 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     handle: Callable[..., list[Action]]
-    durations: Spread
+    durations: HotHistogram
 
 
 class _DrivenConnection(msgspec.Struct):

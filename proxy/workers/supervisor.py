@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proxy.config.file_watcher import Watched
 from proxy.config.schema import Address, Config, Limits
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
@@ -120,7 +121,7 @@ class Supervisor:
                     _log.warning("ending at once", signal=signal.Signals(number).name)
                     for slot in self._slots:
                         slot.kill()
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
