@@ -24,7 +24,7 @@ from prometheus_client import Summary
 
 from protocol_codecs import Message
 from proxy.cluster.dialer import Dialed, UnreachableError
-from proxy.metrics.counters import Tally
+from proxy.metrics.counters import HotCounter
 from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, DisconnectCause
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
@@ -63,7 +63,7 @@ class Watches(Protocol):
         """A connection to the node could not be opened."""
         ...
 
-    def heard(self, node_id: int | None) -> Tally:
+    def heard(self, node_id: int | None) -> HotCounter:
         """Counts what is read from a node."""
         ...
 
@@ -140,7 +140,7 @@ class ClientConnection:
         self._close_when_idle: DisconnectCause | None = None
         self._close_when_quiescent: DisconnectCause | None = None
         self._reads = 0
-        self._heard: Tally
+        self._heard: HotCounter
         self._from_client = RelayDirection(
             client,
             self._take_from_client,
@@ -204,32 +204,32 @@ class ClientConnection:
         )
 
     def answer(self, request_id: RequestId, message: Message) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.answer(request_id, message)
         self._advance()
 
     def forward(self, request_id: RequestId) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.forward(request_id)
         self._advance()
 
     def call(self, call: Call) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.call(call)
         self._write()
 
     def close(self, reason: str) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self.end(DisconnectCause.TRANSLATION, reason)
 
     def release(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._released = True
         if self._linger_over is not None:
             self._linger_over.set()
 
     def fail(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self.end(DisconnectCause.INTERNAL_ERROR, "the translation failed")
 
     # -- serving -------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.runtime.fd_limits import most_connections
-from proxy.runtime.log_once import Seldom
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.fd_limits import connection_limit
+from proxy.runtime.log_throttle import LogThrottle
+from proxy.runtime.time_slice import TimeSlice
 from proxy.server.client_connection import ClientConnection, ConnectionProgress
 from proxy.server.disconnect_cause import DisconnectCause
 
@@ -51,11 +51,11 @@ class ConnectionManager:
     def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._max_connections = most_connections(limits, ports)
+        self._max_connections = connection_limit(limits, ports)
         self._open: dict[ClientConnection, _Activity] = {}
         self._by_host: Counter[str] = Counter()
         self._none_left = trio.Event()
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -66,14 +66,14 @@ class ConnectionManager:
     def refuses(self, host: str) -> bool:
         """Whether a new connection of this address has to be closed at once; that is counted and said then."""
         if len(self._open) >= self._max_connections:
-            reason, said = "total", f"there are {self._max_connections} connections"
+            reason, limit = "total", f"there are {self._max_connections} connections"
         elif self._by_host[host] >= self._limits.max_connections_per_address:
-            reason, said = "per_address", f"the address has {self._by_host[host]} connections"
+            reason, limit = "per_address", f"the address has {self._by_host[host]} connections"
         else:
             return False
         self._metrics.connections_refused.labels(reason).inc()
-        if (unsaid := self._seldom.unsaid(reason)) is not None:
-            _log.warning("connection refused", client=host, reason=said, and_before=unsaid)
+        if (suppressed := self._throttle.suppressed(reason)) is not None:
+            _log.warning("connection refused", client=host, reason=limit, suppressed=suppressed)
         return True
 
     async def serve(self, connection: ClientConnection, host: str) -> None:
@@ -100,14 +100,14 @@ class ConnectionManager:
 
     async def enforce_limits(self) -> None:
         """Look at all connections again and again, for ever."""
-        await every(CHECK_INTERVAL_S, self._check_all, self._metrics)
+        await run_periodically(CHECK_INTERVAL_S, self._check_all, self._metrics)
 
     async def _check_all(self) -> None:
-        turns = Turns()
+        time_slice = TimeSlice()
         for connection, activity in list(self._open.items()):
             if connection.is_serving:
                 self._check(connection, activity, trio.current_time())
-            await turns.end_portion()
+            await time_slice.yield_if_spent()
 
     def _check(self, connection: ClientConnection, activity: _Activity, now: float) -> None:
         progress = connection.progress()

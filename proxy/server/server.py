@@ -17,18 +17,20 @@ from proxy.cluster.broker_health import Reachability
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
 from proxy.observability.metrics_aggregation import Family, families
 from proxy.observability.observability import Outlook
 from proxy.observability.process_queries import Answering
-from proxy.runtime.fd_limits import most_pipes
-from proxy.runtime.log_setup import count_left_out
+from proxy.runtime.fd_limits import pipe_limit
+from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
-from proxy.server.translator_driver import Translation, TranslatorDriver
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
@@ -91,7 +93,7 @@ class Server:
         self._config = config
         self._last_good = last_good_tls or {}
         self.metrics = Metrics()
-        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
+        count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
@@ -139,7 +141,7 @@ class Server:
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
         self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
-        self._pipes = PipePool(most_pipes())
+        self._pipes = PipePool(pipe_limit())
         ports = sum(len(listener.ports) for listener in self.ports.listeners)
         self._connections = ConnectionManager(config.limits, self.metrics, ports)
         self._ids = count(1)
@@ -231,7 +233,7 @@ class Server:
             async for number in signals:
                 if self._stopping.is_set():
                     _log.warning("ending at once", signal=signal.Signals(number).name)
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 

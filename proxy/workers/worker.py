@@ -13,7 +13,7 @@ import trio
 from proxy.config.file_watcher import FileWatch
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
-from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure
 from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
@@ -120,7 +120,7 @@ class Worker:
 
 async def _encoded(value: object) -> bytes:
     if isinstance(value, Snapshot):
-        return await encode_in_turns(value, msgspec.msgpack.encode)
+        return await encode_cooperatively(value, msgspec.msgpack.encode)
     return msgspec.msgpack.encode(value)
 
 

@@ -10,11 +10,12 @@ import trio.testing
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
-from proxy.metrics.counters import Tally
+from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventTeller
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
-from proxy.server.translator_driver import Translation, TranslatorDriver
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
@@ -76,8 +77,8 @@ class Bench:
     def failed(self, node_id: int | None, error: UnreachableError) -> None:
         self.unreachable.append(node_id)
 
-    def heard(self, node_id: int | None) -> Tally:
-        return Tally()
+    def heard(self, node_id: int | None) -> HotCounter:
+        return HotCounter()
 
     async def check(self, node_id: int | None) -> None:
         self.checked.append(node_id)

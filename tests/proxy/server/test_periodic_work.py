@@ -6,9 +6,9 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.runtime.time_slice import PORTION_S
+from proxy.runtime.time_slice import SLICE_S
 from proxy.server.client_connection import ConnectionProgress
 from proxy.server.connection_manager import ConnectionManager
 from tests.proxy.fakes import messages
@@ -16,7 +16,7 @@ from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import config_for, serving
 
 
-async def test_work_that_fails_is_told_each_time_and_done_again(autojump_clock):
+async def test_a_failing_job_is_logged_each_time_and_run_again(autojump_clock):
     metrics, times = Metrics(), []
 
     def work() -> None:
@@ -26,7 +26,7 @@ async def test_work_that_fails_is_told_each_time_and_done_again(autojump_clock):
 
     with structlog.testing.capture_logs() as lines, trio.move_on_after(9.5):
         began = trio.current_time()
-        await every(2.0, work, metrics)
+        await run_periodically(2.0, work, metrics)
     assert [when - began for when in times] == [2, 4, 6, 8]
     assert metrics.registry.get_sample_value("epochgate_internal_errors_total", {"where": "upkeep"}) == 2
     assert [str(line["exc_info"]) for line in lines] == ["time 1", "time 2"]
@@ -69,7 +69,7 @@ class Idle:
     def progress(self) -> ConnectionProgress:
         self._looked_at.append("connection")
         started = time.perf_counter()
-        while time.perf_counter() - started < PORTION_S:
+        while time.perf_counter() - started < SLICE_S:
             pass
         return ConnectionProgress(
             0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, quiescent=True
