@@ -6,7 +6,7 @@ import trio
 
 from coordinator.broker import EmbeddedCluster, serve
 from coordinator.config import CoordinatorConfig
-from proxy.server.process import collect_seldom
+from proxy.server.process import tune_gc
 
 
 async def main() -> None:
@@ -20,5 +20,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    collect_seldom()
+    tune_gc()
     trio.run(main)

@@ -1,9 +1,9 @@
 """How long the partitions of a killed client have no owner, on a broker with Kafka's own defaults for groups.
 
-`make bench-failover` runs it and prints the table of docs/operations.md. Two consumers share a topic, and one of them
-is killed (kill -9). Straight at Kafka a classic client's own session timeout decides when the other is given its
+`make bench-failover` runs it and prints the table of docs/how-to/operations.md. Two consumers share a topic, and one of
+them is killed (kill -9). Straight at Kafka a classic client's own session timeout decides when the other is given its
 partitions; behind several processes the broker's does, because none of them knows whether the client came back at
-another one (docs/operations.md). All rows are measured at the same time, each with a group of its own.
+another one (docs/how-to/operations.md). All rows are measured at the same time, each with a group of its own.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def measure(kafka: Kafka, folder: Path) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """As docs/operations.md has it."""
+    """As docs/how-to/operations.md has it."""
     lines = ["| client and path | partitions without an owner after `kill -9` |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| {row.entry} | {row.free_s:.1f} s |" for row in rows)])
 

@@ -33,7 +33,7 @@ from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTo
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from protocol_codecs.registry import APIS
 from proxy.config.schema import Limits
-from proxy.runtime.fd_limits import most_connections, raise_file_limit
+from proxy.runtime.fd_limits import connection_limit, raise_file_limit
 from proxy.wire.framing import request_frame, response_body_offset
 
 INTERVAL_S = 3.0
@@ -162,7 +162,7 @@ class Crowd:
         self._due: list[tuple[float, int, Member]] = []
         self._sequence = 0
         self.members: list[Member] = []
-        self.connection_count = min(count, most_connections(Limits()) - _SPARE)
+        self.connection_count = min(count, connection_limit(Limits()) - _SPARE)
         self._count = count
         self._group_size = group_size
 

@@ -27,7 +27,7 @@ from benchmarks.wire import ClassicMember, Line
 from proxy.config.loader import load_policy
 from proxy.config.schema import Address, Admin, Config, Listener, Log, Upstream
 from proxy.runtime.log_setup import configure
-from proxy.server.process import a_translator
+from proxy.server.process import make_translator
 from proxy.server.server import Server
 from tools.kafka.ports import LOOPBACK
 
@@ -47,7 +47,7 @@ def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
             sole_process=not several,
         )
         policy = load_policy(Path(folder) / "policy.yaml")
-        server = Server(config, a_translator(config, policy), policy=policy)
+        server = Server(config, make_translator(config, policy), policy=policy)
         return trio.run(_measured, server, show)
 
 
@@ -67,8 +67,12 @@ def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> Non
     member = ClassicMember(line, "translated-path", "path")
     member.join()
     member.settle()
+    passing = ClassicMember(Line(address), "passing-path", "path")
+    passing.join()
+    passing.settle()
     kinds: dict[str, Callable[[], None]] = {
         "heartbeat": heartbeat_of(member),
+        "passing_heartbeat": heartbeat_of(passing),
         "request": small_request(Line(address), "path"),
     }
     for name, exchange in kinds.items():

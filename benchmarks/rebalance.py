@@ -1,9 +1,9 @@
 """What a rebalance costs: classic straight at Kafka, the same consumers through Epochgate, and native ones (KIP-848).
 
-`make bench-rebalance` runs it, prints a table and writes build/bench-rebalance.json; docs/rebalance-cost.md says how to
-read it. The three take turns in one run, on one broker with Kafka's own defaults for groups. The consumers are the
-same program (rebalance_consumers.py) with librdkafka's defaults; they differ only in `bootstrap.servers` and, for the
-native ones, in `group.protocol`. Records flow all the time.
+`make bench-rebalance` runs it, prints a table and writes build/bench-rebalance.json; docs/evidence/rebalance-cost.md
+says how to read it. The three take turns in one run, on one broker with Kafka's own defaults for groups. The
+consumers are the same program (rebalance_consumers.py) with librdkafka's defaults; they differ only in
+`bootstrap.servers` and, for the native ones, in `group.protocol`. Records flow all the time.
 """
 
 import argparse
@@ -321,7 +321,7 @@ def producing(bootstrap: str, topic: str, partitions: Callable[[], int]) -> Iter
 
 
 def table(rows: list[Row]) -> str:
-    """As docs/rebalance-cost.md shows it."""
+    """As docs/evidence/rebalance-cost.md shows it."""
     columns = (
         "change",
         "mode",

@@ -16,7 +16,7 @@ import trustme
 
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_stream import TlsStream
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 
 HOST = "bench.example"
 LARGE = 64 * 1024
@@ -83,15 +83,15 @@ async def receiving(client: trio.SSLStream[TcpStream], server: Stream) -> float:
 
 
 async def answering(client: trio.SSLStream[TcpStream], server: Stream) -> float:
-    """Seconds for ROUNDS small requests that the server answers as the relay does, through an outbox."""
+    """Seconds for ROUNDS small requests that the server answers as the relay does, through a WriteBuffer."""
     block = bytes(SMALL)
     started = time.perf_counter()
     async with trio.open_nursery() as nursery:
-        outbox = Outbox(server, nursery)
+        buffer = WriteBuffer(server, nursery)
 
         async def answer() -> None:
             for _ in range(ROUNDS):
-                outbox.write([bytes(await server.receive_some())])
+                buffer.write([bytes(await server.receive_some())])
 
         nursery.start_soon(answer)
         for _ in range(ROUNDS):

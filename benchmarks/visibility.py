@@ -59,7 +59,7 @@ def bare(config: Path) -> None:
 
     with (
         mock.patch.object(session, "OBSERVED", frozenset()),
-        mock.patch.object(translator_driver.TranslationHub, "_reach", _nothing),
+        mock.patch.object(translator_driver.TranslatorDriver, "_reach", _nothing),
         mock.patch.object(Outlook, "tell", _nothing),
         mock.patch.object(Outlook, "start", _nothing),
     ):
@@ -252,7 +252,7 @@ def _life(group: int) -> list[Event]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Both tables, as they stand in docs/visibility.md."""
+    """Both tables, as they stand in docs/how-to/watch.md."""
     beats, book = result["heartbeats"], result["cardinality"]
     lines = [
         "| heartbeats | without, µs of processor | with | more, median of rounds | quickest rounds | target |",

@@ -11,6 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
+from tools import cli_docs, compatibility
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -60,7 +61,7 @@ rules:
 
 It is read again when it changes (within a second) and at SIGHUP; no connection is dropped. A file that can't be used
 is refused with the place of the mistake, and the policy before it stays (`epochgate_policy_is_current` is 0). What a
-change does to the members of live groups is said in [translation.md](translation.md).
+change does to the members of live groups is said in [translation.md](../explanation/translation.md).
 
 `epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), says what each rule does, and notes
 what its author may not have meant: a rule that never applies, a pattern that matches one group only, an assignor that
@@ -98,7 +99,7 @@ for JoinGroups that the policy lets pass by `observe` the same after `observed: 
 
 `group` is the id of a group that has, or had, members here, or `other`.
 
-`bound` (docs/security.md says what each of them is): {bounds}.
+`bound` (docs/explanation/security.md says what each of them is): {bounds}.
 """
 
 
@@ -246,7 +247,13 @@ def metrics() -> str:
     return _METRICS + "".join(rows) + _VALUES.format(reasons=reasons, bounds=bounds)
 
 
-PAGES = {"configuration.md": configuration, "metrics.md": metrics, "api.md": api}
+PAGES = {
+    "reference/cli.md": cli_docs.page,
+    "reference/configuration.md": configuration,
+    "reference/metrics.md": metrics,
+    "reference/api.md": api,
+    "reference/compatibility.md": compatibility.page,
+}
 
 
 def main() -> None:

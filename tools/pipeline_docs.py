@@ -1,4 +1,4 @@
-"""Write the tables of docs/pipeline.md from the code: ``python -m tools.pipeline_docs``. A test holds them to it."""
+"""The tables of docs/how-to/pipeline.md from the code (``python -m tools.pipeline_docs``); a test checks them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pipeline.readiness import output as readiness
 from pipeline.readiness.records import CAPTURED
 from pipeline.tables import Table, ddl_of
 
-PAGE = Path(__file__).parent.parent / "docs" / "pipeline.md"
+PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "pipeline.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->\n"
 _BY_JOB = {
     "capture": (CAPTURED,),
@@ -46,7 +46,7 @@ def page(before: str) -> str:
 def main() -> None:
     """Write the page."""
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print("docs/pipeline.md")
+    print("docs/how-to/pipeline.md")
 
 
 if __name__ == "__main__":

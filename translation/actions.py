@@ -116,7 +116,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class EventKind(StrEnum):
-    """What happened to a member or to a group; the vocabulary of log, metrics and journal (docs/journal.md)."""
+    """What happened to a member or a group: the words of log, metrics and journal (docs/reference/journal.md)."""
 
     JOINED = "joined"
     STATE_CHANGED = "state_changed"

@@ -6,32 +6,53 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, source, told
+from pipeline.commands.common import Conf, KafkaConf, Master, check_source, pairs, session, source, told
+from proxy.console.output import Output, OutputFormat, print_json
 
 
 def progress(
-    out: Annotated[Path, typer.Option(help="Folder for the tables and checkpoints; run again to go on.")],
-    journal: Annotated[Path | None, typer.Option(help="Folder with the journals of all replicas.")] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option("--from", help="Read the journal from Kafka: HOST:PORT.")
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", help="Folder for the tables and checkpoints. A further run continues from there."
+        ),
+    ],
+    journal: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="The journal's topic, with --from.")] = None,
-    window: Annotated[str, typer.Option(help="Width of the windows of time.")] = "1 minute",
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--from", metavar="HOST:PORT", help="Read the journal from this Kafka cluster instead."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the journal, with --from.")] = None,
+    window: Annotated[str, typer.Option(metavar="DURATION", help="Width of the time windows.")] = "1 minute",
     lateness: Annotated[
-        str, typer.Option(help="How late an event may come; later ones are counted and left out.")
+        str,
+        typer.Option(
+            metavar="DURATION", help="How late an event may arrive. Later ones are counted and ignored."
+        ),
     ] = "1 hour",
     stuck_after_s: Annotated[
-        float, typer.Option(min=0, help="A member is stuck after so many seconds.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="A member that is not Stable for longer than this is stuck."
+        ),
     ] = 120.0,
     follow_s: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Go on, and look for more every so many seconds, until Ctrl-C."),
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Keep running until Ctrl-C, and read what is new at this interval.",
+        ),
     ] = None,
     kafka_conf: KafkaConf = None,
     master: Master = None,
     conf: Conf = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
-    """How far each group is, how long its members stood still, and who is stuck: follows the journal."""
+    """Report how far each group is, how long its members paused, and which are stuck: follows the journal."""
+    check_source(journal, bootstrap, topic)
     with told(), session("progress", master, pairs(conf)) as spark:
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.progress.streams import Options  # noqa: PLC0415
@@ -52,6 +73,9 @@ def progress(
             summary = job.run(spark, lines, out, options)
         else:
             summary = job.follow(spark, lines, out, options, follow_s)
+    if output is OutputFormat.JSON:
+        print_json(summary._asdict())
+        return
     typer.echo(f"{summary.groups} groups, {summary.pauses} pauses, {summary.stuck} members stuck")
     if summary.late:
         typer.echo(f"{summary.late} events came later than {lateness} and were left out")

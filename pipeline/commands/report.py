@@ -7,27 +7,33 @@ from typing import Annotated
 import typer
 
 from pipeline.commands.common import Conf, Master, pairs, session, told
-from pipeline.errors import PipelineError
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
-    readiness: Annotated[Path | None, typer.Option(help="Folder that `readiness` wrote.")] = None,
-    progress: Annotated[Path | None, typer.Option(help="Folder that `progress` wrote.")] = None,
-    audit: Annotated[Path | None, typer.Option(help="Folder that `audit` wrote.")] = None,
-    done_waves: Annotated[int, typer.Option(min=0, help="Waves that have moved already.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")],
+    readiness: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline readiness` wrote.")
+    ] = None,
+    progress: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline progress` wrote.")
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline audit` wrote.")
+    ] = None,
+    done_waves: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Waves that have been moved already.")
+    ] = 0,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """One HTML file with everything that the other commands found."""
-    with told():
-        if readiness is None and progress is None and audit is None:
-            raise PipelineError("nothing to report: give --readiness, --progress or --audit")
-        with session("report", master, pairs(conf)) as spark:
-            from pipeline.report import job  # noqa: PLC0415 - the session says what is missing
+    """Write one HTML file with everything that the other commands found."""
+    if readiness is None and progress is None and audit is None:
+        raise typer.BadParameter("nothing to report: give --readiness, --progress or --audit")
+    with told(), session("report", master, pairs(conf)) as spark:
+        from pipeline.report import job  # noqa: PLC0415 - the session says what is missing
 
-            job.run(spark, out, readiness, progress, audit, done_waves=done_waves)
+        job.run(spark, out, readiness, progress, audit, done_waves=done_waves)
     typer.echo(f"{out}: written")
     if open_it:
         webbrowser.open(out.absolute().as_uri())

@@ -1,1 +1,1 @@
-"""The proxy's journal (docs/journal.md): from files or a topic, judged line by line, looked over for losses."""
+"""The proxy's journal (docs/reference/journal.md): from files or a topic, checked line by line and for losses."""

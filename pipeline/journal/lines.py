@@ -29,7 +29,7 @@ _Text = str | None
 
 
 class Line(msgspec.Struct, gc=False):
-    """A line as docs/journal.md has it; what a line does not have is null. Unknown fields are passed over.
+    """A line as docs/reference/journal.md has it; what a line does not have is null. Unknown fields are passed over.
 
     ``owned`` stays JSON: most events repeat the one before, and equal text needs no reading.
     """

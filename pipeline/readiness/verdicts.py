@@ -1,7 +1,7 @@
 """Whether a group can move, judged from what the broker knows of it. Plain Python, one group at a time.
 
 A reason blocks the migration or is only a remark. What blocks is what the proxy does not translate
-(docs/translation.md): such a group passes through it unchanged.
+(docs/explanation/translation.md): such a group passes through it unchanged.
 """
 
 from collections import Counter

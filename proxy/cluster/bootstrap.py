@@ -12,7 +12,7 @@ from protocol_codecs.messages.metadata import MetadataRequest, MetadataResponse
 from proxy.cluster.dialer import Dialer, UnreachableError
 from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
-from proxy.wire.api_versions import LEARNING_VERSION, Offer, OfferBook
+from proxy.wire.api_versions import LEARNING_VERSION, ApiVersionsNegotiator, NegotiatedVersions
 from proxy.wire.frame_splitter import FrameError, FrameSplitter
 from proxy.wire.framing import request_frame, response_body_offset
 
@@ -54,8 +54,10 @@ async def _ask(dialer: Dialer, nodes: NodeTable) -> Address:
                 stream,
                 request_frame(ApiKey.API_VERSIONS, LEARNING_VERSION, 1, _CLIENT_ID, ApiVersionsRequest()),
             )
-            offer: Offer = OfferBook(allow_unknown_apis=False).offer(LEARNING_VERSION, frame)
-            if not offer.broker:
+            negotiated: NegotiatedVersions = ApiVersionsNegotiator(allow_unknown_apis=False).negotiate(
+                LEARNING_VERSION, frame
+            )
+            if not negotiated.broker:
                 raise UnreachableError(f"{dialed.address} refuses to name its versions")
             await _learn_nodes(stream, nodes)
             return dialed.address

@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from proxy.cluster.dialer import Dialer, UnreachableError
-from proxy.metrics.counters import Tally
+from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.transport.listeners import BindError
 
@@ -42,16 +42,16 @@ class Reachability:
         self._away: set[int | None] = set()
         self._checks: dict[int | None, trio.Event] = {}
         self._doubted: set[int | None] = set()
-        self._heard: dict[int | None, Tally] = {}
+        self._heard: dict[int | None, HotCounter] = {}
         self._nursery: trio.Nursery | None = None
 
     def start(self, nursery: trio.Nursery) -> None:
         """Watch in the tasks of this nursery from now on."""
         self._nursery = nursery
 
-    def heard(self, node_id: int | None) -> Tally:
+    def heard(self, node_id: int | None) -> HotCounter:
         """Counts what is read from a node, on whichever connection; who reads adds to it."""
-        return self._heard.setdefault(node_id, Tally())
+        return self._heard.setdefault(node_id, HotCounter())
 
     def failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""

@@ -27,7 +27,7 @@ class NodeTable:
         return len(self._addresses)
 
 
-class ClientView:
+class AdvertisedCluster:
     """The cluster as the clients of one listener are told it: a host and a port for each node id."""
 
     def __init__(
@@ -40,7 +40,7 @@ class ClientView:
         }
         self._on_hidden = on_hidden
 
-    def advertise(self, node_id: int, host: str, port: int) -> Address | None:
+    def map_address(self, node_id: int, host: str, port: int) -> Address | None:
         """Learn a broker's own address; give the one that clients are told.
 
         None if the node id is outside the configured ranges: the node must be left out then.

@@ -1,7 +1,7 @@
 """The configuration: one typed tree, each key with its meaning, unit and default.
 
 ``proxy.config.loader`` reads it from YAML and environment variables, ``epochgate config schema`` prints it,
-and ``docs/configuration.md`` is generated from it. Where Kafka has a setting of the same meaning, the default
+and ``docs/reference/configuration.md`` is generated from it. Where Kafka has a setting of the same meaning, the default
 is Kafka's.
 """
 
@@ -427,7 +427,7 @@ class MetricsSection(Section, frozen=True, kw_only=True):
 
 
 class JournalSection(Section, frozen=True, kw_only=True):
-    """Where what happens to groups is written down (docs/journal.md)."""
+    """Where what happens to groups is written down (docs/reference/journal.md)."""
 
     path: Annotated[
         Annotated[str, Meta(min_length=1)] | None,

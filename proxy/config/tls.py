@@ -116,7 +116,7 @@ class UpstreamTls(Section, frozen=True, kw_only=True):
             raise ValueError(
                 "with `certificate` every client of the proxy may appear to the brokers as the one principal "
                 "of that certificate, with all its permissions; say `clients_share_identity: true` if that is "
-                "meant (docs/security.md)"
+                "meant (docs/explanation/security.md)"
             )
         if self.server_name is not None:
             if not self.verify_hostname:

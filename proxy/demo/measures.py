@@ -1,4 +1,4 @@
-"""What a change cost a group, computed from its history. docs/demo.md defines each measure in words.
+"""What a change cost a group, computed from its history. docs/tutorial/demo.md defines each measure in words.
 
 Everything here is a pure function of callbacks and times in nanoseconds.
 """

@@ -13,7 +13,7 @@ _LEGEND = (
     "consumers stopped: stayed in the group, and read nothing for a while; consumer-seconds: how long\n"
     "partitions interrupted: were read by nobody for a while; partition-seconds: how long\n"
     "(those of a killed consumer until its session timeout, with either protocol)\n"
-    "docs/demo.md defines all of this exactly."
+    "docs/tutorial/demo.md defines all of this exactly."
 )
 
 

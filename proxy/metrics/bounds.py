@@ -1,19 +1,19 @@
-"""The bounds on what is kept, logged and shown of clients, as labels of a metric."""
+"""The bounds on what the proxy keeps, logs and shows of clients, as values of a metric's label."""
 
 from enum import StrEnum
 
 
 class Bound(StrEnum):
-    """What was reached; the label of ``epochgate_bounds_hit_total``."""
+    """Which bound was reached: the label of ``epochgate_bounds_hit_total``."""
 
     GROUP_ID = "group_id"
-    """A group with a longer id was not kept."""
+    """A group was not kept because its id is too long."""
 
     TEXT = "text"
-    """A text of a client was cut."""
+    """A text that a client chose was truncated."""
 
     PARTITIONS_OF_EVENT = "partitions_of_event"
-    """The partitions of an event were left out."""
+    """An event was stored without its partitions because there were too many."""
 
     GROUPS = "groups"
     """A group was forgotten, or not kept, because there were too many."""
@@ -25,13 +25,13 @@ class Bound(StrEnum):
     """A member was not kept because its group has too many."""
 
     MEMBERS = "members"
-    """A member was not kept because there are too many in all."""
+    """A member was not kept because all groups together have too many."""
 
     PARTITIONS = "partitions"
-    """What a member holds was not kept because members hold too many partitions in all."""
+    """The partitions of a member were not kept because members own too many in all."""
 
     EVENTS = "events"
     """An old event was forgotten because events take too much memory."""
 
     LOG_LINES = "log_lines"
-    """A log line was left out because there were too many of its kind."""
+    """A log line was suppressed because there were too many of its kind."""

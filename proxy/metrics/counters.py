@@ -1,8 +1,8 @@
-"""Metrics of the hot path: plain numbers in the one thread that there is, exposed as prometheus-client's own are.
+"""Counters, summaries and histograms for the request path: plain numbers without locks, for one thread.
 
-prometheus-client takes a lock and checks its labels at each increment, a microsecond or more. A relayed request counts
-in eight places, and on a busy machine, with cold caches, that is a good part of what a request costs. Here a count
-is one addition. Whatever is not counted for each request stays with the library.
+prometheus-client takes a lock and checks its labels at each increment, which costs a microsecond or more. A relayed
+request is counted in eight places, so that would be a good part of its cost. Here a count is one addition.
+Metrics that are not updated for each request use the library's own classes.
 """
 
 from bisect import bisect_left
@@ -22,13 +22,13 @@ from prometheus_client.utils import floatToGoString
 T = TypeVar("T")
 
 
-def _text(bound: float) -> str:
+def _bucket_label(bound: float) -> str:
     text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]  # the library's own form of a bucket's bound
     return text
 
 
-class Tally:
-    """How often; ``value`` is added to directly."""
+class HotCounter:
+    """One series of a counter. Callers add to ``value`` directly."""
 
     __slots__ = ("value",)
 
@@ -36,8 +36,8 @@ class Tally:
         self.value = 0
 
 
-class Sum:
-    """How often and how much in all; both are added to directly."""
+class HotSummary:
+    """One series of a summary. Callers add to ``count`` and ``total`` directly."""
 
     __slots__ = ("count", "total")
 
@@ -46,8 +46,8 @@ class Sum:
         self.total = 0.0
 
 
-class Spread:
-    """How much each time: a histogram with these upper bounds."""
+class HotHistogram:
+    """One series of a histogram with these upper bounds of buckets."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -57,63 +57,66 @@ class Spread:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Once more, so much."""
+        """Count one observation."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
 
 class _Family(Collector, Generic[T]):
-    """One metric: its children by the values of its labels."""
+    """One metric: its series by the values of its labels."""
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry) -> None:
         self._name = name
         self._meaning = meaning
         self._labels = tuple(labels)
-        self._children: dict[tuple[str, ...], T] = {}
+        self._series: dict[tuple[str, ...], T] = {}
         registry.register(self)
 
     def _make(self) -> T:
         raise NotImplementedError
 
     def labels(self, *values: str) -> T:
-        """The child for these values, made on first use."""
-        child = self._children.get(values)
-        if child is None:
+        """Return the series for these values, made on first use.
+
+        :raises ValueError: the number of values is not the number of labels.
+        """
+        series = self._series.get(values)
+        if series is None:
             if len(values) != len(self._labels):
                 raise ValueError(f"{self._name} has labels {self._labels}, got {values}")
-            child = self._children[values] = self._make()
-        return child
+            series = self._series[values] = self._make()
+        return series
 
 
-class Tallies(_Family[Tally]):
+class HotCounters(_Family[HotCounter]):
     """A counter with labels."""
 
-    def _make(self) -> Tally:
-        return Tally()
+    def _make(self) -> HotCounter:
+        return HotCounter()
 
     def collect(self) -> Iterator[Metric]:
         """See :class:`prometheus_client.registry.Collector`."""
         family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
-        for values, child in self._children.items():
-            family.add_metric(values, child.value)
+        for values, series in self._series.items():
+            family.add_metric(values, series.value)
         yield family
 
 
-class Sums(_Family[Sum]):
+class HotSummaries(_Family[HotSummary]):
     """A summary with labels."""
 
-    def _make(self) -> Sum:
-        return Sum()
+    def _make(self) -> HotSummary:
+        return HotSummary()
 
     def collect(self) -> Iterator[Metric]:
         """See :class:`prometheus_client.registry.Collector`."""
         family = SummaryMetricFamily(self._name, self._meaning, labels=self._labels)
-        for values, child in self._children.items():
-            family.add_metric(values, child.count, child.total)
+        for values, series in self._series.items():
+            family.add_metric(values, series.count, series.total)
         yield family
 
 
-class Spreads(_Family[Spread]):
+class HotHistograms(_Family[HotHistogram]):
     """A histogram with labels."""
 
     def __init__(
@@ -125,20 +128,20 @@ class Spreads(_Family[Spread]):
         bounds: Sequence[float],
     ) -> None:
         self._bounds = tuple(bounds)
-        self._names = [_text(bound) for bound in (*bounds, float("inf"))]
+        self._names = [_bucket_label(bound) for bound in (*bounds, float("inf"))]
         super().__init__(name, meaning, labels, registry)
 
-    def _make(self) -> Spread:
-        return Spread(self._bounds)
+    def _make(self) -> HotHistogram:
+        return HotHistogram(self._bounds)
 
     def collect(self) -> Iterator[Metric]:
         """See :class:`prometheus_client.registry.Collector`."""
         family = HistogramMetricFamily(self._name, self._meaning, labels=self._labels)
-        for values, child in self._children.items():
+        for values, series in self._series.items():
             below = 0
             buckets: list[tuple[str, float]] = []
-            for name, count in zip(self._names, child.counts, strict=True):
+            for name, count in zip(self._names, series.counts, strict=True):
                 below += count
                 buckets.append((name, below))
-            family.add_metric(values, buckets, child.total)
+            family.add_metric(values, buckets, series.total)
         yield family

@@ -1,8 +1,4 @@
-"""What a process does beside its clients, again and again: look at limits, forget who is silent, ask about groups.
-
-A mistake in such work must not end the process that serves clients, and must not end the work in silence either: it
-is counted and logged each time, and the next time is tried again.
-"""
+"""Runs periodic jobs beside the clients: enforcing limits, forgetting silent members, polling brokers about groups."""
 
 from collections.abc import Awaitable, Callable
 
@@ -14,13 +10,19 @@ from proxy.metrics.registry import Metrics
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.metrics.periodic")
 
 
-async def every(seconds: float, work: Callable[[], Awaitable[None] | None], metrics: Metrics) -> None:
-    """Do this work for ever, with so many seconds before each time."""
+async def run_periodically(
+    interval_s: float, job: Callable[[], Awaitable[None] | None], metrics: Metrics
+) -> None:
+    """Run a job for ever, each time ``interval_s`` seconds after the last run ended.
+
+    An exception is logged and counted (``internal_errors``), and the job runs again at the next interval: a bug in it
+    must not end the process that serves clients.
+    """
     while True:
-        await trio.sleep(seconds)
+        await trio.sleep(interval_s)
         try:
-            if (rest := work()) is not None:
-                await rest
-        except Exception as error:  # noqa: BLE001  see the module
+            if (awaitable := job()) is not None:
+                await awaitable
+        except Exception as error:  # noqa: BLE001  any bug in the job
             metrics.internal_errors.labels("upkeep").inc()
-            _log.error("work beside the clients failed", work=work.__qualname__, exc_info=error)
+            _log.error("a periodic job failed", job=job.__qualname__, exc_info=error)

@@ -1,4 +1,4 @@
-"""Every metric of the process, declared here and nowhere else; docs/metrics.md is generated from this file.
+"""Every metric of the process, declared here and nowhere else; docs/reference/metrics.md is generated from this file.
 
 What every Kafka proxy counts has the names that kroxylicious gives it, after the prefix, so that dashboards
 carry over: ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four
@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from proxy.metrics.bounds import Bound
-from proxy.metrics.counters import Spreads, Sums, Tallies
+from proxy.metrics.counters import HotCounters, HotHistograms, HotSummaries
 from proxy.metrics.group_families import FAMILIES, PREFIX
 from translation.actions import MemberProtocol
 
@@ -48,7 +48,7 @@ _LATENCIES = (
     30.0,
 )
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_WHERE = ("translation", "connection", "observer", "upkeep", "worker")
+_ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 
@@ -75,7 +75,7 @@ def software_version() -> str:
 class GroupSeries(Collector, Protocol):
     """Makes the metrics of groups (:data:`proxy.metrics.group_families.FAMILIES`) at each scrape."""
 
-    async def collect_in_turns(self) -> Sequence[Metric]:
+    async def collect_cooperatively(self) -> Sequence[Metric]:
         """The same as :meth:`collect`, with other tasks running in between."""
 
 
@@ -160,35 +160,35 @@ class Metrics:
         )
 
     def _declare_requests(self) -> None:
-        self.client_requests = self._tallies(
+        self.client_requests = self._hot_counter(
             "client_to_proxy_request",
             "Requests of clients; `decoded` are those that the translation looks at.",
             "api_key",
             "api_version",
             "decoded",
         )
-        self.client_request_size = self._sums(
+        self.client_request_size = self._hot_summary(
             "client_to_proxy_request_size_bytes", "Size of the requests of clients.", "api_key"
         )
-        self.upstream_requests = self._tallies(
+        self.upstream_requests = self._hot_counter(
             "proxy_to_server_request",
             "Requests sent to brokers; `injected` are those that the proxy added.",
             "api_key",
             "api_version",
             "injected",
         )
-        self.upstream_responses = self._tallies(
+        self.upstream_responses = self._hot_counter(
             "server_to_proxy_response", "Responses of brokers.", "api_key", "api_version"
         )
-        self.client_responses = self._tallies(
+        self.client_responses = self._hot_counter(
             "proxy_to_client_response", "Responses sent to clients.", "api_key", "api_version"
         )
-        self.client_response_size = self._sums(
+        self.client_response_size = self._hot_summary(
             "proxy_to_client_response_size_bytes",
             "Size of the responses that brokers gave for clients.",
             "api_key",
         )
-        self.request_duration = self._spreads(
+        self.request_duration = self._hot_histogram(
             "request_duration_seconds",
             "From a request's arrival to its response, for requests that the broker answers.",
             _LATENCIES,
@@ -251,18 +251,18 @@ class Metrics:
         self.bounds_hit = self._counter(
             "bounds_hit",
             "Times that something of a client was not kept or shown in full, by the bound that was reached "
-            "(docs/security.md).",
+            "(docs/explanation/security.md).",
             "bound",
         )
         for bound in Bound:
             self.bounds_hit.labels(bound)
-        self.translation = self._spreads(
+        self.translation = self._hot_histogram(
             "translation_seconds",
             "Time that the translation took for one thing that happened.",
             _TRANSLATION,
             "what",
         )
-        self.answer_duration = self._spreads(
+        self.answer_duration = self._hot_histogram(
             "answer_duration_seconds",
             "From a request's arrival to its answer, for requests that the translation answers.",
             _LATENCIES,
@@ -271,7 +271,7 @@ class Metrics:
         self.answer_errors = self._counter(
             "answer_errors", "Errors that the translation answered to clients.", "api_key", "error_code"
         )
-        self.call_duration = self._spreads(
+        self.call_duration = self._hot_histogram(
             "upstream_call_duration_seconds",
             "Calls that the proxy made to brokers, by API.",
             _LATENCIES,
@@ -309,7 +309,9 @@ class Metrics:
         self.internal_errors = self._counter(
             "internal_errors", "Exceptions that should not have been, by the place that caught them.", "where"
         )
-        for where in _WHERE:  # a counter that appears with its first error has not risen for Prometheus
+        for (
+            where
+        ) in _ERROR_PLACES:  # a counter that appears with its first error has not risen for Prometheus
             self.internal_errors.labels(where)
         self.workers = self._gauge(
             "workers", "Worker processes that take clients; 0 if there are none (`workers: 1`)."
@@ -369,17 +371,19 @@ class Metrics:
         self.table.append(Described(PREFIX + name, "histogram", labels, meaning))
         return Histogram(PREFIX + name, meaning, labels, registry=self.without_groups, buckets=buckets)
 
-    def _tallies(self, name: str, meaning: str, *labels: str) -> Tallies:
+    def _hot_counter(self, name: str, meaning: str, *labels: str) -> HotCounters:
         self.table.append(Described(f"{PREFIX}{name}_total", "counter", labels, meaning))
-        return Tallies(PREFIX + name, meaning, labels, self.without_groups)
+        return HotCounters(PREFIX + name, meaning, labels, self.without_groups)
 
-    def _sums(self, name: str, meaning: str, *labels: str) -> Sums:
+    def _hot_summary(self, name: str, meaning: str, *labels: str) -> HotSummaries:
         self.table.append(Described(PREFIX + name, "summary", labels, meaning))
-        return Sums(PREFIX + name, meaning, labels, self.without_groups)
+        return HotSummaries(PREFIX + name, meaning, labels, self.without_groups)
 
-    def _spreads(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Spreads:
+    def _hot_histogram(
+        self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str
+    ) -> HotHistograms:
         self.table.append(Described(PREFIX + name, "histogram", labels, meaning))
-        return Spreads(PREFIX + name, meaning, labels, self.without_groups, buckets)
+        return HotHistograms(PREFIX + name, meaning, labels, self.without_groups, buckets)
 
 
 def _value(gauge: Gauge) -> float:

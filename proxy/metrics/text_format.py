@@ -1,4 +1,4 @@
-"""The metrics in Prometheus' text format, made while clients are served."""
+"""Renders all metrics in Prometheus' text format, in time slices."""
 
 from collections.abc import Iterator
 
@@ -7,11 +7,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from proxy.metrics.registry import Metrics
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.time_slice import TimeSlice
 
 
-class _One(Collector):
-    """A registry with one metric."""
+class _SingleMetric(Collector):
+    """A registry that contains one metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -20,12 +20,15 @@ class _One(Collector):
         yield self._metric
 
 
-async def exposed(metrics: Metrics) -> bytes:
-    """All metrics of the process. Groups are counted, and metrics written, one by one while others go on."""
-    turns, parts = Turns(), list[bytes]()
-    groups = () if metrics.groups is None else await metrics.groups.collect_in_turns()
+async def render_metrics(metrics: Metrics) -> bytes:
+    """Return all metrics of the process as text.
+
+    It yields to other tasks after each group that it counts and each metric that it writes, when its slice is spent.
+    """
+    time_slice, parts = TimeSlice(), list[bytes]()
+    groups = () if metrics.groups is None else await metrics.groups.collect_cooperatively()
     for registry in (metrics.without_groups.collect(), groups):
         for metric in registry:
-            parts.append(generate_latest(_One(metric)))
-            await turns.end_portion()
+            parts.append(generate_latest(_SingleMetric(metric)))
+            await time_slice.yield_if_spent()
     return b"".join(parts)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
-from proxy.metrics.text_format import exposed
+from proxy.metrics.text_format import render_metrics
 from proxy.observability.api import api_routes
 from proxy.observability.process_queries import Answers, Processes, ThisProcess
 from proxy.observability.status_page import page_routes
@@ -70,7 +70,7 @@ class OwnPanel(ThisProcess):
 
     async def exposition(self) -> bytes:
         """See :class:`Panel`."""
-        return await exposed(self._metrics)
+        return await render_metrics(self._metrics)
 
     async def not_ready(self) -> str | None:
         """See :class:`Panel`."""

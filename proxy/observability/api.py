@@ -1,4 +1,4 @@
-"""`/api/groups` and `/api/groups/<id>`: the picture as JSON (docs/api.md)."""
+"""`/api/groups` and `/api/groups/<id>`: the picture as JSON (docs/reference/api.md)."""
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
@@ -9,7 +9,7 @@ from starlette.routing import Route
 from proxy.config.schema import Visibility
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
-from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.snapshot_encoding import encode_cooperatively
 
 GROUP = "{group_id:group}"
 """Stands in a route for a group id, percent-encoded by the client: any text, with slashes and line breaks."""
@@ -58,7 +58,7 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
         if found is None:
             return _error(_UNAVAILABLE, error="no process answers")
         found = msgspec.structs.replace(found, groups=_chosen(found, asked.get("id"), asked.get("after")))
-        page = await encode_in_turns(
+        page = await encode_cooperatively(
             found, msgspec.json.encode, most=limits.page_groups, max_bytes=limits.page_max_bytes
         )
         return Response(page, media_type=_JSON)

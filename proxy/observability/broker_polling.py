@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import Ask, BrokerQueries
 from proxy.observability.group_registry import GroupBook
@@ -48,7 +48,7 @@ class Census:
     async def run(self) -> None:
         """Ask for ever."""
         if self._every_s:
-            await every(_LOOK_S, lambda: self.ask_some(trio.current_time()), self._metrics)
+            await run_periodically(_LOOK_S, lambda: self.ask_some(trio.current_time()), self._metrics)
 
     def ask_some(self, now: float) -> None:
         """Ask about the groups whose turn it is, those that waited longest first. Groups without members wait."""

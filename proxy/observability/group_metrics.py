@@ -29,7 +29,7 @@ from proxy.metrics.group_families import (
 )
 from proxy.observability.group_registry import GroupRecord
 from proxy.observability.snapshot import BrokerView, GroupView
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.time_slice import TimeSlice
 from translation.member_state import MemberState
 from translation.reasons import category
 
@@ -89,9 +89,9 @@ class GroupCollector(Collector):
         """Called by the registry at each scrape."""
         yield from families(self.figures(), self.labels)
 
-    async def collect_in_turns(self) -> list[GaugeMetricFamily]:
+    async def collect_cooperatively(self) -> list[GaugeMetricFamily]:
         """The same, while others go on."""
-        return await families_in_turns(self.figures(), self.labels)
+        return await families_cooperatively(self.figures(), self.labels)
 
 
 def figures_of_record(group: GroupRecord, now_us: int) -> Figures:
@@ -137,12 +137,12 @@ def families(groups: Iterable[Figures], labels: Labels) -> Iterator[GaugeMetricF
     return sums.families()
 
 
-async def families_in_turns(groups: Iterable[Figures], labels: Labels) -> list[GaugeMetricFamily]:
+async def families_cooperatively(groups: Iterable[Figures], labels: Labels) -> list[GaugeMetricFamily]:
     """The same, while others go on: each group as it is when it is counted."""
-    sums, turns = _Sums(labels), Turns()
+    sums, time_slice = _Sums(labels), TimeSlice()
     for group in groups:
         sums.add(group)
-        await turns.end_portion()
+        await time_slice.yield_if_spent()
     return list(sums.families())
 
 

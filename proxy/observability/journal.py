@@ -1,4 +1,4 @@
-"""The journal: events become lines, and lines wait in bounded queues for their sinks (docs/journal.md).
+"""The journal: events become lines, and lines wait in bounded queues for their sinks (docs/reference/journal.md).
 
 Telling an event costs a client nothing but an append to a queue. A sink takes batches out of its queue in a task of
 its own, and does what may block elsewhere (:mod:`journal_files` in a thread, :mod:`journal_topic` on a connection).
@@ -35,7 +35,7 @@ STOPPED = "stopped"
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the journal, version 1; docs/journal.md says what each field means."""
+    """One line of the journal, version 1; docs/reference/journal.md says what each field means."""
 
     v: int = VERSION
     replica: str

@@ -8,7 +8,7 @@ import trio
 
 from proxy.cluster.dialer import Open
 from proxy.config.schema import Config
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics, software_version
 from proxy.observability.broker_polling import Census
 from proxy.observability.broker_queries import BrokerQueries
@@ -20,8 +20,8 @@ from proxy.observability.journal_files import FileSink
 from proxy.observability.journal_topic import TopicSink
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.wall_clock import WallClock
-from proxy.runtime.log_setup import say_left_out
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.log_setup import log_suppressed_lines
+from proxy.runtime.time_slice import TimeSlice
 from proxy.transport.tcp_stream import open_tcp
 from translation.actions import Event
 from translation.policy.policy import Policy
@@ -114,7 +114,7 @@ class Outlook:
             brokers, self.book, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
         )
         nursery.start_soon(self._census.run)
-        nursery.start_soon(every, _TIDY_S, self._tidy, self._metrics)
+        nursery.start_soon(run_periodically, _TIDY_S, self._tidy, self._metrics)
         nursery.start_soon(self._run_journal)
 
     async def snapshot(self, *, events: bool = True) -> Snapshot:
@@ -125,10 +125,10 @@ class Outlook:
         now_us = self.clock.now_us()
         reason = self._reason()
         policy_version, policy_is_current = self._metrics.policy_in_force()
-        turns, groups = Turns(), []
+        time_slice, groups = TimeSlice(), []
         for group in self.book.views(now_us, events=events):
             groups.append(group)
-            await turns.end_portion()
+            await time_slice.yield_if_spent()
         return Snapshot(
             time=now_us / 1_000_000,
             replicas=(self.replica,),
@@ -166,5 +166,5 @@ class Outlook:
             await self._journal.run()
 
     def _tidy(self) -> None:
-        say_left_out()
+        log_suppressed_lines()
         self.book.tidy(self.clock.now_us())

@@ -1,7 +1,7 @@
 """The picture of all groups at one moment: what /api/groups gives, and what pages and terminal draw.
 
 One process makes one :class:`Snapshot`; those of several worker processes are put together by :func:`merge`. Both
-are plain data (docs/api.md), so that they can travel between processes as JSON. Fields are only ever added.
+are plain data (docs/reference/api.md), so that they can travel between processes as JSON. Fields are only ever added.
 
 None of it can be in a cycle (``gc=False``): with thousands of groups the search for cycles alone would hold up clients.
 """
@@ -22,7 +22,7 @@ _SOME = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALAN
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One event of a group; the fields are those of the journal (docs/journal.md)."""
+    """One event of a group; the fields are those of the journal (docs/reference/journal.md)."""
 
     time_us: int
     kind: str

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from proxy.observability.snapshot import Snapshot
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.time_slice import TimeSlice
 
 
-async def encode_in_turns(
+async def encode_cooperatively(
     picture: Snapshot,
     encode: Callable[[Any], bytes],
     *,
@@ -21,14 +21,14 @@ async def encode_in_turns(
     It ends after ``most`` groups, or before the one with which it would have more than ``max_bytes`` bytes (the first
     one is always there); ``left_out`` counts the rest.
     """
-    turns, groups, size = Turns(), list[msgspec.Raw](), 0
+    time_slice, groups, size = TimeSlice(), list[msgspec.Raw](), 0
     for group in picture.groups[:most]:
         encoded = encode(group)
         size += len(encoded)
         if groups and max_bytes is not None and size > max_bytes:
             break
         groups.append(msgspec.Raw(encoded))
-        await turns.end_portion()
+        await time_slice.yield_if_spent()
     parts = {name: getattr(picture, name) for name in picture.__struct_fields__}
     left_out = picture.left_out + len(picture.groups) - len(groups)
     return encode(parts | {"groups": groups, "left_out": left_out})

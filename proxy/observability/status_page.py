@@ -20,7 +20,7 @@ from proxy.observability.api import GROUP, asked_group, picture
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.timeline import colour_of, timeline
-from proxy.runtime.time_slice import Turns
+from proxy.runtime.time_slice import TimeSlice
 
 SHOWN = 200
 """Rows of the list of groups at most; a filter finds the others."""
@@ -101,10 +101,10 @@ def _sums(snapshot: Snapshot) -> dict[str, int]:
 
 async def _rendered(template: Template, **context: object) -> str:
     """The page, made while clients are served."""
-    turns, parts = Turns(), list[str]()
+    time_slice, parts = TimeSlice(), list[str]()
     for part in template.generate(context):
         parts.append(part)
-        await turns.end_portion()
+        await time_slice.yield_if_spent()
     return "".join(parts)
 
 

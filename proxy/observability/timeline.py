@@ -1,7 +1,8 @@
 """Who owned which partition when: a group's latest events as lanes of bars, ready to be drawn.
 
-Ownership is what clients may be working on (docs/journal.md): it begins when a partition is handed out and ends when
-its client no longer claims it. What nobody owned between two owners is a bar of its own, so that a pause can be seen.
+Ownership is what clients may be working on (docs/reference/journal.md): it begins when a partition is handed out and
+ends when its client no longer claims it. What nobody owned between two owners is a bar of its own,
+so that one sees pauses.
 """
 
 from collections.abc import Iterable

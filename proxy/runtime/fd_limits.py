@@ -1,7 +1,7 @@
-"""Descriptors: how many the system gives to this process, and how those for clients and those for pipes share them.
+"""Divides the file descriptors that the system grants this process among clients, brokers and pipes.
 
-Whoever runs out of them can neither accept a client nor reach a broker, and clients decide how many there are. So each
-use has a bound, and all bounds together stay below what there is.
+A process without free descriptors can neither accept a client nor connect to a broker, and clients decide how many
+connections there are. So each use has a limit, and the limits together stay below the process's own.
 """
 
 import errno
@@ -14,32 +14,37 @@ from proxy.config.schema import Limits
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.runtime.fd_limits")
 
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""Errors of system calls that say nothing of the peer: this process, or its machine, has no more."""
+"""Errors that say nothing about the peer: this process, or its machine, has run out of descriptors or memory."""
 
-_KEPT = 128
-"""For all that is neither a port, nor a pipe, nor a connection: files, the admin port, connections of the journal."""
+_RESERVED = 128
+"""For everything that is neither a port, nor a pipe, nor a client: files, the admin port, the journal's connections."""
 
-_MOST_PIPES = 256
-_PIPES_OF = 16
-"""One pipe for so many descriptors: it takes two of them, so pipes never have more than an eighth."""
+_MAX_PIPES = 256
+_DESCRIPTORS_PER_PIPE = 16
+"""One pipe for this many descriptors. A pipe takes two, so pipes never take more than an eighth."""
 
 
 def raise_file_limit() -> None:
-    """Allow as many sockets as the system lets this process have: each client takes two."""
+    """Raise the soft limit on descriptors to the hard one. Each client takes two: its own and one to a broker."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def most_pipes() -> int:
-    """How many pipes may be open; bodies for which there is none are copied."""
-    return min(_MOST_PIPES, _descriptors() // _PIPES_OF)
+def pipe_limit() -> int:
+    """Return how many pipes may be open for splicing. Bodies that find no pipe are copied through user space."""
+    return min(_MAX_PIPES, _descriptors() // _DESCRIPTORS_PER_PIPE)
 
 
-def most_connections(limits: Limits, ports: int = 0) -> int:
-    """How many connections this process can take beside so many ports: each may need a descriptor on both sides."""
+def connection_limit(limits: Limits, ports: int = 0) -> int:
+    """Return how many client connections to accept beside ``ports`` listening sockets.
+
+    It is ``limits.max_connections``, or what the descriptors allow at two for each connection.
+    """
     descriptors = _descriptors()
-    possible = max(1, (descriptors - _KEPT - ports - 2 * most_pipes()) // 2)
-    if possible < limits.max_connections < Limits().max_connections:  # somebody wants more than there can be
+    possible = max(1, (descriptors - _RESERVED - ports - 2 * pipe_limit()) // 2)
+    if (
+        possible < limits.max_connections < Limits().max_connections
+    ):  # the configuration asks for more than fit
         _log.warning("connections are limited by descriptors", descriptors=descriptors, connections=possible)
     return min(limits.max_connections, possible)
 

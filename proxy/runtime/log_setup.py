@@ -1,11 +1,12 @@
-"""Log lines: for people on a terminal, as JSON otherwise; always on standard error.
+"""Sets up logging to standard error: readable lines on a terminal, JSON otherwise.
 
-Lines hold what clients make up, so nothing in them can be taken for a command by a terminal or for another line, and
-no client can have very many of them written (:mod:`proxy.runtime.log_throttle`).
+Lines contain text that clients choose (ids, reasons). So control characters are escaped, long texts are cut, and each
+kind of line is throttled (:mod:`proxy.runtime.log_throttle`).
 """
 
 import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, MutableMapping
@@ -16,24 +17,34 @@ from structlog.typing import ExcInfo
 
 from protocol_codecs.printable import printable
 from proxy.config.schema import Log
-from proxy.runtime.log_throttle import LogThrottle
+from proxy.runtime.log_throttle import LogThrottle, ThrottleProcessor
 
-_LONGEST = 1000
-"""Characters of one text in a line; tracebacks are not cut."""
+_MAX_TEXT_CHARS = 1000
+"""Longest text in a line, in characters; tracebacks are not cut."""
+
+_BURST_S = 10
+"""Lines of one kind that may come at once, as seconds' worth of ``log.lines_per_s``."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.runtime.log_setup")
 
 
-class _Throttle:
-    """The throttle of the log, which belongs to the whole process as structlog's configuration does."""
+def _processor(log: Log, clock: Callable[[], float] = time.monotonic) -> ThrottleProcessor:
+    return ThrottleProcessor(LogThrottle(log.lines_per_s, log.lines_per_s * _BURST_S, clock))
 
-    now = LogThrottle(Log().lines_per_s)
+
+class _Throttle:
+    """Holds the throttle of the log. It is global to the process, as structlog's configuration is."""
+
+    current = _processor(Log())
 
 
 def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-    """Set up structlog, and the standard library's logging to come out alike. ``clock`` (in seconds) throttles."""
+    """Configure structlog, and the standard library's logging to produce the same lines.
+
+    ``clock`` returns seconds and drives the throttle.
+    """
     out = sys.stderr if stream is None else stream
-    _Throttle.now = LogThrottle(log.lines_per_s, clock)
+    _Throttle.current = _processor(log, clock)
     for_people = log.format == "console" or (log.format == "auto" and out.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -45,13 +56,15 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
     if for_people:
         rendering: list[structlog.typing.Processor] = [
             _printable,
-            structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_traceback),
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty() and not os.environ.get("NO_COLOR"), exception_formatter=_traceback
+            ),
         ]
     else:
         rendering = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     level = logging.getLevelName(log.level.upper())
     structlog.configure(
-        processors=[_Throttle.now, *shared, *rendering],
+        processors=[_Throttle.current, *shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=out),
         cache_logger_on_first_use=False,
@@ -68,27 +81,27 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
     root.setLevel(max(level, logging.WARNING))
 
 
-def count_left_out(count: Callable[[], None]) -> None:
-    """Have each line counted that is left out from now on."""
-    _Throttle.now.on_left_out = count
+def count_suppressed_lines(count: Callable[[], None]) -> None:
+    """Call ``count`` for each log line that is suppressed from now on."""
+    _Throttle.current.on_suppressed = count
 
 
-def say_left_out() -> None:
-    """Say which lines were left out and not said yet; to be called now and then."""
-    if left_out := _Throttle.now.left_out():
-        _log.warning("log lines were left out", kinds=left_out)
+def log_suppressed_lines() -> None:
+    """Log how many lines were suppressed that no later line has reported. Call it periodically."""
+    if suppressed := _Throttle.current.throttle.take_suppressed():
+        _log.warning("log lines were suppressed", kinds=suppressed)
 
 
 def _short(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Cut the texts of a line: a message about what a client sent may quote it."""
+    """Cut long texts in a line: an error message may quote what a client sent."""
     for name, value in line.items():
-        if isinstance(value, str) and len(value) > _LONGEST:
-            line[name] = f"{value[:_LONGEST]}…"
+        if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS:
+            line[name] = f"{value[:_MAX_TEXT_CHARS]}…"
     return line
 
 
 def _printable(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Make the texts of a line safe for a terminal; what is no text is shown by its repr, which is safe."""
+    """Escape control characters in a line's texts. Other values are shown by their repr, which is safe."""
     for name, value in line.items():
         if isinstance(value, str):
             line[name] = printable(value)
@@ -96,9 +109,9 @@ def _printable(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mu
 
 
 def _traceback(out: TextIO, exc_info: ExcInfo) -> None:
-    """Write a traceback, without the values of variables: they may be credentials.
+    """Write a traceback without the values of variables, which may be credentials.
 
-    It is indented, so that no message of an exception looks like another log line.
+    It is indented, so that an exception's message can't look like a log line of its own.
     """
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)

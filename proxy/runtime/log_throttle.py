@@ -1,68 +1,89 @@
-"""Keeps clients from filling the log: each kind of line may be written so many times a second."""
+"""Limits how many log lines of one kind are written, so that clients can't fill the log."""
 
-import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import msgspec
 import structlog
+import trio
 
-_AT_ONCE = 10
-"""How many seconds' worth of lines may come in one moment."""
-
-_KINDS = 500
-"""Kinds are words of this code, so there are few; nothing may make them many."""
+_MAX_KINDS = 500
+"""A kind is normally a constant of this code. Beyond this number all further kinds share one bucket."""
 
 
-class _Kind(msgspec.Struct):
-    allowed: float
-    since: float
-    left_out: int = 0
+class _Bucket(msgspec.Struct):
+    tokens: float
+    refilled_at: float
+    suppressed: int = 0
 
 
 class LogThrottle:
-    """A processor for structlog that drops lines beyond ``lines_per_s`` of one kind, which is the line's event.
+    """A token bucket for each kind of line: ``lines_per_s`` on average, up to ``burst`` at once.
 
-    What was dropped is counted and said in the next line of that kind, as ``left_out_before``. ``clock`` gives seconds.
+    ``clock`` returns seconds.
     """
 
-    def __init__(self, lines_per_s: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.on_left_out: Callable[[], None] = lambda: None
-        """Called for each line that is dropped."""
-        self._per_s = lines_per_s
+    def __init__(
+        self, lines_per_s: float = 1, burst: int = 1, clock: Callable[[], float] = trio.current_time
+    ) -> None:
+        self._lines_per_s = lines_per_s
+        self._burst = float(burst)
         self._clock = clock
-        self._kinds: dict[str, _Kind] = {}
+        self._buckets: dict[str, _Bucket] = {}
+
+    def suppressed(self, kind: str) -> int | None:
+        """Take a token for one line of this kind.
+
+        Returns None if there is no token: the caller must not log the line. Otherwise returns how many lines of this
+        kind were suppressed since the last one that was logged.
+        """
+        bucket = self._bucket(kind)
+        if bucket.tokens < 1:
+            bucket.suppressed += 1
+            return None
+        bucket.tokens -= 1
+        suppressed, bucket.suppressed = bucket.suppressed, 0
+        return suppressed
+
+    def take_suppressed(self) -> dict[str, int]:
+        """Return the suppressed lines that no later line has reported yet, by kind, and reset their counts."""
+        found = {kind: bucket.suppressed for kind, bucket in self._buckets.items() if bucket.suppressed}
+        for kind in found:
+            self._buckets[kind].suppressed = 0
+        return found
+
+    def _bucket(self, kind: str) -> _Bucket:
+        now = self._clock()
+        if kind not in self._buckets and len(self._buckets) >= _MAX_KINDS:
+            kind = ""
+        bucket = self._buckets.setdefault(kind, _Bucket(self._burst, now))
+        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.refilled_at) * self._lines_per_s)
+        bucket.refilled_at = now
+        return bucket
+
+
+class ThrottleProcessor:
+    """A structlog processor that drops lines beyond a throttle's limit. The kind of a line is its ``event``.
+
+    The next line of a kind that passes reports the dropped ones in its field ``suppressed``.
+    """
+
+    def __init__(self, throttle: LogThrottle) -> None:
+        self.throttle = throttle
+        self.on_suppressed: Callable[[], None] = lambda: None
+        """Called for each line that is dropped."""
 
     def __call__(
         self, _logger: Any, _method: str, line: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Let a line pass.
+        """Pass a line on.
 
-        :raises structlog.DropEvent: there were too many of its kind.
+        :raises structlog.DropEvent: the throttle has no token for it.
         """
-        kind = self._kind(str(line.get("event", "")))
-        if kind.allowed < 1:
-            kind.left_out += 1
-            self.on_left_out()
+        suppressed = self.throttle.suppressed(str(line.get("event", "")))
+        if suppressed is None:
+            self.on_suppressed()
             raise structlog.DropEvent
-        kind.allowed -= 1
-        if kind.left_out:
-            line["left_out_before"] = kind.left_out
-            kind.left_out = 0
+        if suppressed:
+            line["suppressed"] = suppressed
         return line
-
-    def left_out(self) -> dict[str, int]:
-        """The lines that were left out and not said yet, by kind; they count as said now."""
-        found = {name: kind.left_out for name, kind in self._kinds.items() if kind.left_out}
-        for name in found:
-            self._kinds[name].left_out = 0
-        return found
-
-    def _kind(self, name: str) -> _Kind:
-        now, most = self._clock(), float(self._per_s * _AT_ONCE)
-        if name not in self._kinds and len(self._kinds) >= _KINDS:
-            name = ""
-        kind = self._kinds.setdefault(name, _Kind(most, now))
-        kind.allowed = min(most, kind.allowed + (now - kind.since) * self._per_s)
-        kind.since = now
-        return kind

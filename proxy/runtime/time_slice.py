@@ -1,22 +1,22 @@
-"""Long work in the thread that serves clients, done in small portions so that nobody waits for all of it."""
+"""Splits long work on the trio thread into short time slices, so that clients are served in between."""
 
 import time
 
 import trio
 
-PORTION_S = 0.002
-"""A call of a client passes through some tasks, and waits for a portion at each of them."""
+SLICE_S = 0.002
+"""A request passes through several tasks and may wait for one slice at each, so a slice must be short."""
 
 
-class Turns:
-    """One piece of long work: call :meth:`end_portion` often, where others may go on in between."""
+class TimeSlice:
+    """One piece of long work. It calls :meth:`yield_if_spent` often, wherever other tasks may run in between."""
 
-    def __init__(self, portion_s: float = PORTION_S) -> None:
-        self._portion_s = portion_s
-        self._since = time.perf_counter()
+    def __init__(self, slice_s: float = SLICE_S) -> None:
+        self._slice_s = slice_s
+        self._began = time.perf_counter()
 
-    async def end_portion(self) -> None:
-        """Let all others have their turn if this one has lasted long enough."""
-        if time.perf_counter() - self._since >= self._portion_s:
+    async def yield_if_spent(self) -> None:
+        """Let all other tasks run once if this one has used up its slice; then begin the next slice."""
+        if time.perf_counter() - self._began >= self._slice_s:
             await trio.lowlevel.checkpoint()
-            self._since = time.perf_counter()
+            self._began = time.perf_counter()

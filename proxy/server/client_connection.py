@@ -1,6 +1,6 @@
 """One client connection and its upstream connection: the shell that knows sockets, time and tasks.
 
-What the bytes mean is in :class:`proxy.session.session.Conversation`. Two tasks live here, one that waits for the
+What the bytes mean is in :class:`proxy.session.session.ClientSession`. Two tasks live here, one that waits for the
 client and one that waits for the broker. What is read is worked on as soon as it is there, and they are woken only
 when there is something to wait for (``proxy.transport.relay_direction``, ``proxy.transport.epoll``). Writing happens
 where there is something to write (``proxy.transport.write_buffer``). All endings come together in
@@ -24,26 +24,27 @@ from prometheus_client import Summary
 
 from protocol_codecs import Message
 from proxy.cluster.dialer import Dialed, UnreachableError
-from proxy.metrics.counters import Tally
-from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, Cause
-from proxy.server.translator_driver import TranslationHub
-from proxy.session.listener_context import ClientError, Terms, UpstreamError
-from proxy.session.session import Conversation
-from proxy.transport.relay_direction import Lane
-from proxy.transport.splice import PipePool, movable
+from proxy.metrics.counters import HotCounter
+from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, DisconnectCause
+from proxy.server.translator_driver import TranslatorDriver
+from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
+from proxy.session.session import ClientSession
+from proxy.transport.relay_direction import RelayDirection
+from proxy.transport.splice import PipePool, can_splice
+from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_stream import TlsError, TlsStream
-from proxy.transport.write_buffer import HIGH_WATER, Outbox
+from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.client_connection")
 
-_READ_AHEAD = 64 * 1024
+_MAX_BACKLOG_BYTES = 64 * 1024
 """Bytes read from a client beyond the request that is worked on: enough to notice that it is gone."""
 
-_CHECK_S = 0.5
+_BROKER_CHECK_TIMEOUT_S = 0.5
 """Seconds to see whether a broker that closed a connection is still there, before its client is told."""
 
-_FLUSH_S = 5.0
+_FLUSH_TIMEOUT_S = 5.0
 """Seconds that a peer has to take what is still to be written when its connection ends."""
 
 
@@ -62,7 +63,7 @@ class Watches(Protocol):
         """A connection to the node could not be opened."""
         ...
 
-    def heard(self, node_id: int | None) -> Tally:
+    def heard(self, node_id: int | None) -> HotCounter:
         """Counts what is read from a node."""
         ...
 
@@ -71,17 +72,17 @@ class Watches(Protocol):
         ...
 
 
-class Services(msgspec.Struct, frozen=True):
+class ConnectionDeps(msgspec.Struct, frozen=True):
     """What the connections of one listener need of the process."""
 
-    terms: Terms
+    context: ListenerContext
     dialer: Dials
     reachability: Watches
-    hub: TranslationHub
+    driver: TranslatorDriver
     pipes: PipePool
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class ConnectionProgress(msgspec.Struct, frozen=True, gc=False):
     """What a connection has done so far, as numbers that grow, and what it waits for."""
 
     reads: int
@@ -96,7 +97,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     """How large that request is, as far as is known, in bytes."""
     client_owes_reading: bool
     """Whether something waits that the client does not read."""
-    at_rest: bool
+    quiescent: bool
     """Whether nothing is under way."""
 
 
@@ -109,54 +110,54 @@ class ClientConnection:
         client: trio.abc.Stream,
         client_host: str,
         node_id: int | None,
-        services: Services,
+        deps: ConnectionDeps,
     ) -> None:
         self.id = connection_id
         self.node_id = node_id
         self.dialed: Dialed | None = None
         self._client = client
         self._client_host = client_host
-        self._terms = services.terms
-        self._dialer = services.dialer
-        self._reachability = services.reachability
-        self._hub = services.hub
-        self._pipes = services.pipes
-        self._metrics = services.terms.meter.metrics
-        self._conversation = Conversation(
+        self._context = deps.context
+        self._dialer = deps.dialer
+        self._reachability = deps.reachability
+        self._driver = deps.driver
+        self._pipes = deps.pipes
+        self._metrics = deps.context.request_metrics.metrics
+        self._session = ClientSession(
             connection_id,
             client_host,
-            services.terms,
-            getattr(client, "peer_closed", never),  # streams in memory do not know
-            lambda: self._nursery.start_soon(self._guarded, self._go_on),
+            deps.context,
+            client.peer_closed if isinstance(client, TcpStream | TlsStream) else never,
+            lambda: self._nursery.start_soon(self._guarded, self._resume),
         )
-        self._cause: Cause | None = None
+        self._cause: DisconnectCause | None = None
         self._reason = ""
         self._serving = trio.CancelScope()
         self._upstream_done = trio.Event()
         self._linger_over: trio.Event | None = None
         self._released = False
-        self._room: trio.Event | None = None
-        self._end_when_idle: Cause | None = None
-        self._end_at_rest: Cause | None = None
+        self._resume_reading: trio.Event | None = None
+        self._close_when_idle: DisconnectCause | None = None
+        self._close_when_quiescent: DisconnectCause | None = None
         self._reads = 0
-        self._heard: Tally
-        self._from_client = Lane(
+        self._heard: HotCounter
+        self._from_client = RelayDirection(
             client,
             self._take_from_client,
-            self._conversation.unread_for_upstream,
+            self._session.passthrough_bytes,
             lambda: 0,
-            self._moved_upstream,
+            self._spliced_upstream,
             self._metrics.client_reads_paused,
         )
-        self._from_upstream: Lane | None = None
+        self._from_upstream: RelayDirection | None = None
         self._running = False
         self._nursery: trio.Nursery
-        self._to_client: Outbox
-        self._to_upstream: Outbox | None = None
+        self._to_client: WriteBuffer
+        self._to_upstream: WriteBuffer | None = None
 
     # -- what others may do --------------------------------------------------------------------------------
 
-    def end(self, cause: Cause, reason: str = "") -> None:
+    def end(self, cause: DisconnectCause, reason: str = "") -> None:
         """End the connection; the first cause counts."""
         if self._cause is None:
             self._cause, self._reason = cause, reason
@@ -164,72 +165,72 @@ class ClientConnection:
         if self._linger_over is not None:
             self._linger_over.set()
 
-    def end_when_idle(self, cause: Cause) -> None:
+    def close_when_idle(self, cause: DisconnectCause) -> None:
         """Take no further request, and end once those under way are answered."""
-        self._end_when_idle = cause
-        self._conversation.stop_taking()
-        self._end_if_idle()
+        self._close_when_idle = cause
+        self._session.stop_accepting()
+        self._close_if_idle()
 
-    def end_at_rest(self, cause: Cause) -> None:
+    def close_when_quiescent(self, cause: DisconnectCause) -> None:
         """End at the next moment in which nothing is under way and every member on it is settled.
 
-        Unlike :meth:`end_when_idle` this goes on taking requests: a connection that is never at rest stays.
+        Unlike :meth:`close_when_idle` this goes on taking requests: a connection that is never at rest stays.
         """
-        self._end_at_rest = cause
-        self._end_if_at_rest()
+        self._close_when_quiescent = cause
+        self._close_if_quiescent()
 
     @property
     def is_serving(self) -> bool:
         """Whether it has begun, and nothing has ended it."""
         return self._running and self._cause is None
 
-    def progress(self) -> Progress:
+    def progress(self) -> ConnectionProgress:
         """How far it is."""
-        conversation = self._conversation
+        session = self._session
         up = self._from_client.progress
         down = None if self._from_upstream is None else self._from_upstream.progress
-        moved_down = 0 if down is None else down.taken
+        spliced_down = 0 if down is None else down.taken
         broker_is_slow = (up is not None and up.waiting) or (
             self._to_upstream is not None and self._to_upstream.size > HIGH_WATER
         )
-        return Progress(
-            reads=self._reads + moved_down + (0 if up is None else up.taken),
-            writes=self._to_client.written + moved_down,
-            requests=conversation.begun,
-            client_owes_rest=conversation.awaits_rest and not broker_is_slow,
-            request_size=conversation.request_size,
+        return ConnectionProgress(
+            reads=self._reads + spliced_down + (0 if up is None else up.taken),
+            writes=self._to_client.written + spliced_down,
+            requests=session.requests_started,
+            client_owes_rest=session.request_incomplete and not broker_is_slow,
+            request_size=session.request_size,
             client_owes_reading=self._to_client.size > 0 or (down is not None and down.waiting),
-            at_rest=conversation.at_rest,
+            quiescent=session.quiescent,
         )
 
     def answer(self, request_id: RequestId, message: Message) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
-        self._conversation.answer(request_id, message)
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
+        self._session.answer(request_id, message)
         self._advance()
 
     def forward(self, request_id: RequestId) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
-        self._conversation.forward(request_id)
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
+        self._session.forward(request_id)
         self._advance()
 
     def call(self, call: Call) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
-        self._conversation.call(call)
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
+        self._session.call(call)
         self._write()
 
     def close(self, reason: str) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
-        self.end(Cause.TRANSLATION, reason)
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
+        self.end(DisconnectCause.TRANSLATION, reason)
 
     def release(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._released = True
         if self._linger_over is not None:
             self._linger_over.set()
 
     def fail(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
-        self.end(Cause.INTERNAL_ERROR, "the translation failed")
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
+        self.end(DisconnectCause.INTERNAL_ERROR, "the translation failed")
 
     # -- serving -------------------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class ClientConnection:
         self._metrics.client_connections.labels(self._port).inc()
         try:
             async with trio.open_nursery() as self._nursery:
-                self._to_client = Outbox(self._client, self._nursery)
+                self._to_client = WriteBuffer(self._client, self._nursery)
                 self._running = True
                 with (
                     self._metrics.client_connections_active.labels(self._port).track_inprogress(),
@@ -248,8 +249,8 @@ class ClientConnection:
                 await self._guarded(self._finish)
                 self._nursery.cancel_scope.cancel()
         finally:
-            self._hub.upstream_lost(self.id)
-            self._conversation.forget_request()
+            self._driver.upstream_lost(self.id)
+            self._session.forget_request()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._client)
                 if self.dialed is not None:
@@ -267,244 +268,248 @@ class ClientConnection:
         except Exception as error:  # noqa: BLE001  a bug ends one connection, never the process
             self._metrics.internal_errors.labels("connection").inc()
             _log.error("a connection failed", connection=self.id, client=self._client_host, exc_info=error)
-            self.end(Cause.INTERNAL_ERROR)
+            self.end(DisconnectCause.INTERNAL_ERROR)
 
     async def _read_client(self) -> None:
-        timeout_s = self._terms.limits.first_request_timeout_s
+        timeout_s = self._context.limits.first_request_timeout_s
         with trio.move_on_after(timeout_s) as first_request:
             try:
                 if isinstance(self._client, TlsStream):
                     await self._client.handshake()
                 while not self._from_client.ended and self._cause is None:
-                    if self._from_client.progress is None and self._must_wait:
-                        await self._room_for_more()
+                    if self._from_client.progress is None and self._must_pause:
+                        await self._wait_until_readable()
                     await self._from_client.run()
-                    if self._conversation.wants_upstream:
+                    if self._session.wants_upstream:
                         first_request.deadline = math.inf
                         await self._open_upstream()
             except TlsError as error:
                 self._metrics.client_errors.labels(error.kind).inc()
-                self.end(Cause.CLIENT_ERROR, str(error))
+                self.end(DisconnectCause.CLIENT_ERROR, str(error))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
-            self.end(Cause.CLIENT_CLOSED)
+            self.end(DisconnectCause.CLIENT_CLOSED)
         if first_request.cancelled_caught:
-            self.end(Cause.FIRST_REQUEST_TIMEOUT, f"no request within {timeout_s:g} s")
+            self.end(DisconnectCause.FIRST_REQUEST_TIMEOUT, f"no request within {timeout_s:g} s")
 
     def _take_from_client(self, data: bytes) -> bool:
         """Work on what was read; whether more can be read without waiting for something else."""
         if self._cause is not None:
             return False
         self._reads += 1
-        self._conversation.receive_from_client(data)
+        self._session.receive_from_client(data)
         self._advance()
-        return not (self._conversation.wants_upstream or self._must_wait)
+        return not (self._session.wants_upstream or self._must_pause)
 
-    def _moved_upstream(self, n: int) -> None:
+    def _spliced_upstream(self, n: int) -> None:
         self._reads += 1
-        self._conversation.moved_upstream(n)
+        self._session.spliced_upstream(n)
         self._advance()
 
     @property
-    def _must_wait(self) -> bool:
+    def _must_pause(self) -> bool:
         """Whether there is no room for what the client says."""
         to_upstream = self._to_upstream
         full = to_upstream is not None and to_upstream.size > HIGH_WATER
-        return full or self._conversation.held_back >= _READ_AHEAD
+        return full or self._session.backlog_bytes >= _MAX_BACKLOG_BYTES
 
-    async def _room_for_more(self) -> None:
-        while self._must_wait:
+    async def _wait_until_readable(self) -> None:
+        while self._must_pause:
             if self._to_upstream is not None and self._to_upstream.size > HIGH_WATER:
                 await _pause(self._to_upstream, self._metrics.client_reads_paused)
             else:
-                self._room = trio.Event()
-                await self._room.wait()
+                self._resume_reading = trio.Event()
+                await self._resume_reading.wait()
 
     async def _open_upstream(self) -> None:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
         except UnreachableError as error:
             self._reachability.failed(self.node_id, error)
-            self.end(Cause.SERVER_UNREACHABLE, str(error))
+            self.end(DisconnectCause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
-        self._to_upstream = Outbox(self.dialed.stream, self._nursery)
+        self._to_upstream = WriteBuffer(self.dialed.stream, self._nursery)
         self._heard = self._reachability.heard(self.node_id)
-        responses = self._conversation.responses
-        self._from_upstream = lane = Lane(
+        responses = self._session.responses
+        self._from_upstream = direction = RelayDirection(
             self.dialed.stream,
             self._take_from_upstream,
-            responses.unread,
-            responses.behind,
-            self._moved_to_client,
+            responses.passthrough_bytes,
+            responses.trailing_bytes,
+            self._spliced_to_client,
             self._metrics.upstream_reads_paused,
         )
-        if movable(self._client, self.dialed.stream):
-            self._from_client.move_to(self._to_upstream, self._pipes)
-            lane.move_to(self._to_client, self._pipes)
-        self._conversation.opened()
-        self._nursery.start_soon(self._guarded, partial(self._read_upstream, lane))
+        if can_splice(self._client, self.dialed.stream):
+            self._from_client.splice_to(self._to_upstream, self._pipes)
+            direction.splice_to(self._to_client, self._pipes)
+        self._session.opened()
+        self._nursery.start_soon(self._guarded, partial(self._read_upstream, direction))
         self._advance()
 
-    async def _read_upstream(self, lane: Lane) -> None:
+    async def _read_upstream(self, direction: RelayDirection) -> None:
         try:
-            while not lane.ended:
-                if lane.progress is None and self._to_client.size > HIGH_WATER:
+            while not direction.ended:
+                if direction.progress is None and self._to_client.size > HIGH_WATER:
                     await _pause(self._to_client, self._metrics.upstream_reads_paused)
-                await lane.run()
+                await direction.run()
         except TlsError as error:
             self._metrics.upstream_errors.labels(error.kind).inc()
-            self.end(Cause.SERVER_ERROR, str(error))
+            self.end(DisconnectCause.SERVER_ERROR, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         except UpstreamError as error:
             self._metrics.upstream_errors.labels(error.kind).inc()
-            self.end(Cause.SERVER_ERROR, str(error))
+            self.end(DisconnectCause.SERVER_ERROR, str(error))
         finally:
             self._upstream_done.set()
         if self._cause is None:  # the client will come again at once: the port should know by then
-            with trio.move_on_after(_CHECK_S):
+            with trio.move_on_after(_BROKER_CHECK_TIMEOUT_S):
                 await self._reachability.check(self.node_id)
-        self.end(Cause.SERVER_CLOSED)
+        self.end(DisconnectCause.SERVER_CLOSED)
 
     def _take_from_upstream(self, data: bytes) -> bool:
         """The same for the broker's side."""
         self._reads += 1
         self._heard.value += 1
-        self._conversation.responses.receive(data)
+        self._session.responses.receive(data)
         self._advance()
         return self._to_client.size <= HIGH_WATER
 
-    def _moved_to_client(self, n: int) -> None:
+    def _spliced_to_client(self, n: int) -> None:
         self._reads += 1
-        self._conversation.responses.moved(n)
+        self._session.responses.spliced(n)
         self._advance()
 
     def _advance(self) -> None:
         """Look at what was read, hand over what is for the translation, write what came of it."""
-        conversation = self._conversation
+        session = self._session
         try:
-            conversation.process()
+            session.process()
         except ClientError as error:
             self._metrics.client_errors.labels(error.kind).inc()
-            self.end(Cause.CLIENT_ERROR, str(error))
-        if conversation.to_client or conversation.to_upstream or conversation.calls_waiting:
+            self.end(DisconnectCause.CLIENT_ERROR, str(error))
+        if session.to_client or session.to_upstream or session.calls_waiting:
             self._write()
-        while conversation.replies:
-            self._reply(*conversation.replies.popleft())
-        while conversation.passed:
-            self._hub.passed(self, conversation.connection, *conversation.passed.popleft())
-        if conversation.request is not None:
-            request, conversation.request = conversation.request, None
-            self._request(conversation.connection, request)
-        if self._room is not None:
-            self._room.set()
-        if self._end_when_idle is not None:
-            self._end_if_idle()
-        elif self._end_at_rest is not None:
-            self._end_if_at_rest()
+        while session.replies:
+            self._reply(*session.replies.popleft())
+        while session.passed:
+            self._driver.passed(self, session.connection, *session.passed.popleft())
+        if session.request is not None:
+            request, session.request = session.request, None
+            self._request(session.connection, request)
+        if self._resume_reading is not None:
+            self._resume_reading.set()
+        if self._close_when_idle is not None:
+            self._close_if_idle()
+        elif self._close_when_quiescent is not None:
+            self._close_if_quiescent()
 
-    async def _go_on(self) -> None:
+    async def _resume(self) -> None:
         """What another connection gave back lets this one go on: in a task, so that no mistake here is the other's."""
         self._advance()
 
     def _request(self, connection: Connection, request: Request) -> None:
         """Hand over a request; what is certain to come of it comes before that, since somebody waits for it."""
-        question = self._hub.foresee_request(connection, request)
+        question = self._driver.foresee_request(connection, request)
         if question is not None:
-            self._conversation.call_ahead(question)
+            self._session.call_ahead(question)
             self._write()
-        self._hub.request(self, connection, request)
+        self._driver.request(self, connection, request)
 
     def _reply(self, call_id: CallId, message: Message) -> None:
         """The same with a reply."""
-        answer = self._hub.foresee_reply(call_id, message)
+        answer = self._driver.foresee_reply(call_id, message)
         if answer is not None:
-            self._conversation.answer_ahead(answer.request_id, answer.message)
+            self._session.answer_ahead(answer.request_id, answer.message)
             self._write()
-        self._hub.reply(call_id, message)
+        self._driver.reply(call_id, message)
 
     def _write(self) -> None:
-        conversation = self._conversation
-        if conversation.to_client:
-            moves_next = self._from_upstream is not None and self._from_upstream.moves_next
-            self._to_client.write(conversation.to_client, more=moves_next)
-            conversation.to_client.clear()
-        if conversation.to_upstream and self._to_upstream is not None:
-            self._to_upstream.write(conversation.to_upstream)
-            conversation.to_upstream.clear()
-        if conversation.calls_waiting and conversation.starved:
-            self.end(Cause.SESSION_EXPIRED, "the SASL session's lifetime is over")
+        session = self._session
+        if session.to_client:
+            splices_next = self._from_upstream is not None and self._from_upstream.splices_next
+            self._to_client.write(session.to_client, more=splices_next)
+            session.to_client.clear()
+        if session.to_upstream and self._to_upstream is not None:
+            self._to_upstream.write(session.to_upstream)
+            session.to_upstream.clear()
+        if session.calls_waiting and session.starved:
+            self.end(DisconnectCause.SESSION_EXPIRED, "the SASL session's lifetime is over")
 
-    def _end_if_idle(self) -> None:
-        if self._end_when_idle is not None and self._conversation.idle:
-            self.end(self._end_when_idle, "nothing under way any more")
+    def _close_if_idle(self) -> None:
+        if self._close_when_idle is not None and self._session.idle:
+            self.end(self._close_when_idle, "nothing under way any more")
 
-    def _end_if_at_rest(self) -> None:
-        if self._end_at_rest is not None and self._conversation.at_rest and self._hub.settled(self.id):
-            self.end(self._end_at_rest, "its time has come, and it is at rest")
+    def _close_if_quiescent(self) -> None:
+        if (
+            self._close_when_quiescent is not None
+            and self._session.quiescent
+            and self._driver.settled(self.id)
+        ):
+            self.end(self._close_when_quiescent, "its time has come, and it is at rest")
 
     # -- the end -------------------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
-        cause = self._cause or Cause.CLIENT_CLOSED
+        cause = self._cause or DisconnectCause.CLIENT_CLOSED
         self._metrics.client_disconnects.labels(cause).inc()
         self._log_end(cause)
-        if cause is Cause.CLIENT_CLOSED or cause in CLIENT_AT_FAULT:
+        if cause is DisconnectCause.CLIENT_CLOSED or cause in CLIENT_AT_FAULT:
             await self._outlive_client()
         else:
-            with trio.move_on_after(_FLUSH_S):
+            with trio.move_on_after(_FLUSH_TIMEOUT_S):
                 await self._to_client.flushed()
-                await _part(self._client)
+                await _half_close(self._client)
 
     async def _outlive_client(self) -> None:
         """Give the broker what was read before the end, and the translation its time for the members."""
-        with trio.move_on_after(_FLUSH_S):
+        with trio.move_on_after(_FLUSH_TIMEOUT_S):
             await self._to_client.flushed()
-        may_outlive_client = self._conversation.may_outlive_client
-        self._conversation.client_closed()
+        may_outlive_client = self._session.may_outlive_client
+        self._session.client_closed()
         await trio.aclose_forcefully(self._client)
         if self.dialed is None or self._to_upstream is None:
             return
-        ending = self._upstream_done.is_set() or self._end_when_idle is not None
-        if may_outlive_client and self._hub.knows(self.id) and not ending:
+        ending = self._upstream_done.is_set() or self._close_when_idle is not None
+        if may_outlive_client and self._driver.knows(self.id) and not ending:
             await self._linger()
-        with trio.move_on_after(_FLUSH_S):
+        with trio.move_on_after(_FLUSH_TIMEOUT_S):
             await self._to_upstream.flushed()
-            await _part(self.dialed.stream, self._upstream_done)
+            await _half_close(self.dialed.stream, self._upstream_done)
 
     async def _linger(self) -> None:
         """Keep the upstream connection until the translation, the broker or a drain ends it."""
         self._linger_over = trio.Event()
         with self._metrics.lingering.track_inprogress():
-            self._hub.client_gone(self.id)
-            self._conversation.forget_request()
+            self._driver.client_gone(self.id)
+            self._session.forget_request()
             if not self._upstream_done.is_set():
                 await self._linger_over.wait()
         if self._released:
-            self._hub.forget(self.id)
+            self._driver.forget(self.id)
 
-    def _log_end(self, cause: Cause) -> None:
+    def _log_end(self, cause: DisconnectCause) -> None:
         say = _log.bind(connection=self.id, client=self._client_host, port=self._port, cause=str(cause))
         if cause in CLIENT_AT_FAULT or cause in BROKER_AT_FAULT:
             say.warning("connection closed", reason=self._reason)
-        elif cause is Cause.SERVER_CLOSED and not self._conversation.idle:
+        elif cause is DisconnectCause.SERVER_CLOSED and not self._session.idle:
             say.warning("connection closed", reason="the broker closed it with requests outstanding")
-        elif cause is Cause.CLIENT_CLOSED and self._conversation.in_request:
+        elif cause is DisconnectCause.CLIENT_CLOSED and self._session.mid_request:
             self._metrics.client_errors.labels("truncated").inc()
             say.info("connection closed", reason="the client vanished in the middle of a request")
         else:
             say.debug("connection closed", reason=self._reason)
 
 
-async def _pause(outbox: Outbox, paused: Summary) -> None:
+async def _pause(buffer: WriteBuffer, paused: Summary) -> None:
     """Wait until the peer has taken what waits for it."""
     started = trio.current_time()
-    await outbox.drained()
+    await buffer.drained()
     paused.observe(trio.current_time() - started)
 
 
-async def _part(stream: trio.abc.Stream, gone: trio.Event | None = None) -> None:
+async def _half_close(stream: trio.abc.Stream, gone: trio.Event | None = None) -> None:
     """Say that nothing more comes and wait for the peer to close.
 
     Closing at once, with bytes of the peer unread, would reset the connection and could destroy what was

@@ -13,17 +13,17 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.runtime.fd_limits import most_connections
-from proxy.runtime.log_once import Seldom
-from proxy.runtime.time_slice import Turns
-from proxy.server.client_connection import ClientConnection, Progress
-from proxy.server.disconnect_cause import Cause
+from proxy.runtime.fd_limits import connection_limit
+from proxy.runtime.log_throttle import LogThrottle
+from proxy.runtime.time_slice import TimeSlice
+from proxy.server.client_connection import ClientConnection, ConnectionProgress
+from proxy.server.disconnect_cause import DisconnectCause
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.connection_manager")
 
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 """Seconds between two looks at a connection; limits of time are kept as exactly as that."""
 
 _AGE_SPREAD = 0.2
@@ -34,28 +34,28 @@ _CLOSED_PER_S = 200.0
 _SHARE_OF_GRACE = 0.5
 
 
-class _Watched(msgspec.Struct):
+class _Activity(msgspec.Struct):
     """What was last seen of one connection, and since when."""
 
     host: str
     too_old_at: float
-    progress: Progress | None
+    progress: ConnectionProgress | None
     reads_since: float
     writes_since: float
     request_since: float
 
 
-class Connections:
+class ConnectionManager:
     """The connections of one process, which come in by so many ``ports``."""
 
     def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
         self._limits = limits
         self._metrics = metrics
-        self._most = most_connections(limits, ports)
-        self._open: dict[ClientConnection, _Watched] = {}
+        self._max_connections = connection_limit(limits, ports)
+        self._open: dict[ClientConnection, _Activity] = {}
         self._by_host: Counter[str] = Counter()
         self._none_left = trio.Event()
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -65,15 +65,15 @@ class Connections:
 
     def refuses(self, host: str) -> bool:
         """Whether a new connection of this address has to be closed at once; that is counted and said then."""
-        if len(self._open) >= self._most:
-            reason, said = "total", f"there are {self._most} connections"
+        if len(self._open) >= self._max_connections:
+            reason, limit = "total", f"there are {self._max_connections} connections"
         elif self._by_host[host] >= self._limits.max_connections_per_address:
-            reason, said = "per_address", f"the address has {self._by_host[host]} connections"
+            reason, limit = "per_address", f"the address has {self._by_host[host]} connections"
         else:
             return False
         self._metrics.connections_refused.labels(reason).inc()
-        if (unsaid := self._seldom.unsaid(reason)) is not None:
-            _log.warning("connection refused", client=host, reason=said, and_before=unsaid)
+        if (suppressed := self._throttle.suppressed(reason)) is not None:
+            _log.warning("connection refused", client=host, reason=limit, suppressed=suppressed)
         return True
 
     async def serve(self, connection: ClientConnection, host: str) -> None:
@@ -83,7 +83,7 @@ class Connections:
         too_old_at = (
             float("inf") if age_s is None else now + age_s * random.uniform(1 - _AGE_SPREAD, 1)  # noqa: S311  jitter
         )
-        self._open[connection] = _Watched(host, too_old_at, None, now, now, now)
+        self._open[connection] = _Activity(host, too_old_at, None, now, now, now)
         self._by_host[host] += 1
         try:
             await connection.run()
@@ -98,40 +98,40 @@ class Connections:
             if not self._open:
                 self._none_left.set()
 
-    async def keep_order(self) -> None:
+    async def enforce_limits(self) -> None:
         """Look at all connections again and again, for ever."""
-        await every(LOOK_S, self._look_at_all, self._metrics)
+        await run_periodically(CHECK_INTERVAL_S, self._check_all, self._metrics)
 
-    async def _look_at_all(self) -> None:
-        turns = Turns()
-        for connection, watched in list(self._open.items()):
+    async def _check_all(self) -> None:
+        time_slice = TimeSlice()
+        for connection, activity in list(self._open.items()):
             if connection.is_serving:
-                self._look(connection, watched, trio.current_time())
-            await turns.end_portion()
+                self._check(connection, activity, trio.current_time())
+            await time_slice.yield_if_spent()
 
-    def _look(self, connection: ClientConnection, watched: _Watched, now: float) -> None:
+    def _check(self, connection: ClientConnection, activity: _Activity, now: float) -> None:
         progress = connection.progress()
-        before, watched.progress = watched.progress or progress, progress
+        before, activity.progress = activity.progress or progress, progress
         if progress.reads != before.reads:
-            watched.reads_since = now
+            activity.reads_since = now
         if progress.writes != before.writes or not progress.client_owes_reading:
-            watched.writes_since = now
+            activity.writes_since = now
         if progress.requests != before.requests or not progress.client_owes_rest:
-            watched.request_since = now
+            activity.request_since = now
         limits = self._limits
         if progress.client_owes_rest:
             patience_s = limits.request_timeout_s * max(1.0, progress.request_size / _MEBIBYTE)
-            if now - watched.request_since > patience_s:
+            if now - activity.request_since > patience_s:
                 reason = f"a request of {progress.request_size} bytes did not arrive within {patience_s:g} s"
-                connection.end(Cause.SLOW_REQUEST, reason)
+                connection.end(DisconnectCause.SLOW_REQUEST, reason)
         elif progress.client_owes_reading:
-            if now - watched.writes_since > limits.idle_timeout_s:
+            if now - activity.writes_since > limits.idle_timeout_s:
                 reason = f"it has read nothing for {limits.idle_timeout_s:g} s of what waits for it"
-                connection.end(Cause.CLIENT_STALLED, reason)
-        elif progress.at_rest and now - watched.reads_since > limits.idle_timeout_s:
-            connection.end(Cause.IDLE, f"nothing was sent for {limits.idle_timeout_s:g} s")
-        if now >= watched.too_old_at:
-            connection.end_at_rest(Cause.AGE)
+                connection.end(DisconnectCause.CLIENT_STALLED, reason)
+        elif progress.quiescent and now - activity.reads_since > limits.idle_timeout_s:
+            connection.end(DisconnectCause.IDLE, f"nothing was sent for {limits.idle_timeout_s:g} s")
+        if now >= activity.too_old_at:
+            connection.close_when_quiescent(DisconnectCause.AGE)
 
     async def drain(self, grace_s: float) -> None:
         """Let go of all: each once what it has under way is answered, and not all in the same moment.
@@ -144,7 +144,7 @@ class Connections:
         with trio.move_on_after(grace_s) as grace:
             pause_s = min(1 / _CLOSED_PER_S, grace_s * _SHARE_OF_GRACE / len(self._open))
             for connection in list(self._open):
-                connection.end_when_idle(Cause.DRAIN)
+                connection.close_when_idle(DisconnectCause.DRAIN)
                 await trio.sleep(pause_s)
             if self._open:
                 await self._none_left.wait()

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Cause(StrEnum):
+class DisconnectCause(StrEnum):
     """What ended a client's connection; the label of ``client_to_proxy_disconnects_total``."""
 
     CLIENT_CLOSED = "client_closed"
@@ -24,8 +24,18 @@ class Cause(StrEnum):
 
 
 CLIENT_AT_FAULT = frozenset(
-    {Cause.CLIENT_ERROR, Cause.FIRST_REQUEST_TIMEOUT, Cause.SLOW_REQUEST, Cause.CLIENT_STALLED}
+    {
+        DisconnectCause.CLIENT_ERROR,
+        DisconnectCause.FIRST_REQUEST_TIMEOUT,
+        DisconnectCause.SLOW_REQUEST,
+        DisconnectCause.CLIENT_STALLED,
+    }
 )
 BROKER_AT_FAULT = frozenset(
-    {Cause.SERVER_UNREACHABLE, Cause.SERVER_ERROR, Cause.INTERNAL_ERROR, Cause.TRANSLATION}
+    {
+        DisconnectCause.SERVER_UNREACHABLE,
+        DisconnectCause.SERVER_ERROR,
+        DisconnectCause.INTERNAL_ERROR,
+        DisconnectCause.TRANSLATION,
+    }
 )

@@ -1,4 +1,4 @@
-"""What every process of the proxy does, whether it is the only one, a supervisor or a worker."""
+"""Start and end of every process of the proxy: the only one, a supervisor or a worker."""
 
 import gc
 import sys
@@ -8,6 +8,7 @@ import structlog
 
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Config
+from proxy.console.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
@@ -15,17 +16,8 @@ from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
-CANT_START = 1
-"""Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
-
-ENDED_AT_ONCE = 1
-"""Exit code after a second signal: nothing was waited for."""
-
-INTERNAL_ERROR = 70
-"""Exit code for an end that should not have been (EX_SOFTWARE): the log says what happened."""
-
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
-"""When the garbage collector looks: at the youngest objects, at those that survived once, at all of them."""
+"""Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy")
 
@@ -34,8 +26,8 @@ class StartError(Exception):
     """The process can't start; the message says why."""
 
 
-def a_translator(config: Config, policy: Policy) -> Translator:
-    """The translation as the configuration wants it."""
+def make_translator(config: Config, policy: Policy) -> Translator:
+    """Make the translator that this configuration describes, with this policy."""
     sole_process = config.sole_process and config.workers == 1
     settings = TranslatorSettings(
         sole_process=sole_process,
@@ -45,12 +37,11 @@ def a_translator(config: Config, policy: Policy) -> Translator:
     return Translator(policy, settings=settings)
 
 
-def collect_seldom() -> None:
-    """Let the garbage collector look at everything seldom: nearly all of what is freed here is freed without it.
+def tune_gc() -> None:
+    """Make full garbage collections rare: reference counting frees nearly everything here.
 
-    What a process holds grows with its clients, and with Python's defaults a full collection comes each time it has
-    grown by a quarter: while thousands of clients join, that was a third of the processor time. What was imported
-    stays for good and need not be looked at again.
+    With Python's defaults a full collection runs each time the heap has grown by a quarter; while thousands of clients
+    joined, that took a third of the processor time. Imported modules are frozen, since they are never freed.
     """
     gc.collect()
     gc.freeze()
@@ -58,27 +49,27 @@ def collect_seldom() -> None:
 
 
 def run_to_exit(serve: Callable[[], None]) -> None:
-    """Run a process to its end; whatever goes wrong ends in a log line and an exit code, never silently."""
+    """Run ``serve``, then exit the process. An error that ends it is logged and gives a nonzero exit code."""
     raise_file_limit()
-    collect_seldom()
-    code = 0
+    tune_gc()
+    code = ExitCode.SUCCESS
     try:
         serve()
     except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
-        code = CANT_START
+        code = ExitCode.FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))
     except* SystemExit:
-        code = ENDED_AT_ONCE
-    except* Exception as errors:  # noqa: BLE001  a bug, or a system that refuses what it must give: said, then the end
-        code = INTERNAL_ERROR
+        code = ExitCode.FAILED
+    except* Exception as errors:  # noqa: BLE001  a bug, or an error of the system: log it, then exit
+        code = ExitCode.INTERNAL_ERROR
         for error in leaves(errors):
-            _log.critical("ended by an error", error=repr(error), exc_info=error)
+            _log.critical("unexpected error", error=repr(error), exc_info=error)
     sys.exit(code)
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group of groups, one for each nursery that they passed."""
+    """Return the exceptions inside nested exception groups; each nursery adds one level."""
     if isinstance(error, BaseExceptionGroup):
         return [leaf for one in error.exceptions for leaf in leaves(one)]
     return [error]

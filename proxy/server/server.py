@@ -15,29 +15,31 @@ import trio
 from proxy.cluster.bootstrap import reach_brokers
 from proxy.cluster.broker_health import Reachability
 from proxy.cluster.dialer import Dialer, Open
-from proxy.cluster.node_table import ClientView, NodeTable
+from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
 from proxy.observability.metrics_aggregation import Family, families
 from proxy.observability.observability import Outlook
 from proxy.observability.process_queries import Answering
-from proxy.runtime.fd_limits import most_pipes
-from proxy.runtime.log_setup import count_left_out
-from proxy.server.client_connection import ClientConnection, Services
-from proxy.server.connection_manager import Connections
-from proxy.server.disconnect_cause import Cause
-from proxy.server.translator_driver import Translation, TranslationHub
-from proxy.session.collect_budget import CollectBudget
-from proxy.session.listener_context import Terms
-from proxy.session.request_metrics import Meter
-from proxy.transport.epoll import Poller
+from proxy.runtime.fd_limits import pipe_limit
+from proxy.runtime.log_setup import count_suppressed_lines
+from proxy.server.client_connection import ClientConnection, ConnectionDeps
+from proxy.server.connection_manager import ConnectionManager
+from proxy.server.disconnect_cause import DisconnectCause
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
+from proxy.session.held_calls_budget import HeldCallsBudget
+from proxy.session.listener_context import ListenerContext
+from proxy.session.request_metrics import RequestMetrics
+from proxy.transport.epoll import EpollLoop
 from proxy.transport.listeners import BoundListener, bind, bind_listener, port_of
 from proxy.transport.splice import PipePool
 from proxy.transport.tcp_stream import TcpStream, keep_alive, open_tcp
 from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpener
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
@@ -91,7 +93,7 @@ class Server:
         self._config = config
         self._last_good = last_good_tls or {}
         self.metrics = Metrics()
-        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
+        count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self.certificates: list[Certificates] = []
         tls = config.upstream.tls
         if tls is not None:
@@ -115,7 +117,7 @@ class Server:
         }
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
-        self._meter = Meter(self.metrics)
+        self._request_metrics = RequestMetrics(self.metrics)
         self.outlook = Outlook(
             config,
             self.metrics,
@@ -127,19 +129,21 @@ class Server:
         )
         self._topics = TopicNames()
         self._rules = RuleCache(policy or Policy())
-        self._collected = CollectBudget(config.limits.group_calls_held_max_bytes)
-        self.metrics.large_group_calls_held.set_function(lambda: self._collected.taken)
-        self.hub = TranslationHub(translator, self._meter, self.outlook.tell, Observer(self._topics))
+        self._held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
+        self.metrics.large_group_calls_held.set_function(lambda: self._held_calls.taken)
+        self.driver = TranslatorDriver(
+            translator, self._request_metrics, self.outlook.tell, Observer(self._topics)
+        )
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
         self._reachability = Reachability(
             self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
         )
-        self._offers = OfferBook(allow_unknown_apis=config.versions.allow_unknown_apis)
-        self._pipes = PipePool(most_pipes())
+        self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
+        self._pipes = PipePool(pipe_limit())
         ports = sum(len(listener.ports) for listener in self.ports.listeners)
-        self._connections = Connections(config.limits, self.metrics, ports)
+        self._connections = ConnectionManager(config.limits, self.metrics, ports)
         self._ids = count(1)
         self._stopping = trio.Event()
         self._starting = trio.CancelScope()
@@ -192,11 +196,11 @@ class Server:
 
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Poller().serve)
-            nursery.start_soon(self.hub.run_timers)
-            self.outlook.start(nursery, self.hub)
-            nursery.start_soon(self.hub.watch_sessions)
-            nursery.start_soon(self._connections.keep_order)
+            nursery.start_soon(EpollLoop().serve)
+            nursery.start_soon(self.driver.run_timers)
+            self.outlook.start(nursery, self.driver)
+            nursery.start_soon(self.driver.expire_observed_members)
+            nursery.start_soon(self._connections.enforce_limits)
             self._reachability.start(nursery)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
                 self._listen(bound, certificates, nursery)
@@ -216,7 +220,7 @@ class Server:
         """Another policy holds from now on."""
         self._rules.set_policy(policy)
         self.outlook.set_policy(policy)
-        self.hub.set_policy(policy)
+        self.driver.set_policy(policy)
 
     def stop(self) -> None:
         """Drain and end; before clients are welcome, end at once."""
@@ -229,29 +233,29 @@ class Server:
             async for number in signals:
                 if self._stopping.is_set():
                     _log.warning("ending at once", signal=signal.Signals(number).name)
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
     def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
         listener = bound.listener
-        view = ClientView(
+        cluster = AdvertisedCluster(
             self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
         )
-        terms = Terms(
-            view.advertise,
-            self._offers,
+        context = ListenerContext(
+            cluster.map_address,
+            self._negotiator,
             self._config.limits,
-            self._meter,
+            self._request_metrics,
             time.perf_counter,
             self._topics,
             lambda group_id: self._rules.rule_for(group_id).mode,
-            self._collected,
+            self._held_calls,
         )
-        services = Services(terms, self._dialer, self._reachability, self.hub, self._pipes)
+        deps = ConnectionDeps(context, self._dialer, self._reachability, self.driver, self._pipes)
         for node_id, port in bound.ports.items():
             port.listen()
-            nursery.start_soon(port.accept, self._acceptor(node_id, services, certificates, nursery))
+            nursery.start_soon(port.accept, self._acceptor(node_id, deps, certificates, nursery))
         _log.info(
             "listening",
             address=str(Address(listener.bind, bound.port)),
@@ -262,7 +266,7 @@ class Server:
     def _acceptor(
         self,
         node_id: int | None,
-        services: Services,
+        deps: ConnectionDeps,
         certificates: Certificates | None,
         nursery: trio.Nursery,
     ) -> Callable[[socket.socket, str], None]:
@@ -274,7 +278,7 @@ class Server:
             connection_id = ConnectionId(next(self._ids))
             plain = TcpStream(sock)
             stream = certificates.guard(plain) if certificates is not None else plain
-            connection = ClientConnection(connection_id, stream, host, node_id, services)
+            connection = ClientConnection(connection_id, stream, host, node_id, deps)
             nursery.start_soon(self._connections.serve, connection, host)
 
         return accepted
@@ -291,7 +295,7 @@ class Server:
                 and dialed.assumed
                 and dialed.address != address
             ):
-                connection.end_when_idle(Cause.MISROUTED)
+                connection.close_when_idle(DisconnectCause.MISROUTED)
 
     def _unreachable(self, node_id: int | None) -> None:
         """Refuse clients as the node itself would; they know best what to do then."""

@@ -18,8 +18,8 @@ from enum import Enum
 
 from protocol_codecs import ApiKey, ErrorCode, Message, TooManyElements
 from protocol_codecs.messages.join_group import JoinGroupResponse
-from proxy.session.collect_budget import Room
-from proxy.session.listener_context import ClientError, Terms
+from proxy.session.held_calls_budget import Reservation
+from proxy.session.listener_context import ClientError, ListenerContext
 from proxy.session.request_metrics import api_name
 from proxy.wire.bounded_decoding import read_group_call
 from proxy.wire.frame_splitter import STREAM_ABOVE, Piece
@@ -46,7 +46,7 @@ class Treatment(Enum):
     REFUSE = "refuse"
     """Answer :func:`refusal` and drop it; what follows goes to :meth:`GroupCalls.add`."""
 
-    SEE_IF_LET_IN = "see if let in"
+    PROBE_BROKER = "probe broker"
     """Read no further until the broker has answered something on this connection."""
 
     WAIT = "wait"
@@ -61,28 +61,28 @@ class GroupCalls:
     """The group calls of one connection.
 
     ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
-    :attr:`Treatment.SEE_IF_LET_IN` whoever asked the broker calls :meth:`let_in`.
+    :attr:`Treatment.PROBE_BROKER` whoever asked the broker calls :meth:`probe_answered`.
     """
 
-    def __init__(self, terms: Terms, go_on: Callable[[], None]) -> None:
+    def __init__(self, context: ListenerContext, go_on: Callable[[], None]) -> None:
         self.collecting = False
         """Whether a call has begun whose rest is given to :meth:`add`."""
-        self._terms = terms
-        self._limits = terms.limits
-        self._counted = terms.meter.metrics.large_group_calls
+        self._context = context
+        self._limits = context.limits
+        self._counted = context.request_metrics.metrics.large_group_calls
         self._go_on = go_on
-        self._asks_if_let_in = False
-        self._room: Room | None = None
+        self._probing = False
+        self._reservation: Reservation | None = None
         self._collected: bytearray | None = None
 
     @property
     def must_wait(self) -> bool:
         """Whether a call that has begun must wait still."""
-        return self._asks_if_let_in or (self._room is not None and not self._room.granted)
+        return self._probing or (self._reservation is not None and not self._reservation.granted)
 
-    def let_in(self, _answer: bytes) -> None:
+    def probe_answered(self, _answer: bytes) -> None:
         """The broker has answered what it answers to every client that it lets in."""
-        self._asks_if_let_in = False
+        self._probing = False
 
     def begin(self, header: RequestHeader, piece: Piece, *, trusted: bool) -> Treatment:
         """What is to be done with a group call that begins; ``trusted`` if the broker has let this client in.
@@ -96,10 +96,10 @@ class GroupCalls:
             return self._instead(header, piece, reason)
         if size > limits.first_group_call_max_bytes and not trusted:
             self._counted.labels("waited_for_broker").inc()
-            self._asks_if_let_in = True
-            return Treatment.SEE_IF_LET_IN
-        if size > STREAM_ABOVE and self._room is None:
-            self._room = self._terms.collected.ask(size, self._go_on)
+            self._probing = True
+            return Treatment.PROBE_BROKER
+        if size > STREAM_ABOVE and self._reservation is None:
+            self._reservation = self._context.held_calls.reserve(size, self._go_on)
         if self.must_wait:
             self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
@@ -122,9 +122,9 @@ class GroupCalls:
     def settled(self) -> None:
         """The call is held no longer, or never will be: its room is for others."""
         self._collected = None
-        if self._room is not None:
-            room, self._room = self._room, None
-            self._terms.collected.give_back(room)
+        if self._reservation is not None:
+            reservation, self._reservation = self._reservation, None
+            self._context.held_calls.release(reservation)
 
     def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:
         """The call in a whole frame, or what is done with it instead, because it has too many elements.
@@ -146,7 +146,7 @@ class GroupCalls:
             self._counted.labels("relayed").inc()
             return Treatment.RELAY
         group_id = group_id_of(piece.data, header)
-        mode = self._terms.mode_of(group_id)
+        mode = self._context.mode_of(group_id)
         if mode is Mode.TRANSLATE:
             self._counted.labels("ended").inc()
             call = api_name(header.api_key)

@@ -21,11 +21,11 @@ _REQUEST_ID_AT = 8  # behind size, API key and version
 _RESPONSE_ID_AT = 4  # behind the size
 _BEHIND_REQUEST_ID = _REQUEST_ID_AT + _CORRELATION_ID.size
 _BEHIND_RESPONSE_ID = _RESPONSE_ID_AT + _CORRELATION_ID.size
-LARGEST = 1024
+MAX_CACHED_FRAME_BYTES = 1024
 """Longer frames are not kept: they carry lists, and lists change."""
 
 
-class ReadRequest(msgspec.Struct, frozen=True, gc=False):
+class CachedRequest(msgspec.Struct, frozen=True, gc=False):
     """A request of the client, and what was read of it."""
 
     frame: bytes
@@ -47,7 +47,7 @@ class ReadRequest(msgspec.Struct, frozen=True, gc=False):
         return RequestHeader(header.api_key, header.version, correlation_id, header.client_id_end)
 
 
-class UpstreamHeartbeats:
+class HeartbeatFrames:
     """The ConsumerGroupHeartbeats of one connection: the frame that was sent last, and the answer read last."""
 
     __slots__ = ("_answer", "_answer_frame", "_asked", "_frame")
@@ -67,7 +67,7 @@ class UpstreamHeartbeats:
                 before[:_REQUEST_ID_AT] + _CORRELATION_ID.pack(correlation_id) + before[_BEHIND_REQUEST_ID:]
             )
         frame = request_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, correlation_id, client_id, message)
-        if len(frame) <= LARGEST:
+        if len(frame) <= MAX_CACHED_FRAME_BYTES:
             self._asked, self._frame = asked, frame
         return frame
 
@@ -85,17 +85,17 @@ class UpstreamHeartbeats:
             return known[1]
         offset = response_body_offset(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, frame)
         message = decode(ConsumerGroupHeartbeatResponse, version, frame, offset)
-        if len(frame) <= LARGEST:
+        if len(frame) <= MAX_CACHED_FRAME_BYTES:
             self._answer, self._answer_frame = (version, message), frame
         return message
 
 
-def heartbeat_answer(version: int, correlation_id: int, message: Message) -> bytes:
+def heartbeat_response_frame(version: int, correlation_id: int, message: Message) -> bytes:
     """The frame of the answer to a Heartbeat, see :func:`proxy.wire.framing.response_frame`. There are few of them."""
-    before = _heartbeat_answer(version, message)
+    before = _heartbeat_response_frame(version, message)
     return before[:_RESPONSE_ID_AT] + _CORRELATION_ID.pack(correlation_id) + before[_BEHIND_RESPONSE_ID:]
 
 
 @lru_cache(maxsize=64)
-def _heartbeat_answer(version: int, message: Message) -> bytes:
+def _heartbeat_response_frame(version: int, message: Message) -> bytes:
     return response_frame(ApiKey.HEARTBEAT, version, 0, message)

@@ -19,15 +19,15 @@ from enum import Enum
 
 import msgspec
 
-from proxy.session.response_tap import Watched
+from proxy.session.response_tap import ResponseTap
 from proxy.wire.framing import correlation_id_of
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 
-Edit = Callable[[bytes], bytes]
+Rewrite = Callable[[bytes], bytes]
 """A response's frame from the broker -> the frame for the client."""
 
 
-class Source(Enum):
+class Origin(Enum):
     """Who asked, and who answers."""
 
     RELAYED = "relayed"
@@ -40,47 +40,50 @@ class Source(Enum):
     """A request of the proxy itself."""
 
 
-_INJECTED = Source.INJECTED
+_INJECTED = Origin.INJECTED
 """Bound once: Python 3.11 looks for a member of an enum for as long as a message takes to be decoded."""
 
 
-class Exchange(msgspec.Struct, gc=False):
+class InFlightRequest(msgspec.Struct):
     """One request and its response.
 
-    ``started`` is the time at which it was read or made. ``edit`` changes the response on its way to the
-    client as a whole, ``endpoints`` as its pieces arrive; there is one of them at most. ``receive`` takes
-    the response of an injected request. ``response`` is that of a local one, once it is known. ``bare`` is a
-    token of SASL without headers, and so is its answer. ``watched`` is shown what the client is given.
+    The garbage collector has to see it: what takes the response belongs to the connection, and so does this, so a
+    connection that ends with a response outstanding is a cycle.
+
+    ``started`` is the time at which it was read or made. ``rewrite`` changes the response on its way to the
+    client as a whole, ``endpoint_rewriter`` as its pieces arrive; there is one of them at most. ``on_response`` takes
+    the response of an injected request. ``response`` is that of a local one, once it is known. ``headerless`` is a
+    token of SASL without headers, and so is its answer. ``tap`` is shown what the client is given.
     """
 
-    source: Source
+    origin: Origin
     api_key: int
     version: int
     correlation_id: int
     started: float
-    edit: Edit | None = None
-    endpoints: EndpointEditor | None = None
-    receive: Callable[[bytes], None] | None = None
+    rewrite: Rewrite | None = None
+    endpoint_rewriter: EndpointRewriter | None = None
+    on_response: Callable[[bytes], None] | None = None
     response: bytes | None = None
-    bare: bool = False
-    watched: Watched | None = None
+    headerless: bool = False
+    tap: ResponseTap | None = None
 
 
 class UnexpectedResponseError(Exception):
     """The broker answered something that was not asked; the connection can't be trusted any more."""
 
 
-class Ledger:
+class InFlightRequests:
     """The outstanding exchanges of one connection."""
 
     __slots__ = ("client", "inject", "receive", "upstream")
 
     def __init__(self) -> None:
-        self.client: deque[Exchange] = deque()
-        self.upstream: deque[Exchange] = deque()
-        self.receive: Callable[[Exchange], None] = self.client.append
+        self.client: deque[InFlightRequest] = deque()
+        self.upstream: deque[InFlightRequest] = deque()
+        self.receive: Callable[[InFlightRequest], None] = self.client.append
         """A request of the client was read that is not sent to the broker, at least not yet."""
-        self.inject: Callable[[Exchange], None] = self.upstream.append
+        self.inject: Callable[[InFlightRequest], None] = self.upstream.append
         """A request of the proxy, or one of the client that was received before, was sent to the broker."""
 
     @property
@@ -88,31 +91,31 @@ class Ledger:
         """Whether nobody waits for anything."""
         return not self.client and not self.upstream
 
-    def relay(self, exchange: Exchange) -> None:
+    def relay(self, entry: InFlightRequest) -> None:
         """A request of the client was sent to the broker."""
-        self.client.append(exchange)
-        self.upstream.append(exchange)
+        self.client.append(entry)
+        self.upstream.append(entry)
 
-    def expected(self, response: bytes) -> Exchange:
+    def expected(self, response: bytes) -> InFlightRequest:
         """The exchange that this response belongs to.
 
         :raises UnexpectedResponseError: nothing was asked, or the correlation id is another one.
         :raises MalformedMessage: the response has no correlation id.
         """
-        if self.upstream and self.upstream[0].bare:
+        if self.upstream and self.upstream[0].headerless:
             return self.upstream[0]
         correlation_id = correlation_id_of(response)
         if not self.upstream:
             raise UnexpectedResponseError(f"a response with correlation id {correlation_id} to no request")
-        exchange = self.upstream[0]
-        if exchange.correlation_id != correlation_id:
+        entry = self.upstream[0]
+        if entry.correlation_id != correlation_id:
             raise UnexpectedResponseError(
-                f"a response with correlation id {correlation_id} where {exchange.correlation_id} is next"
+                f"a response with correlation id {correlation_id} where {entry.correlation_id} is next"
             )
-        return exchange
+        return entry
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, entry: InFlightRequest) -> None:
         """The broker's response to the first exchange is complete."""
         self.upstream.popleft()
-        if exchange.source is not _INJECTED:
+        if entry.origin is not _INJECTED:
             self.client.popleft()

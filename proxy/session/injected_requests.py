@@ -1,7 +1,7 @@
 """The proxy's own requests on a client's upstream connection: what the translation asks of the broker.
 
 One at a time is under way, since a broker processes one request of a connection at a time and later ones may depend on
-its answer. When one may be sent at all the conversation knows.
+its answer. When one may be sent at all the session knows.
 """
 
 from collections import deque
@@ -11,8 +11,8 @@ from itertools import count
 from protocol_codecs import ApiKey, Message, decode
 from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.registry import APIS
-from proxy.session.heartbeat_cache import UpstreamHeartbeats
-from proxy.session.in_flight import Exchange, Source
+from proxy.session.heartbeat_cache import HeartbeatFrames
+from proxy.session.in_flight import InFlightRequest, Origin
 from proxy.wire.framing import request_frame, response_body_offset
 from translation.actions import Call, CallId
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
@@ -26,16 +26,16 @@ _METADATA = int(ApiKey.METADATA)
 _EMPTY_METADATA_VERSION = 1
 """The lowest in which an empty list of topics means none; every broker has it."""
 
-_INJECTED = Source.INJECTED
+_INJECTED = Origin.INJECTED
 
 
-class OwnRequests:
+class InjectedRequests:
     """Those of one connection. ``clock`` gives seconds, for latencies.
 
-    ``goes_on`` is called when a response is in :attr:`replies` and another call waits.
+    ``on_sendable`` is called when a response is in :attr:`replies` and another call waits.
     """
 
-    def __init__(self, clock: Callable[[], float], goes_on: Callable[[], None]) -> None:
+    def __init__(self, clock: Callable[[], float], on_sendable: Callable[[], None]) -> None:
         self.waiting: deque[Call] = deque()
         """Calls of the translation that are not sent yet, in order."""
         self.outstanding = False
@@ -45,32 +45,32 @@ class OwnRequests:
         self.replies: deque[tuple[CallId, Message]] = deque()
         """Responses to calls."""
         self._clock = clock
-        self._goes_on = goes_on
+        self._on_sendable = on_sendable
         self._call: Call | None = None
         self._correlation_ids = count(FIRST_CORRELATION_ID)
-        self._heartbeats = UpstreamHeartbeats()
+        self._heartbeats = HeartbeatFrames()
 
-    def next(self) -> tuple[bytes, Exchange]:
+    def next(self) -> tuple[bytes, InFlightRequest]:
         """The first call that waits, to be sent now."""
         self._call = call = self.waiting.popleft()
         self.outstanding = True
-        return self.made(call.api_key, call.version, call.client_id, call.message, self._replied)
+        return self.build(call.api_key, call.version, call.client_id, call.message, self._replied)
 
-    def send_ahead(self, client_id: str | None, message: Message) -> tuple[bytes, Exchange]:
+    def send_ahead(self, client_id: str | None, message: Message) -> tuple[bytes, InFlightRequest]:
         """A ConsumerGroupHeartbeat that is certain to be called for, to be sent now."""
         self.ahead = message
         self.outstanding = True
-        return self.made(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
+        return self.build(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
 
-    def question_if_let_in(
+    def probe(
         self, client_id: str | None, answered: Callable[[bytes], None]
-    ) -> tuple[bytes, Exchange]:
+    ) -> tuple[bytes, InFlightRequest]:
         """A Metadata request without topics, to be sent now.
 
         A broker answers it to every client that it lets in, whatever that may do, and closes the connection of others.
         """
         message = MetadataRequest(topics=())
-        return self.made(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
+        return self.build(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
 
     def was_ahead(self, call: Call) -> bool:
         """Whether this call was sent before it was made.
@@ -96,19 +96,21 @@ class OwnRequests:
         self.outstanding = False
         self.replies.append((call.call_id, message))
         if self.waiting:
-            self._goes_on()
+            self._on_sendable()
 
-    def made(
+    def build(
         self,
         api_key: int,
         version: int,
         client_id: str | None,
         message: Message,
-        receive: Callable[[bytes], None],
-    ) -> tuple[bytes, Exchange]:
-        """A request's frame, and the exchange that gives ``receive`` the response's."""
+        on_response: Callable[[bytes], None],
+    ) -> tuple[bytes, InFlightRequest]:
+        """A request's frame, and the exchange that gives ``on_response`` the response's."""
         correlation_id = next(self._correlation_ids)
-        exchange = Exchange(_INJECTED, api_key, version, correlation_id, self._clock(), receive=receive)
+        entry = InFlightRequest(
+            _INJECTED, api_key, version, correlation_id, self._clock(), on_response=on_response
+        )
         if api_key == _CONSUMER_GROUP_HEARTBEAT:
-            return self._heartbeats.frame(version, correlation_id, client_id, message), exchange
-        return request_frame(api_key, version, correlation_id, client_id, message), exchange
+            return self._heartbeats.frame(version, correlation_id, client_id, message), entry
+        return request_frame(api_key, version, correlation_id, client_id, message), entry

@@ -1,14 +1,14 @@
-"""What holds for every conversation: the terms of its listener, what a request may be, and what ends it."""
+"""Per-listener settings, request checks, and the errors that close a connection."""
 
 from collections.abc import Callable
 
 import msgspec
 
 from proxy.config.schema import Limits
-from proxy.session.collect_budget import CollectBudget
-from proxy.session.request_metrics import Meter, api_name
-from proxy.wire.api_versions import OfferBook, Ranges
-from proxy.wire.broker_addresses import Advertise
+from proxy.session.held_calls_budget import HeldCallsBudget
+from proxy.session.request_metrics import RequestMetrics, api_name
+from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
+from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
 from translation.passthrough.topic_names import TopicNames
@@ -33,22 +33,22 @@ class UpstreamError(Exception):
         self.kind = kind
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What all connections of one listener have in common. ``clock`` gives seconds, for latencies.
+class ListenerContext(msgspec.Struct, frozen=True):
+    """What the connections of one listener share. ``clock`` returns seconds; latencies are measured with it.
 
-    ``topics`` are the names of topics that were seen, ``mode_of`` is what the policy says of a group, and ``collected``
-    is the room for large group calls, which all listeners share.
+    ``topics`` maps the topic ids that were seen to names, ``mode_of`` returns the policy's mode for a group id, and
+    ``held_calls`` bounds the memory for large group calls in all listeners together.
     """
 
-    advertise: Advertise
-    offers: OfferBook
+    map_address: MapAddress
+    negotiator: ApiVersionsNegotiator
     limits: Limits
-    meter: Meter
+    request_metrics: RequestMetrics
     clock: Callable[[], float]
     topics: TopicNames = msgspec.field(default_factory=TopicNames)
     mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
-    collected: CollectBudget = msgspec.field(
-        default_factory=lambda: CollectBudget(Limits().group_calls_held_max_bytes)
+    held_calls: HeldCallsBudget = msgspec.field(
+        default_factory=lambda: HeldCallsBudget(Limits().group_calls_held_max_bytes)
     )
 
 
@@ -71,12 +71,12 @@ def check_decodable(piece: Piece, limits: Limits, *, trusted: bool) -> None:
         raise FrameError("oversized", f"a frame of {piece.frame_size} bytes, more than the {allowed} decoded")
 
 
-def check_offered(header: RequestHeader, ranges: Ranges, meter: Meter) -> None:
+def check_version_offered(header: RequestHeader, ranges: Ranges, request_metrics: RequestMetrics) -> None:
     """Refuse a version that the client was not offered. Raises ClientError."""
     offered = ranges.get(header.api_key)
     if offered is None or not offered[0] <= header.version <= offered[1]:
         said = "is not offered" if offered is None else f"is offered in versions {offered[0]} to {offered[1]}"
-        meter.refused(header.api_key)
+        request_metrics.refused(header.api_key)
         raise ClientError(
             "not_offered", f"a request for {api_name(header.api_key)} v{header.version}, which {said}"
         )

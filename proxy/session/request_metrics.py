@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Message
 from proxy.metrics.registry import Metrics
-from proxy.session.in_flight import Exchange
+from proxy.session.in_flight import InFlightRequest
 
 _UNKNOWN = "UNKNOWN"
 _HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may be asked for in any version
@@ -54,7 +54,7 @@ def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
     return codes - {0}
 
 
-class _Kept(dict[Any, Any]):
+class _Cache(dict[Any, Any]):
     """Key -> what ``make`` gives for it, made once."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
@@ -66,25 +66,25 @@ class _Kept(dict[Any, Any]):
         return made
 
 
-class Meter:
+class RequestMetrics:
     """Counts requests and responses. Times are seconds of the clock that stamped the exchanges."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         m = metrics
-        self._requests = _Kept(
+        self._requests = _Cache(
             lambda key: (
                 m.client_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower()),
                 m.client_request_size.labels(_labels(key[0], 0)[0]),
             )
         )
-        self._upstream_requests = _Kept(
+        self._upstream_requests = _Cache(
             lambda key: m.upstream_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower())
         )
-        self._relayed = _Kept(
+        self._relayed = _Cache(
             lambda key: (*self._requests[*key, False], self._upstream_requests[*key, False])
         )
-        self._responses = _Kept(
+        self._responses = _Cache(
             lambda key: (
                 m.upstream_responses.labels(*_labels(*key)),
                 m.client_responses.labels(*_labels(*key)),
@@ -92,13 +92,13 @@ class Meter:
                 m.request_duration.labels(_labels(*key)[0]),
             )
         )
-        self._answers = _Kept(
+        self._answers = _Cache(
             lambda key: (
                 m.client_responses.labels(*_labels(*key)),
                 m.answer_duration.labels(_labels(*key)[0]),
             )
         )
-        self._calls = _Kept(
+        self._calls = _Cache(
             lambda key: (
                 m.upstream_responses.labels(*_labels(*key)),
                 m.call_duration.labels(_labels(*key)[0]),
@@ -124,28 +124,28 @@ class Meter:
         """A request went to a broker."""
         self._upstream_requests[api_key, version, injected].value += 1
 
-    def response(self, exchange: Exchange, size: int, now: float) -> None:
+    def response(self, entry: InFlightRequest, size: int, now: float) -> None:
         """A broker's response for a client is complete."""
-        received, sent, sizes, duration = self._responses[exchange.api_key, exchange.version]
+        received, sent, sizes, duration = self._responses[entry.api_key, entry.version]
         received.value += 1
         sent.value += 1
         sizes.count += 1
         sizes.total += size
-        duration.observe(now - exchange.started)
+        duration.observe(now - entry.started)
 
-    def answered(self, exchange: Exchange, message: Message, now: float) -> None:
+    def answered(self, entry: InFlightRequest, message: Message, now: float) -> None:
         """The proxy answered a request itself."""
-        sent, duration = self._answers[exchange.api_key, exchange.version]
+        sent, duration = self._answers[entry.api_key, entry.version]
         sent.value += 1
-        duration.observe(now - exchange.started)
-        for code in error_codes(exchange.api_key, message):
-            self.metrics.answer_errors.labels(api_name(exchange.api_key), error_name(code)).inc()
+        duration.observe(now - entry.started)
+        for code in error_codes(entry.api_key, message):
+            self.metrics.answer_errors.labels(api_name(entry.api_key), error_name(code)).inc()
 
-    def call_returned(self, exchange: Exchange, now: float) -> None:
+    def call_returned(self, entry: InFlightRequest, now: float) -> None:
         """A broker answered a request of the proxy."""
-        received, duration = self._calls[exchange.api_key, exchange.version]
+        received, duration = self._calls[entry.api_key, entry.version]
         received.value += 1
-        duration.observe(now - exchange.started)
+        duration.observe(now - entry.started)
 
     def call_result(self, api_key: int, message: Message) -> None:
         """What a broker answered to a call of the translation."""

@@ -23,7 +23,7 @@ _MOST_BYTES = 1024 * 1024
 """A larger response passes unseen: it would have to be held in memory whole."""
 
 
-class Watched:
+class ResponseTap:
     """Gathers the pieces of one response and gives ``look`` the whole frame once the last is there."""
 
     __slots__ = ("_gathered", "_look", "_too_large")
@@ -64,31 +64,35 @@ def is_plain_success(frame: bytes, version: int) -> bool:
     return frame[-3:] == b"\0\0\0" if version == _FLEXIBLE_HEARTBEAT else frame[-2:] == b"\0\0"
 
 
-def call_in(frame: bytes, header: RequestHeader, request_id: RequestId, most_elements: int) -> Request | None:
+def decode_group_call(
+    frame: bytes, header: RequestHeader, request_id: RequestId, max_elements: int
+) -> Request | None:
     """The group call in a request's frame; None if it can't be decoded, which the broker tells the client.
 
-    One with more elements than ``most_elements`` is not looked at either.
+    One with more elements than ``max_elements`` is not looked at either.
     """
     try:
-        message = read_group_call(header, frame, most_elements)
+        message = read_group_call(header, frame, max_elements)
     except CodecError:
         return None
     return Request(request_id, header.api_key, header.version, client_id_of(frame, header), message)
 
 
-def watched_call(request: Request, told: Callable[[Message], None], most_elements: int) -> Watched:
-    """Gives ``told`` the response to a call, unless it has more elements than this."""
+def tap_group_call(
+    request: Request, on_response: Callable[[Message], None], max_elements: int
+) -> ResponseTap:
+    """Gives ``on_response`` the response to a call, unless it has more elements than this."""
 
     def look(frame: bytes) -> None:
         if request.api_key == ApiKey.HEARTBEAT and is_plain_success(frame, request.version):
-            told(_BEATEN)
+            on_response(_BEATEN)
         else:
-            told(read_group_response(request.api_key, request.version, frame, most_elements))
+            on_response(read_group_response(request.api_key, request.version, frame, max_elements))
 
-    return Watched(look)
+    return ResponseTap(look)
 
 
-def watched_names(version: int, topics: TopicNames) -> Watched:
+def tap_topic_names(version: int, topics: TopicNames) -> ResponseTap:
     """Learns the names of topics from a Metadata response of this version."""
 
     def look(frame: bytes) -> None:
@@ -97,4 +101,4 @@ def watched_names(version: int, topics: TopicNames) -> Watched:
         )
         topics.learn((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
-    return Watched(look)
+    return ResponseTap(look)

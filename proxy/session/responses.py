@@ -6,29 +6,29 @@ ones before them.
 """
 
 from protocol_codecs import CodecError
-from proxy.session.in_flight import Exchange, Ledger, UnexpectedResponseError
-from proxy.session.listener_context import Terms, UpstreamError, check_decodable, check_token
-from proxy.session.sasl import BEFORE_AUTHENTICATION, Authentication
+from proxy.session.in_flight import InFlightRequest, InFlightRequests, UnexpectedResponseError
+from proxy.session.listener_context import ListenerContext, UpstreamError, check_decodable, check_token
+from proxy.session.sasl import BEFORE_AUTHENTICATION, SaslState
 from proxy.wire.frame_splitter import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
 
 _LARGEST_RESPONSE = 2**31 - 1
 
 
 class Responses:
-    """See the module. ``ledger`` says what was asked, ``sasl`` whether a token without a header may come."""
+    """See the module. ``in_flight`` says what was asked, ``sasl`` whether a token without a header may come."""
 
-    def __init__(self, ledger: Ledger, sasl: Authentication, terms: Terms) -> None:
+    def __init__(self, in_flight: InFlightRequests, sasl: SaslState, context: ListenerContext) -> None:
         self.to_client: list[bytes] = []
         """Bytes to be written to the client, in order; the shell takes them out."""
         self.trusted = False
         """Whether the broker has answered an ordinary request, so that its client is one that it lets in."""
         self.client_open = True
         """Whether there is still a client; set by :meth:`client_closed`."""
-        self._ledger = ledger
+        self._in_flight = in_flight
         self._sasl = sasl
-        self._terms = terms
+        self._context = context
         self._frames = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
-        self._current: Exchange | None = None  # whose response is arriving in pieces
+        self._current: InFlightRequest | None = None  # whose response is arriving in pieces
         self._collecting: bytearray | None = None  # a large response to be edited or read
 
     def client_closed(self) -> None:
@@ -38,7 +38,7 @@ class Responses:
 
     def flush_ready(self) -> None:
         """Give the client what the proxy answers itself and nothing stands before any more."""
-        client = self._ledger.client
+        client = self._in_flight.client
         while client and (response := client[0].response) is not None:
             client.popleft()
             self._give(response)
@@ -66,97 +66,97 @@ class Responses:
 
     # -- bytes that need not come here ---------------------------------------------------------------------
 
-    def unread(self) -> int:
+    def passthrough_bytes(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
-        exchange = self._current
-        if exchange is None or self._collecting is not None or not self.client_open:
+        entry = self._current
+        if entry is None or self._collecting is not None or not self.client_open:
             return 0
-        if exchange.watched is not None:
+        if entry.tap is not None:
             return 0
-        unread = self._frames.unread
-        if exchange.endpoints is None:
-            return unread
-        return max(0, min(unread - 1, exchange.endpoints.indifferent))
+        passthrough_bytes = self._frames.unfed_bytes
+        if entry.endpoint_rewriter is None:
+            return passthrough_bytes
+        return max(0, min(passthrough_bytes - 1, entry.endpoint_rewriter.passthrough_bytes))
 
-    def behind(self) -> int:
+    def trailing_bytes(self) -> int:
         """Bytes of the same response that follow those, and come here."""
-        return self._frames.unread - self.unread()
+        return self._frames.unfed_bytes - self.passthrough_bytes()
 
-    def moved(self, n: int) -> None:
-        """So many of the :meth:`unread` bytes went to the client past this."""
-        exchange = self._current
-        assert exchange is not None  # noqa: S101  there was something to move
+    def spliced(self, n: int) -> None:
+        """``n`` of the :meth:`passthrough_bytes` went to the client past this."""
+        entry = self._current
+        assert entry is not None  # noqa: S101  there was something to move
         self._frames.skip(n)
-        if exchange.endpoints is not None:
-            exchange.endpoints.skipped(n)
+        if entry.endpoint_rewriter is not None:
+            entry.endpoint_rewriter.skipped(n)
         if not self._frames.in_frame:
             self._current = None
-            self._completed(exchange, self._frames.frame_size)
+            self._completed(entry, self._frames.frame_size)
 
     # -- pieces --------------------------------------------------------------------------------------------
 
     def _begin(self, piece: Piece) -> None:
-        if self._sasl.bare and self._sasl.tokens_unasked and not self._ledger.upstream:
-            check_token(piece, self._terms.limits)  # without a header, and nobody counted it
+        if self._sasl.headerless and self._sasl.expects_uncounted_tokens and not self._in_flight.upstream:
+            check_token(piece, self._context.limits)  # without a header, and nobody counted it
             self._give(piece.data)
             return
-        exchange = self._ledger.expected(piece.data)
-        if exchange.edit is None and exchange.receive is None:
-            self._pass_on(exchange, piece)
+        entry = self._in_flight.expected(piece.data)
+        if entry.rewrite is None and entry.on_response is None:
+            self._pass_on(entry, piece)
             if not piece.last:
-                self._current = exchange
+                self._current = entry
         elif piece.last:
-            self._take_whole(exchange, piece.data)
+            self._take_whole(entry, piece.data)
         else:
-            check_decodable(piece, self._terms.limits, trusted=self.trusted)
-            self._current = exchange
+            check_decodable(piece, self._context.limits, trusted=self.trusted)
+            self._current = entry
             self._collecting = bytearray(piece.data)
 
     def _go_on(self, piece: Piece) -> None:
-        exchange = self._current
-        if exchange is None:  # a large token of SASL
+        entry = self._current
+        if entry is None:  # a large token of SASL
             self._give(piece.data)
         elif self._collecting is None:
             if piece.last:
                 self._current = None
-            self._pass_on(exchange, piece)
+            self._pass_on(entry, piece)
         else:
             self._collecting += piece.data
             if piece.last:
                 frame = bytes(self._collecting)
                 self._collecting = self._current = None
-                self._take_whole(exchange, frame)
+                self._take_whole(entry, frame)
 
-    def _pass_on(self, exchange: Exchange, piece: Piece) -> None:
+    def _pass_on(self, entry: InFlightRequest, piece: Piece) -> None:
         if self.client_open:
             self.to_client.append(
-                piece.data if exchange.endpoints is None else exchange.endpoints.edit(piece)
+                piece.data if entry.endpoint_rewriter is None else entry.endpoint_rewriter.rewrite(piece)
             )
-        if exchange.watched is not None:
-            exchange.watched.take(piece.data, last=piece.last)
+        if entry.tap is not None:
+            entry.tap.take(piece.data, last=piece.last)
         if piece.last:
-            self._completed(exchange, piece.frame_size)
+            self._completed(entry, piece.frame_size)
 
-    def _take_whole(self, exchange: Exchange, frame: bytes) -> None:
-        if exchange.receive is not None:
-            self._ledger.answered(exchange)
-            self._terms.meter.call_returned(exchange, self._terms.clock())
-            if exchange.api_key not in BEFORE_AUTHENTICATION:
+    def _take_whole(self, entry: InFlightRequest, frame: bytes) -> None:
+        if entry.on_response is not None:
+            self._in_flight.answered(entry)
+            self._context.request_metrics.call_returned(entry, self._context.clock())
+            if entry.api_key not in BEFORE_AUTHENTICATION:
                 self.trusted = True
-            exchange.receive(frame)
+            entry.on_response(frame)
             return
-        told = frame if exchange.edit is None else exchange.edit(frame)
-        self._give(told)
-        if exchange.watched is not None:
-            exchange.watched.take(told, last=True)
-        self._completed(exchange, len(frame))
+        rewritten = frame if entry.rewrite is None else entry.rewrite(frame)
+        self._give(rewritten)
+        if entry.tap is not None:
+            entry.tap.take(rewritten, last=True)
+        self._completed(entry, len(frame))
 
-    def _completed(self, exchange: Exchange, size: int) -> None:
-        self._ledger.answered(exchange)
-        if exchange.api_key not in BEFORE_AUTHENTICATION:
+    def _completed(self, entry: InFlightRequest, size: int) -> None:
+        self._in_flight.answered(entry)
+        if entry.api_key not in BEFORE_AUTHENTICATION:
             self.trusted = True
-        self._terms.meter.response(exchange, size, self._terms.clock())
-        if self._ledger.client:
+        self._context.request_metrics.response(entry, size, self._context.clock())
+        if self._in_flight.client:
             self.flush_ready()
 
     def _give(self, data: bytes) -> None:

@@ -37,7 +37,7 @@ BEFORE_AUTHENTICATION = SASL_APIS | {int(ApiKey.API_VERSIONS)}
 """What brokers answer to a client that has not authenticated yet."""
 
 
-class Authentication:
+class SaslState:
     """See the module. ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -45,7 +45,7 @@ class Authentication:
         self._done = False
         self._quiet_from = math.inf
         self._ends = math.inf
-        self.bare = False
+        self.headerless = False
         """Whether a frame may be a token without a header."""
         self._tokens_left: int | None = 0  # None: nobody knows
 
@@ -54,7 +54,7 @@ class Authentication:
     def begin(self, version: int, mechanism: str) -> None:
         """The client has sent SaslHandshake."""
         self._done = False
-        self.bare = version == 0
+        self.headerless = version == 0
         self._tokens_left = _TOKENS.get(mechanism)
 
     def token(self) -> bool:
@@ -63,7 +63,7 @@ class Authentication:
             return False
         self._tokens_left -= 1
         if self._tokens_left <= 0:
-            self.bare = False
+            self.headerless = False
         return True
 
     def completed(self, lifetime_s: float, asked_at: float) -> None:
@@ -75,11 +75,11 @@ class Authentication:
     def ordinary_request(self) -> None:
         """The client has sent a request that is part of no authentication."""
         self._done = True
-        self.bare = False
+        self.headerless = False
 
     # -- what follows from it ------------------------------------------------------------------------------
 
-    def may_add(self, *, awaited: bool) -> bool:
+    def may_inject(self, *, awaited: bool) -> bool:
         """Whether a request of the proxy may be sent now.
 
         One that a request of the client needs (``awaited``) may go as long as that request itself could: the
@@ -93,13 +93,13 @@ class Authentication:
         return self._done and self._clock() >= self._ends
 
     @property
-    def tokens_unasked(self) -> bool:
+    def expects_uncounted_tokens(self) -> bool:
         """Whether the broker may send a bare token that nobody counted."""
-        return self.bare and self._tokens_left is None
+        return self.headerless and self._tokens_left is None
 
     def is_token(self, frame: bytes) -> bool:
         """Whether a frame of the client is a bare token. Changes nothing."""
-        if not self.bare:
+        if not self.headerless:
             return False
         return self._tokens_left is not None or not _is_request(frame)
 

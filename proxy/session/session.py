@@ -1,13 +1,12 @@
 """One client connection and its upstream connection, as bytes in and bytes out. No socket, no clock, no task.
 
-The shell (``proxy.server.client_connection``) feeds what it reads, and writes what gathers in
-:attr:`Conversation.to_upstream` and
-:attr:`Conversation.to_client`. What the broker answers has a room of its own (``proxy.session.responses``). What the
-translation is to decide gathers in :attr:`Conversation.request` and :attr:`Conversation.replies`; what it decided comes
-back by ``answer``, ``forward`` and ``call``.
+The shell (``proxy.server.client_connection``) feeds the bytes that it reads, and writes those in
+:attr:`ClientSession.to_upstream` and :attr:`ClientSession.to_client`. ``proxy.session.responses`` handles what the
+broker answers. The shell hands :attr:`ClientSession.request` and :attr:`ClientSession.replies` to the translation, and
+brings back what it decides by ``answer``, ``forward`` and ``call``.
 
-Theory of operation. A client's requests are taken one after another. Most are passed on as they are, without
-waiting for the response of the one before: that is pipelining, and :class:`proxy.session.in_flight.Ledger` keeps the
+Theory of operation. The session takes a client's requests one after another. It passes most of them on as they are,
+without waiting for earlier responses (pipelining); :class:`proxy.session.in_flight.InFlightRequests` keeps the
 order. A request for the translation holds up the ones behind it until it is answered or forwarded, as a
 broker works on one request of a connection at a time. Requests of the proxy go upstream between the client's,
 one at a time, and never inside a request that is still being passed on in pieces, nor during authentication.
@@ -22,20 +21,26 @@ from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.group_calls import GroupCalls, Treatment, refusal
-from proxy.session.heartbeat_cache import LARGEST, ReadRequest, heartbeat_answer
-from proxy.session.in_flight import Exchange, Ledger, Source
-from proxy.session.injected_requests import OwnRequests
-from proxy.session.listener_context import ClientError, Terms, UpstreamError, check_offered, check_token
+from proxy.session.heartbeat_cache import MAX_CACHED_FRAME_BYTES, CachedRequest, heartbeat_response_frame
+from proxy.session.in_flight import InFlightRequest, InFlightRequests, Origin
+from proxy.session.injected_requests import InjectedRequests
+from proxy.session.listener_context import (
+    ClientError,
+    ListenerContext,
+    UpstreamError,
+    check_token,
+    check_version_offered,
+)
 from proxy.session.request_metrics import api_name
-from proxy.session.response_tap import TOPIC_IDS_FROM, call_in, watched_call, watched_names
+from proxy.session.response_tap import TOPIC_IDS_FROM, decode_group_call, tap_group_call, tap_topic_names
 from proxy.session.responses import Responses
-from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, Authentication, begins_with_gssapi
+from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, SaslState, begins_with_gssapi
 from proxy.wire import api_versions, node_endpoints, request_upgrades, share_groups
 from proxy.wire.api_versions import Ranges
-from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewritten
+from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from proxy.wire.framing import response_body_offset, response_frame
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 from proxy.wire.request_header import (
     HeaderError,
     RequestHeader,
@@ -56,7 +61,7 @@ _HEARTBEAT = int(ApiKey.HEARTBEAT)
 _METADATA = int(ApiKey.METADATA)
 _PRODUCE = int(ApiKey.PRODUCE)
 _SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
-_RELAYED, _LOCAL = Source.RELAYED, Source.LOCAL
+_RELAYED, _LOCAL = Origin.RELAYED, Origin.LOCAL
 _DECODE = Treatment.DECODE
 
 _LOOKED_INTO = (
@@ -70,7 +75,7 @@ _LOOKED_INTO = (
 _request_ids = count(1)
 
 
-class Conversation:
+class ClientSession:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``.
 
     ``peer_closed`` is for the translation: see :class:`translation.actions.Connection`. ``go_on`` is called when
@@ -81,7 +86,7 @@ class Conversation:
         self,
         connection_id: ConnectionId,
         client_host: str,
-        terms: Terms,
+        context: ListenerContext,
         peer_closed: Callable[[], bool] = never,
         go_on: Callable[[], None] = lambda: None,
     ) -> None:
@@ -89,10 +94,10 @@ class Conversation:
         """Bytes to be written to the broker, in order; the shell takes them out."""
         self.request: Request | None = None
         """A request for the translation; the shell takes it out."""
-        self._own = OwnRequests(terms.clock, self._inject)
-        self.replies = self._own.replies
+        self._injected = InjectedRequests(context.clock, self._send_next_injected)
+        self.replies = self._injected.replies
         """Responses to calls of the translation; the shell takes them out."""
-        self.calls_waiting = self._own.waiting
+        self.calls_waiting = self._injected.waiting
         """Calls of the translation that could not be sent yet."""
         self.passed: deque[tuple[Request, Message | None]] = deque()
         """Group calls that pass through, with their responses: those of
@@ -102,7 +107,7 @@ class Conversation:
         """Whether there is an upstream connection; set by :meth:`opened`."""
         self.wants_upstream = False
         """Whether a request waits for the upstream connection to be opened."""
-        self.begun = 0
+        self.requests_started = 0
         """How many requests have begun."""
         self.spoke = False
         """Whether the client has sent a valid request."""
@@ -113,30 +118,30 @@ class Conversation:
         self._client_host = client_host
         self._software = ""
         self._peer_closed = peer_closed
-        self._terms = terms
-        self._limits = terms.limits
+        self._context = context
+        self._limits = context.limits
         self._requests = FrameSplitter(
-            min(terms.limits.first_frame_max_bytes, terms.limits.frame_max_bytes), enough=is_enough
+            min(context.limits.first_frame_max_bytes, context.limits.frame_max_bytes), enough=is_enough
         )
         self.receive_from_client: Callable[[bytes], None] = self._requests.feed
         """Takes what was read from the client; :meth:`process` looks at it."""
-        self._ledger = Ledger()
-        self._ranges: Ranges = terms.offers.unasked
+        self._in_flight = InFlightRequests()
+        self._ranges: Ranges = context.negotiator.default_ranges
         self._connection: Connection | None = None  # made once the broker's ranges are known
 
         self._postponed: Piece | None = None  # the beginning of a request that nothing is done with yet
-        self._group_calls = GroupCalls(terms, go_on)
+        self._group_calls = GroupCalls(context, go_on)
         self._held: tuple[RequestHeader, bytes, Request] | None = (
             None  # the request that the translation works on
         )
         self._awaiting: RequestId | None = None
-        self._answered_ahead: Exchange | None = None  # what it was asked in
-        self._last_heartbeat: ReadRequest | None = None
-        self._passing_on = False  # in the middle of a request that goes upstream in pieces
-        self._taking = True
+        self._answered_ahead: InFlightRequest | None = None  # what it was asked in
+        self._last_heartbeat: CachedRequest | None = None
+        self._relaying = False  # in the middle of a request that goes upstream in pieces
+        self._accepting = True
 
-        self._sasl = Authentication(terms.clock)
-        self.responses = Responses(self._ledger, self._sasl, terms)
+        self._sasl = SaslState(context.clock)
+        self.responses = Responses(self._in_flight, self._sasl, context)
         """What the broker answers; the shell feeds it what it reads there."""
         self.to_client = self.responses.to_client
         """Bytes to be written to the client, in order; the shell takes them out."""
@@ -146,31 +151,36 @@ class Conversation:
     @property
     def idle(self) -> bool:
         """Whether nothing is under way: no response outstanding, no request half passed on."""
-        return self._ledger.idle and not self._passing_on and self._postponed is None
+        return self._in_flight.idle and not self._relaying and self._postponed is None
 
     @property
-    def at_rest(self) -> bool:
+    def quiescent(self) -> bool:
         """Whether nothing at all is under way, of the client or of the proxy, and no request has begun to arrive."""
-        return self.idle and not self._own.waiting and not self._requests.in_frame and self._awaiting is None
+        return (
+            self.idle
+            and not self._injected.waiting
+            and not self._requests.in_frame
+            and self._awaiting is None
+        )
 
     @property
-    def awaits_rest(self) -> bool:
+    def request_incomplete(self) -> bool:
         """Whether the client has begun a request whose rest is waited for."""
-        if self._passing_on or self._group_calls.collecting:
+        if self._relaying or self._group_calls.collecting:
             return True
         return self._free_for_next and self._requests.in_frame
 
     @property
     def request_size(self) -> int:
         """The size of the request that is under way, as far as it is known, in bytes."""
-        return self._requests.frame_size if self._passing_on or self._group_calls.collecting else 0
+        return self._requests.frame_size if self._relaying or self._group_calls.collecting else 0
 
     @property
-    def held_back(self) -> int:
+    def backlog_bytes(self) -> int:
         """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
         if (
             not self._requests.buffered
-            or self._passing_on
+            or self._relaying
             or self._group_calls.collecting
             or self._free_for_next
         ):
@@ -182,20 +192,20 @@ class Conversation:
         """Whether the next request may be looked at."""
         return (
             self._awaiting is None
-            and self._taking
+            and self._accepting
             and self._postponed is None
-            and len(self._ledger.client) < self._limits.in_flight_requests
+            and len(self._in_flight.client) < self._limits.in_flight_requests
         )
 
     @property
-    def in_request(self) -> bool:
+    def mid_request(self) -> bool:
         """Whether the client has sent a part of a request: if it vanishes now, it vanished in mid-frame."""
         return self._requests.in_frame
 
     @property
     def can_inject(self) -> bool:
         """Whether requests of the proxy can still be sent after the client is gone."""
-        return self.upstream_open and not self._passing_on
+        return self.upstream_open and not self._relaying
 
     @property
     def may_outlive_client(self) -> bool:
@@ -204,26 +214,26 @@ class Conversation:
         It is not while the broker owes the answer to a JoinGroup: it answers no other request before, and a classic
         group never answers a JoinGroup that a later one of the same member has overtaken.
         """
-        return self.can_inject and all(one.api_key != ApiKey.JOIN_GROUP for one in self._ledger.upstream)
+        return self.can_inject and all(one.api_key != ApiKey.JOIN_GROUP for one in self._in_flight.upstream)
 
-    def unread_for_upstream(self) -> int:
+    def passthrough_bytes(self) -> int:
         """Bytes that the client will send next and that go to the broker whatever they are."""
-        return self._requests.unread if self._passing_on else 0
+        return self._requests.unfed_bytes if self._relaying else 0
 
-    def moved_upstream(self, n: int) -> None:
-        """So many of them went to the broker past this conversation."""
+    def spliced_upstream(self, n: int) -> None:
+        """``n`` of them went to the broker past this session."""
         self._requests.skip(n)
         if not self._requests.in_frame:
-            self._passing_on = False
-            self._inject()
+            self._relaying = False
+            self._send_next_injected()
 
-    def stop_taking(self) -> None:
+    def stop_accepting(self) -> None:
         """Look at no further request; the one that is half passed on is completed."""
-        self._taking = False
+        self._accepting = False
 
     def client_closed(self) -> None:
         """The client is gone: nothing more is read from or written to it."""
-        self._taking = False
+        self._accepting = False
         self.responses.client_closed()
 
     def forget_request(self) -> None:
@@ -252,7 +262,7 @@ class Conversation:
             raise ClientError("malformed_request", str(error)) from error
 
     def _next_piece(self) -> Piece | None:
-        if self._passing_on or self._group_calls.collecting:
+        if self._relaying or self._group_calls.collecting:
             return self._requests.next_piece() if self.responses.client_open else None
         if self._postponed is not None:
             if self._group_calls.must_wait or not (self.upstream_open and self.responses.client_open):
@@ -264,20 +274,20 @@ class Conversation:
     def _begin(self, piece: Piece) -> None:
         if not self.spoke and begins_with_gssapi(piece.data):
             self._sasl.begin(0, "GSSAPI")
-        if self._sasl.bare and self._sasl.is_token(piece.data):
+        if self._sasl.headerless and self._sasl.is_token(piece.data):
             self._pass_token(piece)
             return
-        self.begun += 1
+        self.requests_started += 1
         last = self._last_heartbeat
         if last is not None and (again := last.again(piece.data)) is not None:
             self._sasl.ordinary_request()
-            self._hand_over(again, piece.data, last.client_id, last.message)
+            self._hand_to_translation(again, piece.data, last.client_id, last.message)
             return
         header = read_header(piece.data)
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
             self._answer_here(header, piece, api_versions.refusal(header.correlation_id))
             return
-        check_offered(header, self._ranges, self._terms.meter)
+        check_version_offered(header, self._ranges, self._context.request_metrics)
         if not (self.spoke and self.upstream_open) and not self._has_upstream(piece):
             return
         if header.api_key in TRANSLATED:
@@ -286,7 +296,7 @@ class Conversation:
             if treatment is _DECODE:
                 self._translate(header, piece.data)
             else:
-                self._treat(treatment, header, piece)
+                self._apply_treatment(treatment, header, piece)
             return
         if header.api_key in share_groups.ANSWERED_HERE:
             self._sasl.ordinary_request()
@@ -321,20 +331,22 @@ class Conversation:
         if not self._has_upstream(piece):
             return
         if self._sasl.token():
-            asked = Exchange(Source.RELAYED, ApiKey.SASL_AUTHENTICATE, 0, 0, self._terms.clock(), bare=True)
-            self._ledger.relay(asked)
-        self._terms.meter.request(ApiKey.SASL_AUTHENTICATE, 0, piece.frame_size, decoded=False)
-        self._terms.meter.sent(ApiKey.SASL_AUTHENTICATE, 0, injected=False)
+            asked = InFlightRequest(
+                Origin.RELAYED, ApiKey.SASL_AUTHENTICATE, 0, 0, self._context.clock(), headerless=True
+            )
+            self._in_flight.relay(asked)
+        self._context.request_metrics.request(ApiKey.SASL_AUTHENTICATE, 0, piece.frame_size, decoded=False)
+        self._context.request_metrics.sent(ApiKey.SASL_AUTHENTICATE, 0, injected=False)
         self.to_upstream.append(piece.data)
-        self._passing_on = not piece.last
+        self._relaying = not piece.last
 
     def _go_on(self, piece: Piece) -> None:
         """Another piece of the request that has begun."""
         if not self._group_calls.collecting:
             self.to_upstream.append(piece.data)
             if piece.last:
-                self._passing_on = False
-                self._inject()
+                self._relaying = False
+                self._send_next_injected()
         elif (frame := self._group_calls.add(piece)) is not None:
             self._translate(read_header(frame), frame)
 
@@ -344,7 +356,7 @@ class Conversation:
             raise ClientError("oversized", f"{api_name(header.api_key)} in {piece.frame_size} bytes")
         self._answer_at_once(header, response, piece)
 
-    def _treat(self, treatment: Treatment, header: RequestHeader, piece: Piece) -> None:
+    def _apply_treatment(self, treatment: Treatment, header: RequestHeader, piece: Piece) -> None:
         """Do with a group call what was decided, if it is not to be decoded now."""
         match treatment:
             case Treatment.RELAY:
@@ -353,65 +365,69 @@ class Conversation:
             case Treatment.REFUSE:
                 self._group_calls.settled()
                 self._answer_at_once(header, refusal(header), piece)
-            case Treatment.SEE_IF_LET_IN:
+            case Treatment.PROBE_BROKER:
                 self._postponed = piece
                 client_id = client_id_of(piece.data, header)
-                self._send_own(*self._own.question_if_let_in(client_id, self._group_calls.let_in))
+                self._send_injected(*self._injected.probe(client_id, self._group_calls.probe_answered))
             case Treatment.WAIT:
                 self._postponed = piece
 
     def _answer_at_once(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
         """Answer a request without asking anybody."""
-        exchange = self._exchange(_LOCAL, header)
-        exchange.response = response
-        self._ledger.receive(exchange)
-        self._terms.meter.request(header.api_key, header.version, piece.frame_size, decoded=True)
+        entry = self._new_entry(_LOCAL, header)
+        entry.response = response
+        self._in_flight.receive(entry)
+        self._context.request_metrics.request(header.api_key, header.version, piece.frame_size, decoded=True)
         self.responses.flush_ready()
 
     def _relay(self, header: RequestHeader, piece: Piece) -> None:
         api_key = header.api_key
-        self._terms.meter.relayed(api_key, header.version, piece.frame_size)
+        self._context.request_metrics.relayed(api_key, header.version, piece.frame_size)
         if api_key != _PRODUCE or expects_response(piece.data, header):
-            exchange = Exchange(_RELAYED, api_key, header.version, header.correlation_id, self._terms.clock())
+            entry = InFlightRequest(
+                _RELAYED, api_key, header.version, header.correlation_id, self._context.clock()
+            )
             if api_key in _LOOKED_INTO:
-                self._arrange_edits(exchange, piece)
-                self._arrange_watch(exchange, header, piece)
-            self._ledger.relay(exchange)
+                self._attach_rewriters(entry, piece)
+                self._attach_tap(entry, header, piece)
+            self._in_flight.relay(entry)
         self.to_upstream.append(piece.data)
-        self._passing_on = not piece.last
-        if self._own.waiting:
-            self._inject()
+        self._relaying = not piece.last
+        if self._injected.waiting:
+            self._send_next_injected()
 
-    def _arrange_edits(self, exchange: Exchange, piece: Piece) -> None:
+    def _attach_rewriters(self, entry: InFlightRequest, piece: Piece) -> None:
         """Have the response edited if it may carry broker addresses or versions."""
-        api_key, version = exchange.api_key, exchange.version
+        api_key, version = entry.api_key, entry.version
         if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
-                exchange.endpoints = EndpointEditor(api_key, version, self._terms.advertise)
+                entry.endpoint_rewriter = EndpointRewriter(api_key, version, self._context.map_address)
         elif api_key in CARRYING_ADDRESSES:
-            exchange.edit = lambda frame: rewritten(api_key, version, frame, self._terms.advertise)
+            entry.rewrite = lambda frame: rewrite_addresses(
+                api_key, version, frame, self._context.map_address
+            )
         elif api_key == _API_VERSIONS:
             self._learn_software(version, piece)
-            exchange.edit = lambda frame: self._offer(version, frame)
+            entry.rewrite = lambda frame: self._offer(version, frame)
         elif api_key == _SASL_AUTHENTICATE:
-            exchange.edit = lambda frame: self._authenticated(version, exchange.started, frame)
+            entry.rewrite = lambda frame: self._authenticated(version, entry.started, frame)
 
-    def _arrange_watch(self, exchange: Exchange, header: RequestHeader, piece: Piece) -> None:
+    def _attach_tap(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
         """Have the response looked at if it tells of members, or of names that are looked for."""
         if header.api_key in OBSERVED:
             if self._connection is not None and piece.last:
-                most_elements = self._limits.group_call_max_elements
-                request = call_in(piece.data, header, RequestId(next(_request_ids)), most_elements)
+                max_elements = self._limits.group_call_max_elements
+                request = decode_group_call(piece.data, header, RequestId(next(_request_ids)), max_elements)
                 if request is not None:
-                    self._watch(exchange, request)
-        elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._terms.topics.wanted:
-            exchange.watched = watched_names(header.version, self._terms.topics)
+                    self._tap_call(entry, request)
+        elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._context.topics.wanted:
+            entry.tap = tap_topic_names(header.version, self._context.topics)
 
-    def _watch(self, exchange: Exchange, request: Request) -> None:
+    def _tap_call(self, entry: InFlightRequest, request: Request) -> None:
         """Have a call that passes through looked at, and its response."""
         if request.api_key in ASKED:
             self.passed.append((request, None))
-        exchange.watched = watched_call(
+        entry.tap = tap_group_call(
             request,
             lambda response: self.passed.append((request, response)),
             self._limits.group_call_max_elements,
@@ -423,35 +439,39 @@ class Conversation:
             return
         try:
             offset = body_offset(piece.data, read_header(piece.data))
-            most_elements = self._limits.group_call_max_elements
-            message, _ = decode_bounded(ApiVersionsRequest, version, piece.data, offset, most_elements)
+            max_elements = self._limits.group_call_max_elements
+            message, _ = decode_bounded(ApiVersionsRequest, version, piece.data, offset, max_elements)
         except (CodecError, HeaderError):
             return
         self._software = api_versions.software(message)
 
-    def _exchange(self, source: Source, header: RequestHeader) -> Exchange:
-        return Exchange(source, header.api_key, header.version, header.correlation_id, self._terms.clock())
+    def _new_entry(self, origin: Origin, header: RequestHeader) -> InFlightRequest:
+        return InFlightRequest(
+            origin, header.api_key, header.version, header.correlation_id, self._context.clock()
+        )
 
     # -- the translation -----------------------------------------------------------------------------------
 
     def _translate(self, header: RequestHeader, frame: bytes) -> None:
         message = self._group_calls.read(header, frame)
         if isinstance(message, Treatment):
-            self._treat(message, header, Piece(frame, first=True, last=True, frame_size=len(frame)))
+            self._apply_treatment(message, header, Piece(frame, first=True, last=True, frame_size=len(frame)))
             return
         client_id = client_id_of(frame, header)
-        if header.api_key == _HEARTBEAT and len(frame) <= LARGEST:
-            self._last_heartbeat = ReadRequest(frame, header, client_id, message)
-        self._hand_over(header, frame, client_id, message)
+        if header.api_key == _HEARTBEAT and len(frame) <= MAX_CACHED_FRAME_BYTES:
+            self._last_heartbeat = CachedRequest(frame, header, client_id, message)
+        self._hand_to_translation(header, frame, client_id, message)
 
-    def _hand_over(
+    def _hand_to_translation(
         self, header: RequestHeader, frame: bytes, client_id: str | None, message: Message
     ) -> None:
         """Give a request to the translation."""
-        self._terms.meter.request(header.api_key, header.version, len(frame), decoded=True)
+        self._context.request_metrics.request(header.api_key, header.version, len(frame), decoded=True)
         request_id = RequestId(next(_request_ids))
-        clock = self._terms.clock
-        self._ledger.receive(Exchange(_LOCAL, header.api_key, header.version, header.correlation_id, clock()))
+        clock = self._context.clock
+        self._in_flight.receive(
+            InFlightRequest(_LOCAL, header.api_key, header.version, header.correlation_id, clock())
+        )
         request = Request(request_id, header.api_key, header.version, client_id, message)
         self._held = header, frame, request
         self._awaiting = request_id
@@ -471,7 +491,9 @@ class Conversation:
 
         message = ApiVersionsRequest()
         version = api_versions.LEARNING_VERSION
-        self._send_own(*self._own.made(_API_VERSIONS, version, request.client_id, message, learned))
+        self._send_injected(
+            *self._injected.build(_API_VERSIONS, version, request.client_id, message, learned)
+        )
 
     @property
     def connection(self) -> Connection:
@@ -486,24 +508,24 @@ class Conversation:
         :raises LookupError: it works on another one, or on none.
         """
         header, _, _ = self._take_held(request_id)
-        exchange, self._answered_ahead = self._answered_ahead, None
-        if exchange is None:
-            exchange = self._give_answer(header, message)
-        self._terms.meter.answered(exchange, message, self._terms.clock())
+        entry, self._answered_ahead = self._answered_ahead, None
+        if entry is None:
+            entry = self._give_answer(header, message)
+        self._context.request_metrics.answered(entry, message, self._context.clock())
 
     def answer_ahead(self, request_id: RequestId, message: Message) -> None:
         """Give the answer that is certain to be given, for which :meth:`answer` follows."""
         if self._held is not None and request_id == self._awaiting:
             self._answered_ahead = self._give_answer(self._held[0], message)
 
-    def _give_answer(self, header: RequestHeader, message: Message) -> Exchange:
-        exchange = self._ledger.client[-1]
+    def _give_answer(self, header: RequestHeader, message: Message) -> InFlightRequest:
+        entry = self._in_flight.client[-1]
         if header.api_key == _HEARTBEAT:
-            exchange.response = heartbeat_answer(header.version, header.correlation_id, message)
+            entry.response = heartbeat_response_frame(header.version, header.correlation_id, message)
         else:
-            exchange.response = response_frame(header.api_key, header.version, header.correlation_id, message)
+            entry.response = response_frame(header.api_key, header.version, header.correlation_id, message)
         self.responses.flush_ready()
-        return exchange
+        return entry
 
     def forward(self, request_id: RequestId) -> None:
         """Pass the request that the translation works on to the broker, as it came if the broker has its version.
@@ -511,15 +533,17 @@ class Conversation:
         :raises LookupError: it works on another one, or on none.
         """
         header, frame, request = self._take_held(request_id)
-        exchange = self._ledger.client[-1]
-        exchange.source = _RELAYED
-        self._ledger.inject(exchange)
+        entry = self._in_flight.client[-1]
+        entry.origin = _RELAYED
+        self._in_flight.inject(entry)
         lowest = self.connection.versions.get(header.api_key, (0, 0))[0]
-        if request_upgrades.is_to_be_raised(header, lowest):
-            frame, exchange.edit = request_upgrades.raised(header, request.client_id, request.message, lowest)
+        if request_upgrades.needs_upgrade(header, lowest):
+            frame, entry.rewrite = request_upgrades.upgrade(
+                header, request.client_id, request.message, lowest
+            )
         if header.api_key in OBSERVED:
-            self._watch(exchange, request)
-        self._terms.meter.sent(header.api_key, header.version, injected=False)
+            self._tap_call(entry, request)
+        self._context.request_metrics.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(frame)
 
     def _take_held(self, request_id: RequestId) -> tuple[RequestHeader, bytes, Request]:
@@ -533,35 +557,35 @@ class Conversation:
 
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that wait already."""
-        if not self._own.was_ahead(call):
-            self._own.waiting.append(call)
-            self._inject()
+        if not self._injected.was_ahead(call):
+            self._injected.waiting.append(call)
+            self._send_next_injected()
 
     def call_ahead(self, message: Message) -> None:
         """Send the ConsumerGroupHeartbeat that is certain to be called for, before :meth:`call` does.
 
         Nothing happens if it can't be sent at once.
         """
-        if self._own.waiting or not self._may_inject or self._held is None:
+        if self._injected.waiting or not self._may_inject or self._held is None:
             return
-        self._send_own(*self._own.send_ahead(self._held[2].client_id, message))
+        self._send_injected(*self._injected.send_ahead(self._held[2].client_id, message))
 
-    def _inject(self) -> None:
-        if self._own.waiting and self._may_inject:
-            self._send_own(*self._own.next())
+    def _send_next_injected(self) -> None:
+        if self._injected.waiting and self._may_inject:
+            self._send_injected(*self._injected.next())
 
     @property
     def _may_inject(self) -> bool:
         return (
-            not (self._own.outstanding or self._passing_on)
+            not (self._injected.outstanding or self._relaying)
             and self.upstream_open
-            and self._sasl.may_add(awaited=self._awaiting is not None)
+            and self._sasl.may_inject(awaited=self._awaiting is not None)
         )
 
-    def _send_own(self, frame: bytes, exchange: Exchange) -> None:
-        self._terms.meter.sent(exchange.api_key, exchange.version, injected=True)
+    def _send_injected(self, frame: bytes, entry: InFlightRequest) -> None:
+        self._context.request_metrics.sent(entry.api_key, entry.version, injected=True)
         self.to_upstream.append(frame)
-        self._ledger.inject(exchange)
+        self._in_flight.inject(entry)
 
     # -- the broker's side ---------------------------------------------------------------------------------
 
@@ -576,7 +600,7 @@ class Conversation:
         answer = decode(SaslAuthenticateResponse, version, frame, offset)
         if answer.error_code == ErrorCode.NONE and answer.session_lifetime_ms > 0:
             self._sasl.completed(answer.session_lifetime_ms / 1000, asked_at)
-            self._inject()
+            self._send_next_injected()
         return frame
 
     @property
@@ -586,15 +610,15 @@ class Conversation:
         Somebody is a client whose request needs it, or a client that is gone and can't authenticate again. A
         broker would close the connection at the next request.
         """
-        if not self._own.waiting or self._own.outstanding or not self._sasl.expired:
+        if not self._injected.waiting or self._injected.outstanding or not self._sasl.expired:
             return False
         return self._awaiting is not None or not self.responses.client_open
 
     def _offer(self, version: int, frame: bytes) -> bytes:
         return api_versions.answer(self._learn(version, frame), version, frame)
 
-    def _learn(self, version: int, frame: bytes) -> api_versions.Offer:
-        offer = self._terms.offers.offer(version, frame)
+    def _learn(self, version: int, frame: bytes) -> api_versions.NegotiatedVersions:
+        offer = self._context.negotiator.negotiate(version, frame)
         if offer.broker:
             self._ranges = offer.client
             self._last_heartbeat = None  # it was checked against what was offered before

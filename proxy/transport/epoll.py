@@ -7,8 +7,8 @@ there is something to wait for.
 
 After such a call more bytes are usually near: the broker's answer to what was just relayed, a client's next request.
 They are waited for without trio. A task that becomes ready meanwhile ends that at once (an instrument tells); what trio
-itself waits for (the admin port, a deadline) is at most :data:`AWAY_S` late, and where that is too much, see
-:func:`sharing`.
+itself waits for (the admin port, a deadline) is at most :data:`MAX_TRIO_DELAY_S` late, and where that is too much, see
+:func:`trio_priority`.
 """
 
 import contextlib
@@ -19,18 +19,18 @@ from collections.abc import Callable, Iterator
 
 import trio
 
-AWAY_S = 0.01
+MAX_TRIO_DELAY_S = 0.01
 """Seconds after which trio has its turn, whatever there is to read."""
 
 _EVENTS_AT_ONCE = 64
 _READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 _WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 
-_current: trio.lowlevel.RunVar["Poller | None"] = trio.lowlevel.RunVar("poller", None)
+_current: trio.lowlevel.RunVar["EpollLoop | None"] = trio.lowlevel.RunVar("loop", None)
 
 
-def current() -> "Poller | None":
-    """The poller that serves this run of trio, if there is one."""
+def current() -> "EpollLoop | None":
+    """The loop that serves this run of trio, if there is one."""
     return _current.get() if trio.lowlevel.in_trio_run() else None
 
 
@@ -42,33 +42,33 @@ async def wait_readable(sock: socket.socket) -> None:
     number = sock.fileno()
     if number == -1:
         raise trio.ClosedResourceError
-    poller = current()
-    if poller is None:
+    loop = current()
+    if loop is None:
         await trio.lowlevel.wait_readable(number)
     else:
-        await poller.read(number)
+        await loop.read(number)
 
 
 def notify_closing(sock: socket.socket) -> None:
     """The socket is about to be closed; who waits for it is told."""
     trio.lowlevel.notify_closing(sock)
-    poller = current()
-    if poller is not None:
-        poller.closing(sock.fileno())
+    loop = current()
+    if loop is not None:
+        loop.closing(sock.fileno())
 
 
 @contextlib.contextmanager
-def sharing() -> Iterator[None]:
+def trio_priority() -> Iterator[None]:
     """In this block trio waits for something that should not be late: it has its turn after whatever is read."""
-    poller = current()
-    if poller is None:
+    loop = current()
+    if loop is None:
         yield
         return
-    poller.shares += 1
+    loop.trio_priorities += 1
     try:
         yield
     finally:
-        poller.shares -= 1
+        loop.trio_priorities -= 1
 
 
 def _enough() -> bool:
@@ -78,15 +78,15 @@ def _enough() -> bool:
 class _Wait:
     """A task that waits, what is to be called instead of waking it, and what that has raised."""
 
-    __slots__ = ("error", "goes_on", "task")
+    __slots__ = ("error", "on_ready", "task")
 
-    def __init__(self, goes_on: Callable[[], bool]) -> None:
+    def __init__(self, on_ready: Callable[[], bool]) -> None:
         self.task = trio.lowlevel.current_task()
-        self.goes_on = goes_on
+        self.on_ready = on_ready
         self.error: Exception | None = None
 
 
-class _Others(trio.abc.Instrument):
+class _OtherTasks(trio.abc.Instrument):
     """Notices when another task than this one becomes ready."""
 
     def __init__(self) -> None:
@@ -99,27 +99,27 @@ class _Others(trio.abc.Instrument):
             self.scheduled = True
 
 
-class Poller:
+class EpollLoop:
     """See the module. Sockets are known by the numbers of their descriptors."""
 
     def __init__(self) -> None:
-        self.shares = 0
-        """How many want trio to have its turn often (:func:`sharing`)."""
+        self.trio_priorities = 0
+        """How many want trio to have its turn often (:func:`trio_priority`)."""
         self._readers: dict[int, _Wait] = {}
         self._writers: dict[int, _Wait] = {}
-        self._others: _Others
+        self._others: _OtherTasks
         self._epoll: select.epoll
 
     async def serve(self) -> None:
         """Wait for everybody, for ever."""
         with select.epoll() as self._epoll:
             _current.set(self)
-            self._others = _Others()
+            self._others = _OtherTasks()
             trio.lowlevel.add_instrument(self._others)
             try:
                 while True:
                     await trio.lowlevel.wait_readable(self._epoll)
-                    self._look()
+                    self._dispatch()
             finally:
                 trio.lowlevel.remove_instrument(self._others)
                 _current.set(None)
@@ -132,14 +132,14 @@ class Poller:
         """Whether :meth:`serve` runs."""
         return _current.get() is self
 
-    async def read(self, number: int, goes_on: Callable[[], bool] = _enough) -> None:
-        """Call ``goes_on`` whenever there is something to read (or the end, or an error), until it gives False.
+    async def read(self, number: int, on_ready: Callable[[], bool] = _enough) -> None:
+        """Call ``on_ready`` whenever there is something to read (or the end, or an error), until it gives False.
 
         It may give False for no reason. What it raises is raised here.
 
         :raises trio.ClosedResourceError: :meth:`closing` was called.
         """
-        await self._wait(self._readers, number, goes_on)
+        await self._wait(self._readers, number, on_ready)
 
     async def write(self, number: int) -> None:
         """Wait until the kernel takes bytes again, or it is known why it never will.
@@ -155,7 +155,7 @@ class Poller:
                 waits[number].error = trio.ClosedResourceError()
                 self._wake(waits, number)
 
-    async def _wait(self, waits: dict[int, _Wait], number: int, goes_on: Callable[[], bool]) -> None:
+    async def _wait(self, waits: dict[int, _Wait], number: int, on_ready: Callable[[], bool]) -> None:
         if number in waits:
             raise trio.BusyResourceError("another task waits for this socket")
 
@@ -164,7 +164,7 @@ class Poller:
             self._watch(number)
             return trio.lowlevel.Abort.SUCCEEDED
 
-        waits[number] = wait = _Wait(goes_on)
+        waits[number] = wait = _Wait(on_ready)
         try:
             self._watch(
                 number, new=number not in (self._writers if waits is self._readers else self._readers)
@@ -197,19 +197,19 @@ class Poller:
             self._watch(number)
             trio.lowlevel.reschedule(wait.task)
 
-    def _look(self) -> None:
+    def _dispatch(self) -> None:
         """Serve what is ready and what becomes so, until somebody else has something to do."""
         others = self._others
         # Who became ready before this task did may not have had its turn yet: trio shuffles those of one round.
-        none_waits = not (others.scheduled or self.shares)
+        none_waits = not (others.scheduled or self.trio_priorities)
         others.scheduled = False
-        until = time.perf_counter() + AWAY_S
+        until = time.perf_counter() + MAX_TRIO_DELAY_S
         left_s = 0.0
         while events := self._epoll.poll(left_s, _EVENTS_AT_ONCE):
             for number, event in events:
                 if event & _READABLE and (wait := self._readers.get(number)) is not None:
                     try:
-                        over = not wait.goes_on()
+                        over = not wait.on_ready()
                     except Exception as error:  # noqa: BLE001  it belongs to the task that waits, and is raised there
                         wait.error, over = error, True
                     if over:
@@ -217,5 +217,5 @@ class Poller:
                 if event & _WRITABLE and number in self._writers:
                     self._wake(self._writers, number)
             left_s = until - time.perf_counter()
-            if others.scheduled or self.shares or not none_waits or left_s <= 0:
+            if others.scheduled or self.trio_priorities or not none_waits or left_s <= 0:
                 return

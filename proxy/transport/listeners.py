@@ -11,7 +11,7 @@ import trio
 
 from proxy.config.schema import Address, Listener
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES
-from proxy.runtime.log_once import Seldom
+from proxy.runtime.log_throttle import LogThrottle
 from proxy.transport.epoll import notify_closing, wait_readable
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.listeners")
@@ -37,7 +37,7 @@ class Counts(Protocol):
         ...
 
 
-class Door(Protocol):
+class AcceptPort(Protocol):
     """What clients come in by: a port of this process, or one whose connections are handed over to it."""
 
     number: int
@@ -72,7 +72,7 @@ class Port:
         self._socket = bind(host, port)
         self._host = host
         self._failures = failures
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
         self._closed = False
         self._changed = trio.Event()
         self.number = port_of(self._socket)
@@ -124,7 +124,7 @@ class Port:
             except OSError as error:
                 if error.errno in OUT_OF_RESOURCES:
                     self._failures.inc()
-                    if self._seldom.unsaid("") is not None:
+                    if self._throttle.suppressed("") is not None:
                         _log.error("can't accept a connection", port=self.number, reason=error.strerror)
                     await trio.sleep(_PAUSE_S)
                 return  # else the client gave up before it was accepted
@@ -144,7 +144,7 @@ class BoundListener(msgspec.Struct, frozen=True):
     """A listener of the configuration with its ports, by node id; None is the bootstrap port."""
 
     listener: Listener
-    ports: Mapping[int | None, Door]
+    ports: Mapping[int | None, AcceptPort]
 
     @property
     def node_ports(self) -> dict[int, int]:

@@ -1,6 +1,6 @@
-"""One direction of a connection: what one side sends is handed over as it comes, and large bodies move to the other.
+"""Relays one direction of a connection: the session gets the bytes that it has to see, the kernel splices large bodies.
 
-All of it happens as soon as the bytes are there (``proxy.transport.epoll``), as long as the other side takes them.
+Both happen inside the epoll callback, as soon as the source is readable, as long as the other side takes bytes.
 """
 
 from collections.abc import Callable
@@ -11,96 +11,102 @@ import msgspec
 import trio
 from prometheus_client import Summary
 
-from proxy.transport.splice import BEHIND_A_BODY, MOVE_ABOVE, Move, Moving, PipePool
+from proxy.transport.splice import (
+    MAX_TRAILING_BYTES,
+    SPLICE_MIN_BYTES,
+    PipePool,
+    SpliceProgress,
+    SpliceTransfer,
+)
 from proxy.transport.tcp_stream import Take, TcpStream, feed
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 
 _BODIES_IN_A_ROW = 4
-"""Then others have their turn."""
+"""Bodies that one direction may splice before other connections get their turn."""
 
 
-class Lane:
-    """``take`` is given what is read, and gives False once something has to be waited for before more is.
+class RelayDirection:
+    """Reads ``source`` and calls ``take`` with the bytes; ``take`` returns False when reading has to pause.
 
-    ``unread`` says how many of the bytes that come next go to the other side whatever they are, and ``behind`` how many
-    of the same frame follow those; ``moved`` is told how many of them did. ``paused`` is shown how long the other side
-    took none.
+    ``passthrough_bytes`` returns how many of the next bytes go to the other side unseen, ``trailing_bytes`` how many of
+    the same frame follow those. ``on_spliced`` gets the number of bytes that were spliced. ``paused`` observes for how
+    many seconds the other side took none.
     """
 
     def __init__(
         self,
         source: trio.abc.ReceiveStream,
         take: Take,
-        unread: Callable[[], int],
-        behind: Callable[[], int],
-        moved: Callable[[int], None],
+        passthrough_bytes: Callable[[], int],
+        trailing_bytes: Callable[[], int],
+        on_spliced: Callable[[int], None],
         paused: Summary,
     ) -> None:
         self.ended = False
         """Whether nothing more comes."""
         self._source = source
         self._take = take
-        self._unread = unread
-        self._behind = behind
-        self._moved = moved
+        self._passthrough_bytes = passthrough_bytes
+        self._trailing_bytes = trailing_bytes
+        self._on_spliced = on_spliced
         self._paused = paused
-        self._way: _Way | None = None
-        self._moving: Moving | None = None
+        self._route: _Route | None = None
+        self._transfer: SpliceTransfer | None = None
 
-    def move_to(self, sink: Outbox, pipes: PipePool) -> None:
-        """Move bodies from now on. Both sides are plain TCP (:func:`proxy.transport.splice.movable`)."""
-        self._way = _Way(cast("TcpStream", self._source), sink, pipes)
-
-    @property
-    def moves_next(self) -> bool:
-        """Whether what comes next is moved."""
-        return self._way is not None and self._unread() >= MOVE_ABOVE
+    def splice_to(self, sink: WriteBuffer, pipes: PipePool) -> None:
+        """Splice large bodies to ``sink`` from now on; see :func:`proxy.transport.splice.can_splice`."""
+        self._route = _Route(cast("TcpStream", self._source), sink, pipes)
 
     @property
-    def progress(self) -> Move | None:
-        """How far the body is that is being moved; None if there is none."""
-        return None if self._moving is None else self._moving.done
+    def splices_next(self) -> bool:
+        """Whether the bytes that come next will be spliced."""
+        return self._route is not None and self._passthrough_bytes() >= SPLICE_MIN_BYTES
+
+    @property
+    def progress(self) -> SpliceProgress | None:
+        """How far the splice under way is; None if there is none."""
+        return None if self._transfer is None else self._transfer.done
 
     async def run(self) -> None:
-        """Take what comes, until ``take`` has to be waited for, or for no reason.
+        """Relay what comes until reading has to pause; may return earlier without a reason.
 
         :raises trio.BrokenResourceError: the source broke.
         :raises trio.ClosedResourceError: it was closed here.
         """
-        way = self._way
-        if way is None:
+        route = self._route
+        if route is None:
             await feed(self._source, self._taken)
             return
-        if self._moving is None and self.moves_next:
-            await way.sink.flushed()
-            self._begin(way)
+        if self._transfer is None and self.splices_next:
+            await route.sink.flushed()
+            self._begin(route)
         try:
-            if self._moving is not None:
-                await self._moving.finish()
-                self._end(way, self._moving)
+            if self._transfer is not None:
+                await self._transfer.finish()
+                self._end(route, self._transfer)
             else:
-                await way.source.on_readable(partial(self._goes_on, way))
+                await route.source.on_readable(partial(self._on_ready, route))
         except BaseException:
-            if self._moving is not None:
-                self._close(way, self._moving)
+            if self._transfer is not None:
+                self._release(route, self._transfer)
             raise
 
-    def _goes_on(self, way: "_Way") -> bool:
-        """Read or move what is there; whether there is nothing to wait for but more of it."""
+    def _on_ready(self, route: "_Route") -> bool:
+        """Read or splice what is there; returns whether only the source has to be waited for."""
         for _ in range(_BODIES_IN_A_ROW):
-            if self._moving is not None:
-                if self._moving.goes_on():
+            if self._transfer is not None:
+                if self._transfer.on_ready():
                     return True
-                if not self._moving.is_over:
+                if not self._transfer.is_over:
                     return False
-                self._end(way, self._moving)
-            data = way.source.receive_nowait()
+                self._end(route, self._transfer)
+            data = route.source.receive_nowait()
             if data is None:
                 return True
             wants_more = self._taken(data)
-            if self.ended or self._unread() < MOVE_ABOVE:
+            if self.ended or self._passthrough_bytes() < SPLICE_MIN_BYTES:
                 return wants_more
-            if not self._begin(way):
+            if not self._begin(route):
                 return False
         return True
 
@@ -108,33 +114,33 @@ class Lane:
         self.ended = not data
         return not self.ended and self._take(data)
 
-    def _begin(self, way: "_Way") -> bool:
-        """Begin to move a body, if the sink and a pipe are free; else it has to be copied, or to wait."""
-        if (pipe := way.pipes.borrow()) is None:
+    def _begin(self, route: "_Route") -> bool:
+        """Begin to splice a body if the sink and a pipe are free; else the body is copied, or waits."""
+        if (pipe := route.pipes.borrow()) is None:
             return False
-        behind = min(self._behind(), BEHIND_A_BODY)
-        self._moving = way.sink.begin_move(way.source, self._unread(), pipe, behind)
-        if self._moving is None:
-            way.pipes.give_back(pipe)
-        return self._moving is not None
+        trailing = min(self._trailing_bytes(), MAX_TRAILING_BYTES)
+        self._transfer = route.sink.begin_splice(route.source, self._passthrough_bytes(), pipe, trailing)
+        if self._transfer is None:
+            route.pipes.give_back(pipe)
+        return self._transfer is not None
 
-    def _end(self, way: "_Way", moving: Moving) -> None:
-        self._close(way, moving)
-        if moving.done.taken:
-            self._moved(moving.done.taken)
+    def _end(self, route: "_Route", transfer: SpliceTransfer) -> None:
+        self._release(route, transfer)
+        if transfer.done.taken:
+            self._on_spliced(transfer.done.taken)
 
-    def _close(self, way: "_Way", moving: Moving) -> None:
-        """Give back what a body has that is being moved."""
-        self._moving = None
-        way.sink.end_move(moving)
-        way.pipes.give_back(moving.pipe)
-        if moving.done.waited_s:
-            self._paused.observe(moving.done.waited_s)
+    def _release(self, route: "_Route", transfer: SpliceTransfer) -> None:
+        """Give back the sink and the pipe of a splice."""
+        self._transfer = None
+        route.sink.end_splice(transfer)
+        route.pipes.give_back(transfer.pipe)
+        if transfer.done.waited_s:
+            self._paused.observe(transfer.done.waited_s)
 
 
-class _Way(msgspec.Struct, frozen=True):
-    """How bodies are moved."""
+class _Route(msgspec.Struct, frozen=True):
+    """Between which streams, and through whose pipes, bodies are spliced."""
 
     source: TcpStream
-    sink: Outbox
+    sink: WriteBuffer
     pipes: PipePool

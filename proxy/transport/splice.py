@@ -1,4 +1,4 @@
-"""Move bytes from one TCP connection to another without looking at them: ``os.splice`` through a pipe.
+"""Moves bytes from one TCP connection to another without looking at them: ``os.splice`` through a pipe.
 
 The bytes stay in the kernel. What a relay in user space pays for them is two copies and an object for every read;
 here it is two system calls for as much as the pipe takes. A pipe is borrowed while a large body moves and kept for the
@@ -21,10 +21,10 @@ from proxy.transport.tcp_stream import TcpStream
 PIPE_SIZE = 1024 * 1024
 """Bytes asked of a pipe: as many as Linux gives without privileges (``fs.pipe-max-size``)."""
 
-MOVE_ABOVE = 64 * 1024
-"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/performance.md)."""
+SPLICE_MIN_BYTES = 64 * 1024
+"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/evidence/performance.md)."""
 
-BEHIND_A_BODY = 4 * 1024
+MAX_TRAILING_BYTES = 4 * 1024
 """Bytes to wait for with the records before them and to read at once: a Fetch response ends with a few more, which
 would take another turn of the scheduler."""
 
@@ -36,7 +36,7 @@ More would wait for bytes that the sender holds back until the receiver has read
 """
 
 _IDLE_PIPES = 16
-_MOVES_IN_A_ROW = 16
+_SPLICES_IN_A_ROW = 16
 _NOW = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 
 
@@ -93,8 +93,8 @@ class PipePool:
             self._idle.pop().close()
 
 
-class Move(msgspec.Struct):
-    """How far a move is: ``taken`` bytes left the source; both sides may have broken on the way.
+class SpliceProgress(msgspec.Struct):
+    """How far a splice is: ``taken`` bytes left the source; both sides may have broken on the way.
 
     ``ended`` says that the source has ended, ``waiting`` that the sink takes nothing now, ``waited_s`` for how
     long in all that was so.
@@ -107,22 +107,28 @@ class Move(msgspec.Struct):
     waited_s: float = 0.0
 
 
-class Moving:
+class SpliceTransfer:
     """``count`` bytes on their way, or fewer if a side breaks; ``done`` is right at any time.
 
-    ``behind`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
+    ``trailing`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
     :meth:`end` is to be called whatever happens.
     """
 
     def __init__(
-        self, source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+        self,
+        source: TcpStream,
+        sink: TcpStream,
+        count: int,
+        pipe: Pipe,
+        done: SpliceProgress,
+        trailing: int = 0,
     ) -> None:
         self.done = done
         self.pipe = pipe
         self._source = source
         self._sink = sink
         self._count = count
-        self._behind = behind
+        self._trailing = trailing
         self._low_water = 1
 
     @property
@@ -131,23 +137,23 @@ class Moving:
         done = self.done
         return done.sink_broken or not (self.pipe.held or (done.taken < self._count and not done.ended))
 
-    def goes_on(self) -> bool:
-        """Move what can be moved now; whether there is nothing to wait for but the source.
+    def on_ready(self) -> bool:
+        """Splice what can be spliced now; returns whether only the source has to be waited for.
 
         :raises trio.BrokenResourceError: the source broke.
         :raises trio.ClosedResourceError: the source was closed here.
         """
-        if not self._moved_all_there_is():
+        if not self._spliced_all_there_is():
             return False
-        wanted = min(self._count - self.done.taken + self._behind, WAKE_AT)
+        wanted = min(self._count - self.done.taken + self._trailing, WAKE_AT)
         if wanted != self._low_water:
             self._source.set_low_water(wanted)
             self._low_water = wanted
         return True
 
-    def _moved_all_there_is(self) -> bool:
+    def _spliced_all_there_is(self) -> bool:
         count, pipe, done = self._count, self.pipe, self.done
-        for _ in range(_MOVES_IN_A_ROW):  # two fast peers must not keep the others waiting
+        for _ in range(_SPLICES_IN_A_ROW):  # two fast peers must not keep the others waiting
             if done.taken < count and pipe.held < PIPE_SIZE and not done.ended:
                 _fill(self._source, count, pipe, done)
             if not pipe.held:
@@ -158,20 +164,20 @@ class Moving:
         return False
 
     async def finish(self) -> None:
-        """Wait for whom there is to wait; raises what :meth:`goes_on` does."""
+        """Wait for whom there is to wait; raises what :meth:`on_ready` does."""
         while not self.is_over:
             if self.done.waiting:
-                await self._room()
-            elif self.goes_on():
-                await self._source.on_readable(self.goes_on)
-            elif self._could_go_on:
+                await self._wait_for_sink()
+            elif self.on_ready():
+                await self._source.on_readable(self.on_ready)
+            elif self._can_continue:
                 await trio.lowlevel.checkpoint()
 
     @property
-    def _could_go_on(self) -> bool:
+    def _can_continue(self) -> bool:
         return not (self.done.waiting or self.is_over)
 
-    async def _room(self) -> None:
+    async def _wait_for_sink(self) -> None:
         started = trio.current_time()
         try:
             await self._sink.wait_send_all_might_not_block()
@@ -187,7 +193,7 @@ class Moving:
             self._low_water = 1
 
 
-def _fill(source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
+def _fill(source: TcpStream, count: int, pipe: Pipe, done: SpliceProgress) -> None:
     # A slot of the pipe may hold more than a page, so its size alone is no bound of what it holds.
     wanted = min(count - done.taken, PIPE_SIZE - pipe.held)
     try:
@@ -202,7 +208,7 @@ def _fill(source: TcpStream, count: int, pipe: Pipe, done: Move) -> None:
     pipe.held += n
 
 
-def _empty(sink: TcpStream, pipe: Pipe, done: Move, *, more: bool) -> None:
+def _empty(sink: TcpStream, pipe: Pipe, done: SpliceProgress, *, more: bool) -> None:
     """Write what is in the pipe, as much as the sink takes."""
     done.waiting = False
     flags = _NOW | (os.SPLICE_F_MORE if more else 0)
@@ -214,7 +220,7 @@ def _empty(sink: TcpStream, pipe: Pipe, done: Move, *, more: bool) -> None:
         done.sink_broken = True
 
 
-def movable(source: object, sink: object) -> bool:
+def can_splice(source: object, sink: object) -> bool:
     """Whether bytes can be moved between these streams: both are plain TCP."""
     return isinstance(source, TcpStream) and isinstance(sink, TcpStream) and _is_inet(source, sink)
 

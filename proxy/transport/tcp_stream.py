@@ -49,7 +49,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
             # 0: the system's own. trio's 16 KiB of unsent bytes cost a turn of the scheduler for each two segments.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
-        self._poller = epoll.current()
+        self._loop = epoll.current()
         self._hang_up: select.poll | None = None
 
     def send_nowait(self, data: bytes, *, more: bool = False) -> int:
@@ -80,8 +80,8 @@ class TcpStream(trio.abc.HalfCloseableStream):
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the kernel takes bytes again."""
-        if self._poller is not None and self._poller.is_serving:
-            await self._poller.write(self._number())
+        if self._loop is not None and self._loop.is_serving:
+            await self._loop.write(self._number())
         else:
             await trio.lowlevel.wait_writable(self._number())
 
@@ -119,21 +119,21 @@ class TcpStream(trio.abc.HalfCloseableStream):
 
     async def wait_readable(self) -> None:
         """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
-        if self._poller is not None and self._poller.is_serving:
-            await self._poller.read(self._number())
+        if self._loop is not None and self._loop.is_serving:
+            await self._loop.read(self._number())
         else:
             await trio.lowlevel.wait_readable(self._number())
 
-    async def on_readable(self, goes_on: Callable[[], bool]) -> None:
-        """Call ``goes_on`` each time when :meth:`wait_readable` would return, until it gives False, or for no reason.
+    async def on_readable(self, on_ready: Callable[[], bool]) -> None:
+        """Call ``on_ready`` each time when :meth:`wait_readable` would return, until it gives False, or for no reason.
 
         It may be called in another task, or in this one. What it raises is raised here.
         """
-        if self._poller is not None and self._poller.is_serving:
-            await self._poller.read(self._number(), goes_on)
+        if self._loop is not None and self._loop.is_serving:
+            await self._loop.read(self._number(), on_ready)
         else:
             await self.wait_readable()
-            while goes_on():
+            while on_ready():
                 await self.wait_readable()
 
     def set_low_water(self, n: int) -> None:
@@ -195,7 +195,7 @@ async def open_tcp(host: str, port: int) -> TcpStream:
 
     :raises OSError: none of them took the connection.
     """
-    with epoll.sharing():
+    with epoll.trio_priority():
         stream = await trio.open_tcp_stream(host, port)
     sock = socket.socket(fileno=stream.socket.detach())
     keep_alive(sock)

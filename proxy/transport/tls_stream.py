@@ -144,9 +144,9 @@ class TlsStream(trio.abc.HalfCloseableStream):
         if self._to_peer.pending and not self._sending.locked():
             await self._flush()  # an answer of TLS itself, such as to a key update
         if self._said_eof or self._hand_over(take):
-            await self.transport.on_readable(partial(self._goes_on, take))
+            await self.transport.on_readable(partial(self._on_ready, take))
 
-    def _goes_on(self, take: Take) -> bool:
+    def _on_ready(self, take: Take) -> bool:
         """Take what is there; whether there is nothing to wait for but more of it."""
         if self._said_eof:  # nothing is read any more, only the peer's own end
             return self.transport.hand_over(lambda data: bool(data) or take(b""))

@@ -1,6 +1,6 @@
 """What waits to be written to one peer: written at once if the kernel takes it, else in order by one task.
 
-Writers never wait here; who reads from the other peer waits in :meth:`Outbox.drained` before it reads more,
+Writers never wait here; who reads from the other peer waits in :meth:`WriteBuffer.drained` before it reads more,
 and so a peer that does not read stops its counterpart instead of filling memory.
 """
 
@@ -10,18 +10,18 @@ from typing import cast
 
 import trio
 
-from proxy.transport.splice import Move, Moving, Pipe
+from proxy.transport.splice import Pipe, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import TcpStream
 
 HIGH_WATER = 256 * 1024
 """Bytes that may wait for a peer before reading from the other one pauses."""
 
 
-class Outbox:
+class WriteBuffer:
     """The writing side of one stream.
 
     The nursery runs the task that writes what the kernel did not take at once; it exists only while there is
-    such. A peer that is gone breaks the outbox: what is written from then on is dropped, for the reader of
+    such. A peer that is gone breaks the buffer: what is written from then on is dropped, for the reader of
     the same stream learns of the end and handles it.
     """
 
@@ -33,7 +33,7 @@ class Outbox:
         self.size = 0
         """Bytes that wait."""
         self._flushing = False
-        self._moved = trio.Event()
+        self._progress = trio.Event()
         self.broken = False
         self.written = 0
         """Pieces that were written since they waited."""
@@ -41,7 +41,7 @@ class Outbox:
     def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
         """Write these bytes after all that were written before. Small pieces go in one system call.
 
-        ``more`` says that :meth:`begin_move` follows at once: the kernel may send these with what is moved.
+        ``more`` says that :meth:`begin_splice` follows at once: the kernel may send these with what is moved.
         """
         if self.broken:
             return
@@ -61,37 +61,41 @@ class Outbox:
             self._flushing = True
             self._nursery.start_soon(self._flush)
 
-    def begin_move(self, source: TcpStream, count: int, pipe: Pipe, behind: int = 0) -> Moving | None:
-        """Have bytes of another connection follow what was written; None if something is still to be written.
+    def begin_splice(
+        self, source: TcpStream, count: int, pipe: Pipe, trailing: int = 0
+    ) -> SpliceTransfer | None:
+        """Splice bytes of another connection behind what was written; None if something is still to be written.
 
-        What is written meanwhile follows them. The arguments are those of :class:`proxy.transport.splice.Moving`, of
-        which every one is to be given back by :meth:`end_move`.
+        What is written meanwhile follows them. The arguments are those of
+        :class:`proxy.transport.splice.SpliceTransfer`; the caller ends every transfer by :meth:`end_splice`.
         """
         if self._flushing or self._waiting or self.broken:
             return None
         self._flushing = True
-        return Moving(source, cast("TcpStream", self._stream), count, pipe, Move(), behind)
+        return SpliceTransfer(
+            source, cast("TcpStream", self._stream), count, pipe, SpliceProgress(), trailing
+        )
 
-    def end_move(self, moving: Moving) -> None:
+    def end_splice(self, transfer: SpliceTransfer) -> None:
         """Nothing more is moved. If not everything was, the peer has a part of a frame and can be told nothing more."""
-        moving.end()
+        transfer.end()
         self._flushing = False
-        if not moving.is_over or moving.done.sink_broken:
+        if not transfer.is_over or transfer.done.sink_broken:
             self._break()
         elif self._waiting:
             self._flushing = True
             self._nursery.start_soon(self._flush)
-        self._announce()
+        self._notify()
 
     async def drained(self) -> None:
         """Wait until there is room again."""
         while self.size > HIGH_WATER:
-            await self._moved.wait()
+            await self._progress.wait()
 
     async def flushed(self) -> None:
         """Wait until everything is written, or the peer is gone."""
         while self._flushing:
-            await self._moved.wait()
+            await self._progress.wait()
 
     async def _flush(self) -> None:
         try:
@@ -100,19 +104,19 @@ class Outbox:
                 await self._stream.send_all(data)
                 self.size -= len(data)
                 self.written += 1
-                self._announce()
+                self._notify()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._break()
         finally:
             self._flushing = False
-            self._announce()
+            self._notify()
 
     def _break(self) -> None:
         self.broken = True
         self._waiting.clear()
         self.size = 0
-        self._announce()
+        self._notify()
 
-    def _announce(self) -> None:
-        self._moved.set()
-        self._moved = trio.Event()
+    def _notify(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()

@@ -19,7 +19,7 @@ from protocol_codecs.messages.api_versions import (
 from protocol_codecs.registry import APIS
 from proxy.wire import request_upgrades, share_groups
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
-from proxy.wire.supported_versions import FEATURE_NEEDS, NAMING_BROKERS, NEWEST_REVIEWED, TRANSLATED
+from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED, UNSUPPORTED_ADDRESS_APIS
 
 Ranges = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version, both inclusive."""
@@ -37,7 +37,7 @@ _MOST_APIS = 1024
 _HIGHEST_VERSION = 2**15 - 1
 
 
-class Offer(msgspec.Struct, frozen=True):
+class NegotiatedVersions(msgspec.Struct, frozen=True):
     """``broker`` are the broker's own ranges, ``client`` those that the client may use.
 
     ``body`` is the response for the client, in the version that it asked in.
@@ -48,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class OfferBook:
+class ApiVersionsNegotiator:
     """Makes offers, and remembers them: thousands of connections get the same answer from the same broker.
 
     ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range; never what is known to carry broker
@@ -57,34 +57,36 @@ class OfferBook:
 
     def __init__(self, *, allow_unknown_apis: bool) -> None:
         self._allow_unknown_apis = allow_unknown_apis
-        self._offers: dict[tuple[int, bytes], Offer] = {}
+        self._negotiated: dict[tuple[int, bytes], NegotiatedVersions] = {}
 
     @property
-    def unasked(self) -> Ranges:
+    def default_ranges(self) -> Ranges:
         """What a client may use that never asks; the broker refuses what it lacks."""
         return _EVERYTHING if self._allow_unknown_apis else _EVERYTHING_REVIEWED
 
-    def offer(self, version: int, frame: bytes) -> Offer:
+    def negotiate(self, version: int, frame: bytes) -> NegotiatedVersions:
         """The offer that follows from the broker's response in this version.
 
         :raises MalformedMessage: it is not an ApiVersions response, and the version was 0.
         """
         body = frame[response_body_offset(ApiKey.API_VERSIONS, version, frame) :]
-        known = self._offers.get((version, body))
+        known = self._negotiated.get((version, body))
         if known is None:
-            if len(self._offers) >= _REMEMBERED:
-                self._offers.clear()
-            known = self._offers[version, body] = self._make(version, body)
+            if len(self._negotiated) >= _REMEMBERED:
+                self._negotiated.clear()
+            known = self._negotiated[version, body] = self._negotiate(version, body)
         return known
 
-    def _make(self, version: int, body: bytes) -> Offer:
+    def _negotiate(self, version: int, body: bytes) -> NegotiatedVersions:
         response, version = _read(version, body)
         if response.error_code != ErrorCode.NONE:
             keys = tuple(_capped(key) for key in response.api_keys if key.api_key == ApiKey.API_VERSIONS)
-            return Offer({}, {}, encode(replace(response, api_keys=keys), version))
+            return NegotiatedVersions({}, {}, encode(replace(response, api_keys=keys), version))
         broker = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         client = {
-            api_key: versions for api_key in broker if (versions := self._offered(api_key, broker[api_key]))
+            api_key: versions
+            for api_key in broker
+            if (versions := self._client_range(api_key, broker[api_key]))
         }
         answer = replace(
             response,
@@ -96,16 +98,16 @@ class OfferBook:
                 kept for feature in response.finalized_features if (kept := _consistent(feature, client))
             ),
         )
-        return Offer(broker, client, encode(answer, version))
+        return NegotiatedVersions(broker, client, encode(answer, version))
 
-    def _offered(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
+    def _client_range(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
         low, high = broker
         if api_key in share_groups.ANSWERED_HERE:
             return share_groups.offered(low, high)
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
-            return broker if self._allow_unknown_apis and api_key not in NAMING_BROKERS else None
-        low = request_upgrades.lowest_offered(api_key, low)
+            return broker if self._allow_unknown_apis and api_key not in UNSUPPORTED_ADDRESS_APIS else None
+        low = request_upgrades.lowest_offered_version(api_key, low)
         high = min(high, newest)
         return (low, high) if low <= high else None
 
@@ -148,9 +150,9 @@ def refusal(correlation_id: int) -> bytes:
     return response_of_body(ApiKey.API_VERSIONS, _ERROR_BODY_VERSION, correlation_id, body)
 
 
-def answer(offer: Offer, version: int, frame: bytes) -> bytes:
+def answer(negotiated: NegotiatedVersions, version: int, frame: bytes) -> bytes:
     """The response for the client in place of the broker's ``frame``."""
-    return response_of_body(ApiKey.API_VERSIONS, version, correlation_id_of(frame), offer.body)
+    return response_of_body(ApiKey.API_VERSIONS, version, correlation_id_of(frame), negotiated.body)
 
 
 def _capped(key: ApiVersion) -> ApiVersion:
@@ -170,7 +172,9 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
-_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NAMING_BROKERS - share_groups.ANSWERED_HERE
+_UNKNOWN_APIS = (
+    set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - UNSUPPORTED_ADDRESS_APIS - share_groups.ANSWERED_HERE
+)
 _EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
 if not APIS.keys() >= TRANSLATED:

@@ -16,10 +16,10 @@ from protocol_codecs.address_rewrite import (
 from proxy.config.schema import Address
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
 
-Advertise = Callable[[int, str, int], Address | None]
+MapAddress = Callable[[int, str, int], Address | None]
 """Node id and the broker's own host and port -> what clients are told, None to leave the node out."""
 
-_REWRITERS: dict[int, Callable[[bytes, int, Advertise], Rewritten]] = {
+_REWRITERS: dict[int, Callable[[bytes, int, MapAddress], Rewritten]] = {
     ApiKey.METADATA: rewrite_metadata_brokers,
     ApiKey.FIND_COORDINATOR: rewrite_find_coordinator,
     ApiKey.DESCRIBE_CLUSTER: rewrite_describe_cluster,
@@ -29,11 +29,11 @@ CARRYING_ADDRESSES = frozenset(_REWRITERS)
 """The APIs whose responses are rewritten whole, in all versions."""
 
 
-def rewritten(api_key: int, version: int, frame: bytes, advertise: Advertise) -> bytes:
+def rewrite_addresses(api_key: int, version: int, frame: bytes, map_address: MapAddress) -> bytes:
     """The response's frame with the addresses that clients are told.
 
     :raises MalformedMessage: it can't be read as far as its addresses.
     """
     body = frame[response_body_offset(api_key, version, frame) :]
-    changed = _REWRITERS[api_key](body, version, advertise).body
+    changed = _REWRITERS[api_key](body, version, map_address).body
     return response_of_body(api_key, version, correlation_id_of(frame), changed)

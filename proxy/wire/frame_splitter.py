@@ -112,7 +112,7 @@ class FrameSplitter:
         return self._remaining > 0 or self.buffered > 0
 
     @property
-    def unread(self) -> int:
+    def unfed_bytes(self) -> int:
         """Bytes of the frame under way that were not fed yet; 0 while bytes of it wait here."""
         return 0 if self.buffered else self._remaining
 
@@ -122,7 +122,7 @@ class FrameSplitter:
         return self._streamed_size
 
     def skip(self, n: int) -> None:
-        """So many of the :attr:`unread` bytes went another way."""
+        """``n`` of the :attr:`unfed_bytes` went another way."""
         self._remaining -= n
 
     def feed(self, data: bytes) -> None:

@@ -17,9 +17,9 @@ import struct
 from collections.abc import Callable
 
 from protocol_codecs import ApiKey, MalformedMessage
-from proxy.wire.broker_addresses import Advertise
+from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import Piece
-from proxy.wire.varint import as_varint, skip_tags, varint
+from proxy.wire.varint import encode_varint, skip_tags, varint
 
 FIRST_VERSION: dict[int, int] = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 """From which version on responses may carry node endpoints."""
@@ -42,13 +42,13 @@ _BATCH_INDEX = 4
 _Step = Callable[[bytes, int], int]
 
 
-class EndpointEditor:
-    """Edits one response. ``edit`` takes its pieces in order and gives what is to be passed on for each."""
+class EndpointRewriter:
+    """Edits one response. ``rewrite`` takes its pieces in order and gives what is to be passed on for each."""
 
-    def __init__(self, api_key: int, version: int, advertise: Advertise) -> None:
+    def __init__(self, api_key: int, version: int, map_address: MapAddress) -> None:
         self._api_key = api_key
         self._version = version
-        self._advertise = advertise
+        self._map_address = map_address
         self._has_topic_ids = version >= _FIRST_WITH_TOPIC_ID[api_key]
         self._step: _Step | None = self._head  # None: the tail has been reached
         self._topics = 0
@@ -58,15 +58,15 @@ class EndpointEditor:
         self._skip = 0  # bytes still to come before the next step
 
     @property
-    def indifferent(self) -> int:
+    def passthrough_bytes(self) -> int:
         """How many of the next bytes are passed on whatever they are, if more follow them."""
         return self._skip
 
     def skipped(self, n: int) -> None:
-        """So many of them were passed on without :meth:`edit`."""
+        """So many of them were passed on without :meth:`rewrite`."""
         self._skip -= n
 
-    def edit(self, piece: Piece) -> bytes:
+    def rewrite(self, piece: Piece) -> bytes:
         """What the client gets for this piece.
 
         :raises MalformedMessage: the response is not what its version says.
@@ -184,8 +184,8 @@ class EndpointEditor:
         endpoints = self._endpoints(fields.pop(_NODE_ENDPOINTS))
         if endpoints:
             fields = {_NODE_ENDPOINTS: endpoints, **fields}
-        tail = as_varint(len(fields)) + b"".join(
-            as_varint(tag) + as_varint(len(value)) + value for tag, value in fields.items()
+        tail = encode_varint(len(fields)) + b"".join(
+            encode_varint(tag) + encode_varint(len(value)) + value for tag, value in fields.items()
         )
         body = frame[_SIZE.size : at] + tail
         return _SIZE.pack(len(body)) + body
@@ -197,8 +197,8 @@ class EndpointEditor:
             return tail
         hidden = {tag: value for tag, value in fields.items() if tag != _NODE_ENDPOINTS}
         hidden[_UNKNOWN_TAG] = bytes(len(fields[_NODE_ENDPOINTS]))
-        told = as_varint(len(hidden)) + b"".join(
-            as_varint(tag) + as_varint(len(value)) + value for tag, value in sorted(hidden.items())
+        told = encode_varint(len(hidden)) + b"".join(
+            encode_varint(tag) + encode_varint(len(value)) + value for tag, value in sorted(hidden.items())
         )
         if len(told) != len(tail):
             raise self._malformed("a length in the tagged fields has more bytes than it needs")
@@ -234,12 +234,12 @@ class EndpointEditor:
                 rack_at = port_at + 4
                 length, rest_at = varint(data, rack_at)
                 end = skip_tags(data, rest_at + max(length - 1, 0))
-                address = self._advertise(node_id, host, port)
+                address = self._map_address(node_id, host, port)
                 if address is not None:
                     told = address.host.encode()
                     kept.append(
                         _SIZE.pack(node_id)
-                        + as_varint(len(told) + 1)
+                        + encode_varint(len(told) + 1)
                         + told
                         + _SIZE.pack(address.port)
                         + data[rack_at:end]
@@ -247,7 +247,7 @@ class EndpointEditor:
                 at = end
         except (IndexError, struct.error, UnicodeDecodeError):
             raise self._malformed("the node endpoints can't be read") from None
-        return as_varint(len(kept) + 1) + b"".join(kept) if kept else b""
+        return encode_varint(len(kept) + 1) + b"".join(kept) if kept else b""
 
     def _malformed(self, reason: str) -> MalformedMessage:
         name = f"{ApiKey(self._api_key).name.title()}Response"

@@ -1,8 +1,8 @@
-"""Requests in versions that the broker lacks: raised on the way there, their responses lowered on the way back.
+"""Rewrites requests in versions that the broker lacks to a newer version, and their responses back to the older one.
 
 Kafka 4 has no OffsetCommit v0 and v1 and no OffsetFetch v0 any more (KIP-896), and Kafka 4.0.0 alone no JoinGroup v0
 and v1. Clients that know nothing newer are offered these all the same: sarama up to 1.38 commits with v1 whatever it is
-configured for. What a raised request can't say as the old one did:
+configured for. What an upgraded request can't say as the old one did:
 
 - JoinGroup v0 has no rebalance timeout; brokers that have v0 use the session timeout.
 - OffsetCommit v0 and OffsetFetch v0 meant offsets in ZooKeeper, which no broker has any more. Raised, they mean those
@@ -26,17 +26,17 @@ from proxy.wire.request_header import RequestHeader
 from translation.apis.offset_commit import TIMESTAMPS_IN, without_timestamps
 
 
-def lowest_offered(api_key: int, lowest: int) -> int:
+def lowest_offered_version(api_key: int, lowest: int) -> int:
     """The lowest version of an API that clients are offered, where the broker has it from ``lowest`` on."""
-    return 0 if api_key in _RAISED_BY else lowest
+    return 0 if api_key in _UPGRADES else lowest
 
 
-def is_to_be_raised(header: RequestHeader, lowest: int) -> bool:
-    """Whether a request goes to the broker as :func:`raised` makes it, where the broker has it from ``lowest`` on."""
-    return header.version < lowest and header.api_key in _RAISED_BY
+def needs_upgrade(header: RequestHeader, lowest: int) -> bool:
+    """Whether a request goes to the broker as :func:`upgrade` makes it, where the broker has it from ``lowest`` on."""
+    return header.version < lowest and header.api_key in _UPGRADES
 
 
-def raised(
+def upgrade(
     header: RequestHeader, client_id: str | None, message: Message, version: int
 ) -> tuple[bytes, Callable[[bytes], bytes]]:
     """The frame of a request in ``version``, and what brings its response back to the version of the client.
@@ -45,13 +45,13 @@ def raised(
     """
     api_key = header.api_key
 
-    def lowered(response_in_version: bytes) -> bytes:
+    def downgrade_response(response_in_version: bytes) -> bytes:
         offset = response_body_offset(api_key, version, response_in_version)
         response = decode(APIS[api_key].response, version, response_in_version, offset)
         return response_frame(api_key, header.version, correlation_id_of(response_in_version), response)
 
-    message = _RAISED_BY[api_key](message, header.version)
-    return request_frame(api_key, version, header.correlation_id, client_id, message), lowered
+    message = _UPGRADES[api_key](message, header.version)
+    return request_frame(api_key, version, header.correlation_id, client_id, message), downgrade_response
 
 
 def _join_group(request: JoinGroupRequest, version: int) -> JoinGroupRequest:
@@ -66,7 +66,7 @@ def _offset_fetch(request: OffsetFetchRequest, _version: int) -> OffsetFetchRequ
     return request  # v0 and v1 have the same fields
 
 
-_RAISED_BY: Mapping[int, Callable[[Any, int], Message]] = {
+_UPGRADES: Mapping[int, Callable[[Any, int], Message]] = {
     ApiKey.JOIN_GROUP: _join_group,
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,

@@ -85,7 +85,7 @@ NEWEST_REVIEWED: dict[int, int] = {
 }
 """The newest version of each API that is passed on."""
 
-NAMING_BROKERS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+UNSUPPORTED_ADDRESS_APIS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 """APIs that carry broker addresses and are not rewritten; nobody is offered them, whatever the configuration says."""
 
 TRANSLATED: frozenset[int] = frozenset(

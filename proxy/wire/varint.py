@@ -25,7 +25,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise IndexError("a number without an end")
 
 
-def as_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """The bytes of an unsigned number."""
     out = bytearray()
     while value >= 0x80:

@@ -14,16 +14,17 @@ from msgspec.structs import replace
 
 from proxy.config.file_watcher import Watched
 from proxy.config.schema import Address, Config, Limits
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
 from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_view
 from proxy.observability.metrics_aggregation import Family, Totals
 from proxy.observability.snapshot import Snapshot, merge
-from proxy.runtime.log_once import Seldom
-from proxy.runtime.log_setup import count_left_out
+from proxy.runtime.log_setup import count_suppressed_lines
+from proxy.runtime.log_throttle import LogThrottle
 from proxy.server.server import Ports, Readiness
-from proxy.transport.listeners import BindError, Door, bind, bind_listener, port_of
+from proxy.transport.listeners import AcceptPort, BindError, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import Handed, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
@@ -50,7 +51,7 @@ class Supervisor:
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
-        count_left_out(lambda: self.metrics.hit(Bound.LOG_LINES))
+        count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
         self._group_metrics = GroupCollector(Labels(config.metrics.groups), tuple)
         self.metrics.provide_groups(self._group_metrics)
         self._config = config
@@ -66,12 +67,12 @@ class Supervisor:
                 bound_so_far.callback(listeners[-1].close)
             self._close_ports = bound_so_far.pop_all().close
         self.ports = Ports(tuple(listeners), port_of(self._admin_socket))
-        self._by_key: dict[PortKey, Door] = {
+        self._by_key: dict[PortKey, AcceptPort] = {
             (n, node_id): port for n, bound in enumerate(listeners) for node_id, port in bound.ports.items()
         }
         self._suspended: set[PortKey] = set()
         self._ports_changed = trio.Event()
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
         self._totals = Totals(self.metrics.registry)
         self._stopping = trio.Event()
         self._reason: str | None = "starting"
@@ -120,7 +121,7 @@ class Supervisor:
                     _log.warning("ending at once", signal=signal.Signals(number).name)
                     for slot in self._slots:
                         slot.kill()
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
@@ -245,9 +246,9 @@ class Supervisor:
             if not slot.line.add(Handed(key, host), connection):
                 connection.close()
                 self.metrics.connections_refused.labels("no_worker").inc()
-                if (unsaid := self._seldom.unsaid("")) is not None:
+                if (suppressed := self._throttle.suppressed("")) is not None:
                     reason = "too many wait for the worker"
-                    _log.warning("connection refused", client=host, reason=reason, and_before=unsaid)
+                    _log.warning("connection refused", client=host, reason=reason, suppressed=suppressed)
 
         return accepted
 

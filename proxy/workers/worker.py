@@ -13,11 +13,11 @@ import trio
 from proxy.config.file_watcher import FileWatch
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
-from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure
-from proxy.server.process import a_translator, run_to_exit
+from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
     Answer,
     Ask,
@@ -45,7 +45,7 @@ class Worker:
         self._control = trio.SocketStream(trio.socket.from_stdlib_socket(control))
         self._connections = connections
         self._connections.settimeout(0)
-        self._out: Outbox
+        self._out: WriteBuffer
         self._messages = Decoder(ToWorker)
         self._server: Server
 
@@ -56,14 +56,14 @@ class Worker:
         :raises SupervisorGone: before it said what to do.
         """
         async with self._control, trio.open_nursery() as talking:
-            self._out = Outbox(self._control, talking)
+            self._out = WriteBuffer(self._control, talking)
             start, rest = await self._first()
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
             doors = Doors(start.config, start.ports, self._connections, self._say)
             self._server = Server(
                 start.config,
-                a_translator(start.config, start.policy),
+                make_translator(start.config, start.policy),
                 listeners=doors.listeners,
                 policy=start.policy,
                 replica=f"{replica_name()}/{start.worker}",
@@ -120,7 +120,7 @@ class Worker:
 
 async def _encoded(value: object) -> bytes:
     if isinstance(value, Snapshot):
-        return await encode_in_turns(value, msgspec.msgpack.encode)
+        return await encode_cooperatively(value, msgspec.msgpack.encode)
     return msgspec.msgpack.encode(value)
 
 

@@ -19,7 +19,7 @@ import trio
 
 from proxy.metrics.registry import Metrics
 from proxy.server.process import StartError
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
     Answer,
     Ask,
@@ -69,7 +69,7 @@ class Slot:
         self._on_away = on_away
         self._on_death = on_death
         self._process: trio.Process | None = None
-        self._out: Outbox | None = None
+        self._out: WriteBuffer | None = None
         self._ending = False
         self._numbers = count(1)
         self._asked: dict[int, tuple[trio.Event, list[bytes | None]]] = {}
@@ -164,7 +164,7 @@ class Slot:
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(control))
             try:
                 async with stream, trio.open_nursery() as nursery:
-                    self._out = Outbox(stream, nursery)
+                    self._out = WriteBuffer(stream, nursery)
                     self.say(self._start())
                     nursery.start_soon(self._listen, stream, connections, nursery)
                     code = await self._process.wait()

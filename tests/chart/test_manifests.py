@@ -100,7 +100,7 @@ def test_the_notes_say_how_to_point_a_client_at_it(variant, told):
 
 
 def test_the_values_in_the_documentation_are_good(tmp_path):
-    page = (ROOT / "docs" / "deploy.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     values = [yaml.safe_load(block) for block in blocks]
     assert len(values) == 2

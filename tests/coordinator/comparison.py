@@ -1,6 +1,7 @@
 """A script played by Kafka and then by the embedded coordinator: the answers and the logs must be the same.
 
-What may differ between the logs is said in ``log_comparison`` and in SURPLUS; docs/coordinator.md justifies each.
+What may differ between the logs is said in ``log_comparison`` and in SURPLUS; docs/contributing/coordinator.md
+justifies each.
 """
 
 import json

@@ -18,12 +18,12 @@ from protocol_codecs.messages.consumer_protocol import decode_assignment, decode
 from protocol_codecs.records import decode_batch, decode_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
-from proxy.session.listener_context import ClientError, Terms, UpstreamError
-from proxy.session.request_metrics import Meter
-from proxy.session.session import Conversation
-from proxy.wire.api_versions import OfferBook
+from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
+from proxy.session.request_metrics import RequestMetrics
+from proxy.session.session import ClientSession
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from proxy.wire.node_endpoints import EndpointEditor
+from proxy.wire.node_endpoints import EndpointRewriter
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -38,8 +38,8 @@ _LIMITS = Limits(
     first_group_call_max_bytes=1024,
     in_flight_requests=8,
 )
-_METER = Meter(Metrics())
-_OFFERS = OfferBook(allow_unknown_apis=False)
+_METER = RequestMetrics(Metrics())
+_OFFERS = ApiVersionsNegotiator(allow_unknown_apis=False)
 
 
 def _declared() -> Iterator[tuple[type[Message], int]]:
@@ -125,7 +125,7 @@ def fuzz_node_endpoints(data: bytes) -> None:
     version = low + data[1] % (high - low + 1)
     frame = struct.pack(">i", len(data) - 8) + data[8:]
     cuts = sorted({8 + cut * 7 % len(frame) for cut in data[2:6] if 8 + cut * 7 % len(frame) < len(frame)})
-    editor = EndpointEditor(api_key, version, _told)
+    editor = EndpointRewriter(api_key, version, _told)
     sent = b""
     try:
         for n, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):
@@ -159,7 +159,9 @@ def fuzz_connection(data: bytes) -> None:
     Each chunk begins with a byte that says which side sends it. What the proxy would ask the translation to
     do is forwarded.
     """
-    talk = Conversation(ConnectionId(1), "client", Terms(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0))
+    talk = ClientSession(
+        ConnectionId(1), "client", ListenerContext(_told, _OFFERS, _LIMITS, _METER, lambda: 0.0)
+    )
     to_client = 0
     from_broker = 0
     try:
@@ -179,7 +181,7 @@ def fuzz_connection(data: bytes) -> None:
         pass
 
 
-def _turn(talk: Conversation) -> None:
+def _turn(talk: ClientSession) -> None:
     talk.process()
     if talk.wants_upstream and not talk.upstream_open:
         talk.opened()

@@ -1,11 +1,11 @@
-"""docs/facts.md names tests that there are, and says for every fact which, or why none. Needs no Kafka."""
+"""docs/evidence/facts.md names tests that there are, and says for every fact which, or why none. Needs no Kafka."""
 
 import re
 
 import pytest
 from support import ROOT
 
-PAGE = (ROOT / "docs" / "facts.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "evidence" / "facts.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.splitlines()
@@ -41,4 +41,6 @@ def test_every_test_of_the_brokers_is_on_the_page():
         name for file in files for name in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))
     }
     assert written
-    assert written <= set(re.findall(r"`(test_\w+)`", PAGE)), "a fact without a line in docs/facts.md"
+    assert written <= set(re.findall(r"`(test_\w+)`", PAGE)), (
+        "a fact without a line in docs/evidence/facts.md"
+    )

@@ -1,7 +1,7 @@
 """Who is killed behind several processes leaves its partitions free until the broker's session ends: stock settings.
 
-Tests with a shortened broker session would hide it. When this changes, README.md, docs/operations.md and the chart's
-notes say something that is no more true.
+Tests with a shortened broker session would hide it. When this changes, README.md, docs/how-to/operations.md and the
+chart's notes say something that is no more true.
 """
 
 import pytest

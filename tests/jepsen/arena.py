@@ -6,7 +6,7 @@ What happened is in the folder, in files that tests/jepsen/check.py judges:
     produced.jsonl              every record that was acknowledged
     faults.jsonl                what was done to whom, and when it had healed
     run.json                    seed, duration, topic, session timeout, who took part
-    journal/<proxy>/            the journal of each proxy (docs/journal.md), which tests/pipeline/real_journal.py judges
+    journal/<proxy>/            each proxy's journal (docs/reference/journal.md), for tests/pipeline/real_journal.py
 
 and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
 """

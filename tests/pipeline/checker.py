@@ -1,4 +1,4 @@
-"""The audit once more, written against docs/pipeline.md without Spark and without the pipeline's code.
+"""The audit once more, written against docs/how-to/pipeline.md without Spark and without the pipeline's code.
 
 Another approach on purpose: the whole journal in memory, one partition at a time, every pair of holds compared.
 """

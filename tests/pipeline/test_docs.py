@@ -1,4 +1,4 @@
-"""docs/pipeline.md says what the code does."""
+"""docs/how-to/pipeline.md says what the code does."""
 
 import re
 from pathlib import Path

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from proxy.transport import epoll
-from proxy.transport.epoll import Poller
+from proxy.transport.epoll import EpollLoop
 from proxy.transport.tcp_stream import TcpStream
 
 
@@ -28,10 +28,10 @@ def tcp_pair() -> Iterator[Callable[[], tuple[TcpStream, TcpStream]]]:
         one.close()
 
 
-@pytest.fixture(params=["each waits for itself", "a poller"])
+@pytest.fixture(params=["each waits for itself", "an epoll loop"])
 async def waiting(request: pytest.FixtureRequest, nursery: trio.Nursery) -> None:
     """Streams that are made from now on wait in one way or the other."""
-    if request.param == "a poller":
-        nursery.start_soon(Poller().serve)
+    if request.param == "an epoll loop":
+        nursery.start_soon(EpollLoop().serve)
         while epoll.current() is None:
             await trio.lowlevel.checkpoint()

@@ -1,6 +1,6 @@
 """Partitions that Kafka itself leaves to nobody until their group changes again, with a proxy or without one.
 
-Four moments make it do so; all are shown on a real Kafka (docs/facts.md):
+Four moments make it do so; all are shown on a real Kafka (docs/evidence/facts.md):
 
 - A topic grew, or a member left, after a classic group's last rebalance, and a static member is converted in its own
   place. The group epoch stays what the generation was, so the assignment of the classic group counts as made for the

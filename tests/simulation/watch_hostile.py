@@ -1,4 +1,4 @@
-"""Invariant 7: a connection without READ on the group makes no difference to anybody (docs/security.md).
+"""Invariant 7: a connection without READ on the group makes no difference to anybody (docs/explanation/security.md).
 
 It is checked at each event of such a connection that the translation handles: what the process knows of groups and
 members is the same afterwards, no deadline of theirs has moved, no turn is taken, and nothing is told to the outside.

@@ -42,7 +42,7 @@ class World:
             consumer_assignment_interval_ms=plan.assignment_interval_ms,
             classic_initial_rebalance_delay_ms=500,
             # As before Kafka 4.4 if there are several processes: each has the members vote for one assignor that it
-            # serves, and a group with two votes for two assignors may never settle there (docs/facts.md).
+            # serves, and a group with two votes for two assignors may never settle there (docs/evidence/facts.md).
             consumer_assignor_moves_epoch=plan.processes == 1,
         )
         self.broker = Broker(self.kernel, self.watch, config)

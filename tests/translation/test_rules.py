@@ -1,4 +1,4 @@
-"""Rules of docs/rules.md that belong to no other history told here."""
+"""Rules of docs/reference/rules.md that belong to no other history told here."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""docs/rules.md names files, tests and mutations that there are, and for every rule a test or why there is none."""
+"""Each rule of docs/reference/rules.md names files, tests and mutations that exist, or says why no test holds it."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.mutations import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.splitlines()

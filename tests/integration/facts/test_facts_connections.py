@@ -1,4 +1,4 @@
-"""What brokers really do with topics, connections and versions, asked of one by hand: see docs/facts.md."""
+"""What brokers really do with topics, connections and versions, asked of one by hand: see docs/evidence/facts.md."""
 
 import datetime as dt
 import struct

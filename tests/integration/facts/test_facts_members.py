@@ -1,4 +1,4 @@
-"""What brokers really do with members of groups, asked of one by hand: see docs/facts.md."""
+"""What brokers really do with members of groups, asked of one by hand: see docs/evidence/facts.md."""
 
 import struct
 
@@ -363,6 +363,39 @@ def test_with_migration_policy_disabled_a_classic_member_may_not_join_new_ones_s
         classic.join()
         classic.sync(PARTITIONS)
         assert member.full(epoch=0).error_code == ErrorCode.group_id_not_found  # not converted
+
+
+def test_a_classic_member_of_a_consumer_group_joins_again_at_every_epoch(kafka, group, topic):
+    """Its partitions stay the same: the newcomer has another topic."""
+    others = kafka.new_topic(partitions=PARTITIONS)
+    with (
+        RawNewMember(kafka, group, others) as native,
+        RawMember(kafka.bootstrap, group, topic) as classic,
+        RawNewMember(kafka, group, others) as newcomer,
+    ):
+
+        def told() -> int:
+            native.beat()  # since 4.3 a new assignment is made in a heartbeat, once the assignment interval is over
+            return classic.heartbeat()
+
+        native.join().until_owns(PARTITIONS)
+        classic.join()
+        share = classic.sync()
+        if not share:
+            eventually(
+                told, lambda code: code == ErrorCode.rebalance_in_progress, what="it has been assigned some"
+            )
+            classic.join()
+            share = classic.sync()
+        assert share == {topic: frozenset(range(PARTITIONS))}
+        assert classic.heartbeat() == ErrorCode.none
+
+        newcomer.join()
+        eventually(
+            told, lambda code: code == ErrorCode.rebalance_in_progress, what="it is told to join again"
+        )
+        classic.join(share)
+        assert classic.sync() == share
 
 
 def test_a_restart_forgets_the_rebalance_after_a_downgrade_and_what_the_last_new_member_had(own_kafka):

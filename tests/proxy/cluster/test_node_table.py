@@ -1,15 +1,15 @@
 """What clients are told of nodes."""
 
-from proxy.cluster.node_table import ClientView, NodeTable
+from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address
 
 
 def test_a_node_has_a_name_of_its_own_where_the_advertised_host_says_so():
     hidden: list[int] = []
-    view = ClientView(
+    view = AdvertisedCluster(
         NodeTable(), "kafka-{node_id}.example", {7: 9107, 12: 9112}, on_hidden=lambda: hidden.append(1)
     )
-    assert view.advertise(7, "broker-7", 9092) == Address("kafka-7.example", 9107)
-    assert view.advertise(12, "broker-12", 9092) == Address("kafka-12.example", 9112)
-    assert view.advertise(13, "broker-13", 9092) is None
+    assert view.map_address(7, "broker-7", 9092) == Address("kafka-7.example", 9107)
+    assert view.map_address(12, "broker-12", 9092) == Address("kafka-12.example", 9112)
+    assert view.map_address(13, "broker-13", 9092) is None
     assert hidden == [1]

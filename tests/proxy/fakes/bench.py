@@ -10,16 +10,17 @@ import trio.testing
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
-from proxy.metrics.counters import Tally
+from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventTeller
-from proxy.server.client_connection import ClientConnection, Services
-from proxy.server.translator_driver import Translation, TranslationHub
-from proxy.session.collect_budget import CollectBudget
-from proxy.session.listener_context import Terms
-from proxy.session.request_metrics import Meter
+from proxy.server.client_connection import ClientConnection, ConnectionDeps
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
+from proxy.session.held_calls_budget import HeldCallsBudget
+from proxy.session.listener_context import ListenerContext
+from proxy.session.request_metrics import RequestMetrics
 from proxy.transport.splice import PipePool
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import ConnectionId
@@ -37,12 +38,12 @@ class Bench:
         limits: Limits,
         node_id: int | None,
         translator: Translation | None = None,
-        collected: CollectBudget | None = None,
+        held_calls: HeldCallsBudget | None = None,
     ) -> None:
         self.metrics = Metrics()
         self.translator = Scripted()
-        self.hub = TranslationHub(
-            translator or self.translator, Meter(self.metrics), EventTeller(self.metrics).tell
+        self.driver = TranslatorDriver(
+            translator or self.translator, RequestMetrics(self.metrics), EventTeller(self.metrics).tell
         )
         self.client, self.proxy_to_client = pair()
         self._proxy_to_broker, self.broker = pair()
@@ -54,17 +55,17 @@ class Bench:
         self.checked: list[int | None] = []
         self.ended = trio.Event()
         self.ahead_s = 0.0
-        terms = Terms(
+        context = ListenerContext(
             lambda node, _host, _port: Address("proxy", 9100 + node),
-            OfferBook(allow_unknown_apis=False),
+            ApiVersionsNegotiator(allow_unknown_apis=False),
             limits,
-            Meter(self.metrics),
+            RequestMetrics(self.metrics),
             lambda: time.perf_counter() + self.ahead_s,
-            collected=collected or CollectBudget(limits.group_calls_held_max_bytes),
+            held_calls=held_calls or HeldCallsBudget(limits.group_calls_held_max_bytes),
         )
-        services = Services(terms, self, self, self.hub, PipePool(4))
+        deps = ConnectionDeps(context, self, self, self.driver, PipePool(4))
         self.connection = ClientConnection(
-            ConnectionId(1), self.proxy_to_client, "client-host", node_id, services
+            ConnectionId(1), self.proxy_to_client, "client-host", node_id, deps
         )
 
     async def dial(self, node_id: int | None) -> Dialed:
@@ -76,8 +77,8 @@ class Bench:
     def failed(self, node_id: int | None, error: UnreachableError) -> None:
         self.unreachable.append(node_id)
 
-    def heard(self, node_id: int | None) -> Tally:
-        return Tally()
+    def heard(self, node_id: int | None) -> HotCounter:
+        return HotCounter()
 
     async def check(self, node_id: int | None) -> None:
         self.checked.append(node_id)
@@ -113,16 +114,16 @@ async def a_bench(
     node_id: int | None = None,
     run: Run | None = None,
     translator: Translation | None = None,
-    collected: CollectBudget | None = None,
+    held_calls: HeldCallsBudget | None = None,
 ) -> AsyncIterator[Bench]:
     """A running connection; it is ended with the block if it has not ended before.
 
-    ``run`` runs it otherwise; ``translator`` is in the place of the scripted one. ``collected`` is the room that it
+    ``run`` runs it otherwise; ``translator`` is in the place of the scripted one. ``held_calls`` is the room that it
     shares with others.
     """
-    bench = Bench(pair, limits or Limits(), node_id, translator, collected)
+    bench = Bench(pair, limits or Limits(), node_id, translator, held_calls)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(bench.hub.run_timers)
+        nursery.start_soon(bench.driver.run_timers)
         nursery.start_soon(bench.run, run)
         yield bench
         nursery.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from protocol_codecs.messages.api_versions import ApiVersion, ApiVersionsRequest
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.metadata import MetadataRequest
-from proxy.wire.varint import as_varint
+from proxy.wire.varint import encode_varint
 from tests.proxy.fakes import wire
 
 BROKER_VERSIONS = {
@@ -119,7 +119,7 @@ def fetch_response(correlation_id: int, records: int) -> tuple[bytes, bytes, byt
         + struct.pack(">i", -1)
     )
     frame = wire.response(
-        ApiKey.FETCH, 16, correlation_id, body + as_varint(records + 1) + bytes(records + 3)
+        ApiKey.FETCH, 16, correlation_id, body + encode_varint(records + 1) + bytes(records + 3)
     )
     before = len(frame) - records - 3
     return frame[:before], frame[before:-3], frame[-3:]

@@ -80,7 +80,7 @@ def promtool() -> str:
 def test_each_alert_has_a_scenario():
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
     assert {rule["alert"] for rule in rules} == SCENARIOS.keys()
-    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+    assert all(rule["annotations"].keys() == {"summary", "description", "runbook_url"} for rule in rules)
 
 
 @pytest.mark.parametrize("firing", [None, *SCENARIOS], ids=str)

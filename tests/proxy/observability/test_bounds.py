@@ -12,15 +12,15 @@ import trio
 from proxy.config.schema import Config, Listener, Log, Upstream, Visibility
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.metrics.text_format import exposed
+from proxy.metrics.text_format import render_metrics
 from proxy.observability.bounds import CUT, EventBounds, bytes_of, cut
 from proxy.observability.event_dispatcher import EventTeller
 from proxy.observability.group_metrics import Labels
 from proxy.observability.group_registry import GroupBook
 from proxy.observability.observability import Outlook
 from proxy.observability.snapshot import BrokerView
-from proxy.observability.snapshot_encoding import encode_in_turns
-from proxy.runtime.log_setup import configure, count_left_out, say_left_out
+from proxy.observability.snapshot_encoding import encode_cooperatively
+from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
@@ -193,7 +193,7 @@ def test_events_are_bounded_by_the_memory_that_they_take():
 
 
 def series(metrics: Metrics) -> list[str]:
-    return trio.run(exposed, metrics).decode().splitlines()
+    return trio.run(render_metrics, metrics).decode().splitlines()
 
 
 def test_no_label_holds_what_a_client_says():
@@ -276,13 +276,13 @@ def test_a_flood_of_hostile_calls_leaves_everything_small():
     log = io.StringIO()
     configure(Log(), log, clock=lambda: now[0])
     outlook, metrics = an_outlook()
-    count_left_out(lambda: metrics.hit(Bound.LOG_LINES))
+    count_suppressed_lines(lambda: metrics.hit(Bound.LOG_LINES))
     for one in life("m-1", group="innocent", owned=topic(0)):
         outlook.tell(one)
     for number in range(FLOOD):
         now[0] += 0.0001
         outlook.tell(flood(number))
-    say_left_out()
+    log_suppressed_lines()
     book = outlook.book
     limits = Visibility()
     members = [member for group in book.groups.values() for member in group.members.values()]
@@ -297,12 +297,14 @@ def test_a_flood_of_hostile_calls_leaves_everything_small():
     assert sum(len(one.partitions) for member in members for one in member.owned or ()) <= limits.partitions
     assert "m-1" in book.groups["innocent"].members
     assert len(log.getvalue()) < 10_000_000
-    assert "log lines were left out" in log.getvalue().splitlines()[-1]
+    assert "log lines were suppressed" in log.getvalue().splitlines()[-1]
     assert sum(map(len, series(metrics))) < 1_000_000
     snapshot = trio.run(outlook.snapshot)
     encode = msgspec.json.encode
     page = trio.run(
-        lambda: encode_in_turns(snapshot, encode, most=limits.page_groups, max_bytes=limits.page_max_bytes)
+        lambda: encode_cooperatively(
+            snapshot, encode, most=limits.page_groups, max_bytes=limits.page_max_bytes
+        )
     )
     assert len(page) < limits.page_max_bytes + 100_000
     for bound in Bound:

@@ -125,7 +125,7 @@ async def test_an_event_is_told_with_all_that_the_schema_has(autojump_clock):
 
 
 def test_the_documented_fields_and_kinds_are_those_that_are_written():
-    page = (Path(__file__).parents[3] / "docs" / "journal.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "journal.md").read_text()
     fields = page.split("## An event")[1].split("## Kinds")[0]
     described = [line.split("`")[1] for line in fields.splitlines() if line.startswith("| `")]
     assert described == list(JournalEvent.__struct_fields__)

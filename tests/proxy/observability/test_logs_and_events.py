@@ -10,7 +10,7 @@ import structlog
 from proxy.config.schema import Log
 from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventTeller
-from proxy.runtime.log_setup import configure, count_left_out, say_left_out
+from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
 
@@ -188,10 +188,10 @@ def _fail_with(_password: str) -> None:
     raise ValueError
 
 
-def test_lines_of_one_kind_are_throttled_and_those_left_out_are_counted_and_said():
+def test_lines_of_one_kind_are_throttled_and_the_suppressed_ones_are_counted_and_reported():
     now, out, left_out = [0.0], io.StringIO(), []
     configure(Log(lines_per_s=2), out, clock=lambda: now[0])
-    count_left_out(lambda: left_out.append(1))
+    count_suppressed_lines(lambda: left_out.append(1))
     log = structlog.get_logger("x")
     for _ in range(1000):
         log.warning("connection closed")
@@ -201,10 +201,10 @@ def test_lines_of_one_kind_are_throttled_and_those_left_out_are_counted_and_said
     now[0] += 1.0
     for _ in range(3):
         log.warning("connection closed")
-    assert [line.get("left_out_before") for line in lines_of(out)[21:]] == [980, None]
-    say_left_out()
+    assert [line.get("suppressed") for line in lines_of(out)[21:]] == [980, None]
+    log_suppressed_lines()
     assert lines_of(out)[-1]["kinds"] == {"connection closed": 1}
-    say_left_out()
+    log_suppressed_lines()
     assert len(lines_of(out)) == 24
 
 

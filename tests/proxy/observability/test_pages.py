@@ -19,7 +19,7 @@ from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_ad
 from proxy.observability.formatting import duration, partitions
 from proxy.observability.group_registry import GroupBook
 from proxy.observability.snapshot import GroupView, Snapshot
-from proxy.observability.snapshot_encoding import encode_in_turns
+from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
 from proxy.observability.timeline import timeline
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
@@ -362,12 +362,12 @@ def test_a_page_of_groups_ends_at_its_size(site):
     for number in range(50):
         site.tell(life(group=f"g-{number}"), 990)
     encode, picture = msgspec.json.encode, site.snapshot()
-    page = trio.run(partial(encode_in_turns, picture, encode, max_bytes=20_000))
+    page = trio.run(partial(encode_cooperatively, picture, encode, max_bytes=20_000))
     assert 15_000 < len(page) < 21_000
     decoded = msgspec.json.decode(page, type=Snapshot)
     assert decoded.left_out == 50 - len(decoded.groups)
     least = msgspec.json.decode(
-        trio.run(partial(encode_in_turns, picture, encode, max_bytes=1)), type=Snapshot
+        trio.run(partial(encode_cooperatively, picture, encode, max_bytes=1)), type=Snapshot
     )
     assert len(least.groups) == 1
 

@@ -1,4 +1,4 @@
-"""How a connection lives and ends: tasks, time, backpressure (docs/protocol-contracts.md)."""
+"""How a connection lives and ends: tasks, time, backpressure (docs/reference/protocol-contracts.md)."""
 
 from contextlib import suppress
 
@@ -15,7 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from proxy.config.schema import Limits
-from proxy.server.disconnect_cause import Cause
+from proxy.server.disconnect_cause import DisconnectCause
 from proxy.transport.write_buffer import HIGH_WATER
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
@@ -363,7 +363,7 @@ async def test_a_bug_in_the_translation_ends_that_connection_and_is_counted():
 
 async def test_a_bug_in_the_connection_ends_that_connection_and_is_counted(monkeypatch):
     async with a_bench() as bench:
-        monkeypatch.setattr(bench.connection._conversation, "process", bug)
+        monkeypatch.setattr(bench.connection._session, "process", bug)
         with structlog.testing.capture_logs() as logs:
             await bench.client.send_all(messages.plain(1))
             assert await bench.from_proxy.frame() is None
@@ -375,7 +375,7 @@ async def test_a_bug_at_a_deadline_does_not_spin(autojump_clock):
     async with a_bench() as bench:
         bench.translator.on_time = lambda _now: bug()
         bench.translator.next_deadline = lambda: 0.0
-        bench.hub.set_policy(None)
+        bench.driver.set_policy(None)
         await trio.sleep(10)
         assert 5 <= bench.translator.kinds().count("time") <= 11
 
@@ -384,7 +384,7 @@ async def test_a_drained_connection_finishes_what_is_under_way():
     async with a_bench() as bench:
         await bench.client.send_all(messages.plain(1))
         assert await bench.at_broker.frame() == messages.plain(1)
-        bench.connection.end_when_idle(Cause.DRAIN)
+        bench.connection.close_when_idle(DisconnectCause.DRAIN)
         await bench.client.send_all(messages.plain(2))
         await bench.broker.send_all(plain_response(1))
         assert await bench.from_proxy.frame() == plain_response(1)
@@ -400,7 +400,7 @@ async def test_a_lingering_connection_ends_with_the_drain():
         bench.translator.on_client_gone = lambda _id: []
         await bench.client.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        bench.connection.end_when_idle(Cause.DRAIN)
+        bench.connection.close_when_idle(DisconnectCause.DRAIN)
         assert await bench.at_broker.frame() is None
         await bench.broker.aclose()
         await bench.ended.wait()

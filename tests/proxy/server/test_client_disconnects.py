@@ -1,7 +1,7 @@
 """A Heartbeat and its client's hang-up wait in the socket together, because the process stood still meanwhile.
 
-Of several processes none may let such a call count (docs/translation.md): the client may have joined at another one.
-The sockets are real, and so is the translation.
+Of several processes none may let such a call count (docs/explanation/translation.md): the client may have joined at
+another one. The sockets are real, and so is the translation.
 """
 
 import select

@@ -12,7 +12,7 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.runtime.fd_limits import most_connections, most_pipes
+from proxy.runtime.fd_limits import connection_limit, pipe_limit
 from proxy.transport.listeners import client_host
 from proxy.transport.tcp_stream import TcpStream
 from tests.proxy.fakes import messages
@@ -171,10 +171,10 @@ def vanish(sock: socket.socket) -> None:
 def test_connections_are_never_more_than_descriptors_allow(monkeypatch, descriptors):
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (descriptors, descriptors))
     ports, others = 22, 100
-    connections = most_connections(Limits(), ports)
+    connections = connection_limit(Limits(), ports)
     assert descriptors * 0.2 < 2 * connections
-    assert 2 * connections + 2 * most_pipes() + ports + others < descriptors
-    assert most_connections(Limits(max_connections=7), ports) == 7
+    assert 2 * connections + 2 * pipe_limit() + ports + others < descriptors
+    assert connection_limit(Limits(max_connections=7), ports) == 7
 
 
 async def test_connections_that_can_not_be_accepted_wait_and_are_counted(monkeypatch):

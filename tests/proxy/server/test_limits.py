@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from proxy.config.schema import Limits
-from proxy.server.connection_manager import Connections
-from proxy.server.disconnect_cause import Cause
+from proxy.server.connection_manager import ConnectionManager
+from proxy.server.disconnect_cause import DisconnectCause
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import Bench, a_bench
@@ -17,15 +17,15 @@ from tests.proxy.fakes.bench import Bench, a_bench
 SOME = Limits(request_timeout_s=60, idle_timeout_s=600)
 
 
-class Watched:
+class WatchedConnection:
     """A bench whose connection is in the registry, as in a process."""
 
-    def __init__(self, bench: Bench, connections: Connections) -> None:
+    def __init__(self, bench: Bench, connections: ConnectionManager) -> None:
         self.bench = bench
         self.connections = connections
 
     @property
-    def cause(self) -> Cause | None:
+    def cause(self) -> DisconnectCause | None:
         return self.bench.connection._cause
 
     def ended_by(self, cause: str) -> bool:
@@ -33,17 +33,17 @@ class Watched:
 
 
 @asynccontextmanager
-async def a_watched(limits: Limits = SOME) -> AsyncIterator[Watched]:
-    connections: list[Connections] = []
+async def a_watched_connection(limits: Limits = SOME) -> AsyncIterator[WatchedConnection]:
+    connections: list[ConnectionManager] = []
 
     async def registered(bench: Bench) -> None:
-        connections.append(Connections(limits, bench.metrics))
+        connections.append(ConnectionManager(limits, bench.metrics))
         await connections[0].serve(bench.connection, "client-host")
 
     async with a_bench(limits=limits, run=registered) as bench, trio.open_nursery() as nursery:
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(connections[0].keep_order)
-        yield Watched(bench, connections[0])
+        nursery.start_soon(connections[0].enforce_limits)
+        yield WatchedConnection(bench, connections[0])
         nursery.cancel_scope.cancel()
 
 
@@ -66,102 +66,102 @@ async def ask(bench: Bench, n: int) -> None:
 
 
 async def test_a_connection_without_traffic_is_closed(autojump_clock):
-    async with a_watched() as watched:
-        await ask(watched.bench, 1)
+    async with a_watched_connection() as activity:
+        await ask(activity.bench, 1)
         await trio.sleep(590)
-        assert watched.cause is None
-        await ask(watched.bench, 2)
+        assert activity.cause is None
+        await ask(activity.bench, 2)
         await trio.sleep(590)
-        assert watched.cause is None
+        assert activity.cause is None
         await trio.sleep(15)
-        assert watched.ended_by("idle")
+        assert activity.ended_by("idle")
 
 
 async def test_a_connection_that_waits_for_the_broker_is_not_idle(autojump_clock):
-    async with a_watched() as watched:
-        await watched.bench.client.send_all(messages.plain(1))
+    async with a_watched_connection() as activity:
+        await activity.bench.client.send_all(messages.plain(1))
         await trio.sleep(2000)
-        assert watched.cause is None
+        assert activity.cause is None
 
 
 async def test_a_client_that_never_reads_is_closed(autojump_clock):
-    async with a_watched() as watched:
-        await ask(watched.bench, 0)
-        watched.bench.stall_client()
-        await watched.bench.client.send_all(messages.plain(1))
-        await watched.bench.at_broker.frame()
-        await watched.bench.broker.send_all(wire.response(20, 0, 1, bytes(STREAM_ABOVE // 2)))
+    async with a_watched_connection() as activity:
+        await ask(activity.bench, 0)
+        activity.bench.stall_client()
+        await activity.bench.client.send_all(messages.plain(1))
+        await activity.bench.at_broker.frame()
+        await activity.bench.broker.send_all(wire.response(20, 0, 1, bytes(STREAM_ABOVE // 2)))
         await trio.sleep(590)
-        assert watched.cause is None
+        assert activity.cause is None
         await trio.sleep(20)
-        assert watched.cause is Cause.CLIENT_STALLED
+        assert activity.cause is DisconnectCause.CLIENT_STALLED
 
 
 # -- slow requests -------------------------------------------------------------------------------------------
 
 
 async def test_a_client_that_sends_a_byte_a_second_is_closed(autojump_clock):
-    async with a_watched() as watched:
-        await ask(watched.bench, 0)
+    async with a_watched_connection() as activity:
+        await ask(activity.bench, 0)
         started = trio.current_time()
         request = messages.plain(1, padding=200)
         with pytest.raises(trio.BrokenResourceError):
-            await send_slowly(watched.bench.client, request)
+            await send_slowly(activity.bench.client, request)
         assert 60 <= trio.current_time() - started <= 66
-        assert watched.ended_by("slow_request")
+        assert activity.ended_by("slow_request")
 
 
 async def test_slow_bytes_before_the_first_request_end_with_its_time(autojump_clock):
-    async with a_watched() as watched:
+    async with a_watched_connection() as activity:
         request = messages.plain(1, padding=200)
         with pytest.raises(trio.BrokenResourceError):
-            await send_slowly(watched.bench.client, request)
+            await send_slowly(activity.bench.client, request)
         assert trio.current_time() <= 36
-        assert watched.ended_by("idle_timeout")
+        assert activity.ended_by("idle_timeout")
 
 
 async def test_a_large_request_has_time_by_its_size(autojump_clock):
-    async with a_watched() as watched:
-        await ask(watched.bench, 0)
+    async with a_watched_connection() as activity:
+        await ask(activity.bench, 0)
         started = trio.current_time()
         request = messages.produce(1, acks=1, size=4 * 1024 * 1024)
-        await watched.bench.client.send_all(request[: 2 * STREAM_ABOVE])
+        await activity.bench.client.send_all(request[: 2 * STREAM_ABOVE])
         await trio.sleep(239)
-        assert watched.cause is None
+        assert activity.cause is None
         await trio.sleep(10)
-        assert watched.ended_by("slow_request")
+        assert activity.ended_by("slow_request")
         assert trio.current_time() - started > 240
 
 
 async def test_requests_that_wait_for_an_earlier_one_are_not_slow(autojump_clock):
-    async with a_watched() as watched:
-        bench = watched.bench
+    async with a_watched_connection() as activity:
+        bench = activity.bench
         await bench.negotiate()
         bench.translator.on_request = lambda _connection, _request: []
         await bench.client.send_all(messages.heartbeat(1) + messages.plain(2)[:10])
         await trio.sleep(2000)
-        assert watched.cause is None
+        assert activity.cause is None
 
 
 # -- age -----------------------------------------------------------------------------------------------------
 
 
 async def test_an_old_connection_is_closed_when_it_is_at_rest(autojump_clock):
-    async with a_watched(Limits(connection_max_age_s=100)) as watched:
-        await ask(watched.bench, 1)
-        await watched.bench.client.send_all(messages.plain(2))
-        await watched.bench.at_broker.frame()
+    async with a_watched_connection(Limits(connection_max_age_s=100)) as activity:
+        await ask(activity.bench, 1)
+        await activity.bench.client.send_all(messages.plain(2))
+        await activity.bench.at_broker.frame()
         await trio.sleep(102)
-        assert watched.cause is None, "a request is under way"
-        await watched.bench.broker.send_all(wire.response(20, 0, 2, bytes(4)))
-        assert await watched.bench.from_proxy.frame() is not None
-        assert await watched.bench.from_proxy.frame() is None
-        assert watched.cause is Cause.AGE
+        assert activity.cause is None, "a request is under way"
+        await activity.bench.broker.send_all(wire.response(20, 0, 2, bytes(4)))
+        assert await activity.bench.from_proxy.frame() is not None
+        assert await activity.bench.from_proxy.frame() is None
+        assert activity.cause is DisconnectCause.AGE
 
 
 async def test_an_old_connection_stays_while_a_member_on_it_is_unsettled(autojump_clock):
-    async with a_watched(Limits(connection_max_age_s=100)) as watched:
-        bench = watched.bench
+    async with a_watched_connection(Limits(connection_max_age_s=100)) as activity:
+        bench = activity.bench
         await bench.negotiate()
         await bench.client.send_all(messages.heartbeat(1))
         await bench.at_broker.frame()
@@ -169,26 +169,26 @@ async def test_an_old_connection_stays_while_a_member_on_it_is_unsettled(autojum
         await bench.from_proxy.frame()
         bench.translator.is_settled = False
         await trio.sleep(200)
-        assert watched.cause is None
+        assert activity.cause is None
         bench.translator.is_settled = True
         await trio.sleep(2)
-        assert watched.cause is Cause.AGE
+        assert activity.cause is DisconnectCause.AGE
 
 
 async def test_ages_differ(autojump_clock):
     ends = []
     for _ in range(5):
-        async with a_watched(Limits(connection_max_age_s=1000, idle_timeout_s=1e6)) as watched:
+        async with a_watched_connection(Limits(connection_max_age_s=1000, idle_timeout_s=1e6)) as activity:
             started = trio.current_time()
-            await ask(watched.bench, 1)
-            assert await watched.bench.from_proxy.frame() is None
+            await ask(activity.bench, 1)
+            assert await activity.bench.from_proxy.frame() is None
             ends.append(trio.current_time() - started)
     assert all(799 <= end <= 1002 for end in ends)
     assert len(set(ends)) > 1
 
 
 async def test_without_a_maximum_age_connections_stay(autojump_clock):
-    async with a_watched(Limits(idle_timeout_s=1e9)) as watched:
-        await ask(watched.bench, 1)
+    async with a_watched_connection(Limits(idle_timeout_s=1e9)) as activity:
+        await ask(activity.bench, 1)
         await trio.sleep(5000)
-        assert watched.cause is None
+        assert activity.cause is None

@@ -6,17 +6,17 @@ import structlog
 import trio
 
 from proxy.config.schema import Limits
-from proxy.metrics.periodic import every
+from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.runtime.time_slice import PORTION_S
-from proxy.server.client_connection import Progress
-from proxy.server.connection_manager import Connections
+from proxy.runtime.time_slice import SLICE_S
+from proxy.server.client_connection import ConnectionProgress
+from proxy.server.connection_manager import ConnectionManager
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import config_for, serving
 
 
-async def test_work_that_fails_is_told_each_time_and_done_again(autojump_clock):
+async def test_a_failing_job_is_logged_each_time_and_run_again(autojump_clock):
     metrics, times = Metrics(), []
 
     def work() -> None:
@@ -26,7 +26,7 @@ async def test_work_that_fails_is_told_each_time_and_done_again(autojump_clock):
 
     with structlog.testing.capture_logs() as lines, trio.move_on_after(9.5):
         began = trio.current_time()
-        await every(2.0, work, metrics)
+        await run_periodically(2.0, work, metrics)
     assert [when - began for when in times] == [2, 4, 6, 8]
     assert metrics.registry.get_sample_value("epochgate_internal_errors_total", {"where": "upkeep"}) == 2
     assert [str(line["exc_info"]) for line in lines] == ["time 1", "time 2"]
@@ -45,8 +45,8 @@ async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told
             other, unlucky = await connect(proxy.port()), await connect(proxy.port())
             assert await proxy.ask(other, messages.plain(1)) is not None
             assert await proxy.ask(unlucky, messages.plain(2)) is not None
-            outbox = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
-            outbox._send_nowait, outbox._stream = None, Mistaken()
+            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
+            buffer._send_nowait, buffer._stream = None, Mistaken()
             assert await proxy.ask(unlucky, messages.plain(3)) is None
             assert await proxy.ask(other, messages.plain(4)) is not None
             assert proxy.count("internal_errors_total", where="connection") == 1
@@ -66,18 +66,18 @@ class Idle:
     async def run(self) -> None:
         await trio.sleep_forever()
 
-    def progress(self) -> Progress:
+    def progress(self) -> ConnectionProgress:
         self._looked_at.append("connection")
         started = time.perf_counter()
-        while time.perf_counter() - started < PORTION_S:
+        while time.perf_counter() - started < SLICE_S:
             pass
-        return Progress(
-            0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, at_rest=True
+        return ConnectionProgress(
+            0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, quiescent=True
         )
 
 
 async def test_clients_have_their_turn_while_all_connections_are_looked_at(autojump_clock):
-    connections, happened = Connections(Limits(), Metrics()), list[str]()
+    connections, happened = ConnectionManager(Limits(), Metrics()), list[str]()
 
     async def a_client() -> None:
         await trio.sleep(1.0)
@@ -88,7 +88,7 @@ async def test_clients_have_their_turn_while_all_connections_are_looked_at(autoj
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(connections.serve, Idle(happened), "client-host")
-        nursery.start_soon(connections.keep_order)
+        nursery.start_soon(connections.enforce_limits)
         nursery.start_soon(a_client)
         await trio.sleep(1.5)
         nursery.cancel_scope.cancel()

@@ -6,10 +6,10 @@ import sys
 GROWTH = """
 import gc
 import sys
-from proxy.server.process import collect_seldom
+from proxy.server.process import tune_gc
 
 if sys.argv[1] == "seldom":
-    collect_seldom()
+    tune_gc()
 before = gc.get_stats()[2]["collections"]
 held = [[number] for number in range(1_000_000)]
 print(gc.get_stats()[2]["collections"] - before)

@@ -1,4 +1,4 @@
-"""Whom the hub asks for a group's sake, and what it tells of a member that is translated from one call to the next."""
+"""Whom the driver asks about a group, and what it tells of a member that is translated from one call to the next."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from protocol_codecs.messages.metadata import MetadataResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import Ask
-from proxy.server.translator_driver import TranslationHub
-from proxy.session.request_metrics import Meter
+from proxy.server.translator_driver import TranslatorDriver
+from proxy.session.request_metrics import RequestMetrics
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import Admitted, Call, Connection, ConnectionId, Event, EventKind, Request, RequestId
 
@@ -36,44 +36,44 @@ class Shell:
         pass
 
 
-def heard(hub: TranslationHub, shell: Any, number: int, group_id: str = "g") -> None:
+def heard(driver: TranslatorDriver, shell: Any, number: int, group_id: str = "g") -> None:
     message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
     request = Request(RequestId(number), ApiKey.HEARTBEAT, 3, "c", message)
-    hub.request(shell, Connection(ConnectionId(number), "host", {}), request)
+    driver.request(shell, Connection(ConnectionId(number), "host", {}), request)
 
 
-def ask(hub: TranslationHub, group_id: str = "g") -> bool:
-    return hub.ask(group_id, lambda _: Ask(ApiKey.METADATA, 9, None), lambda _: None)
+def ask(driver: TranslatorDriver, group_id: str = "g") -> bool:
+    return driver.ask(group_id, lambda _: Ask(ApiKey.METADATA, 9, None), lambda _: None)
 
 
 async def test_the_connection_heard_last_is_asked_and_both_may_end_in_any_order():
-    hub = TranslationHub(Scripted(), Meter(Metrics()), lambda _: None)
+    driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     first, second = Shell(), Shell()
-    heard(hub, first, 1)
-    heard(hub, second, 2)
-    assert ask(hub)
+    heard(driver, first, 1)
+    heard(driver, second, 2)
+    assert ask(driver)
     assert (len(first.calls), len(second.calls)) == (0, 1)
 
-    hub.client_gone(ConnectionId(2))
-    assert not ask(hub)
-    hub.client_gone(ConnectionId(1))
-    assert not ask(hub)
+    driver.client_gone(ConnectionId(2))
+    assert not ask(driver)
+    driver.client_gone(ConnectionId(1))
+    assert not ask(driver)
 
 
 async def test_a_client_that_names_groups_without_end_fills_no_memory():
-    hub = TranslationHub(Scripted(), Meter(Metrics()), lambda _: None)
+    driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     for n in range(5000):
-        heard(hub, Shell(), 1, f"made up {n}")
-    remembered = [n for n in range(5000) if ask(hub, f"made up {n}")]
+        heard(driver, Shell(), 1, f"made up {n}")
+    remembered = [n for n in range(5000) if ask(driver, f"made up {n}")]
     assert remembered == list(range(100))
-    heard(hub, Shell(), 2)
-    assert ask(hub), "others are not concerned"
+    heard(driver, Shell(), 2)
+    assert ask(driver), "others are not concerned"
 
 
 async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_not_with_its_answer():
     """Else another member would be seen to get a partition that this one still seems to own."""
     translator, events = Scripted(), list[Event]()
-    hub = TranslationHub(translator, Meter(Metrics()), events.append)
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), events.append)
     shell, connection = Shell(), Connection(ConnectionId(1), "host", {})
     join = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", session_timeout_ms=45_000)
     topics = (ConsumerProtocolTopicPartition(topic="t", partitions=(0, 1)),)
@@ -82,22 +82,22 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         (1, ApiKey.JOIN_GROUP, join, JoinGroupResponse(member_id="m", generation_id=1)),
         (2, ApiKey.SYNC_GROUP, SyncGroupRequest(group_id="g", member_id="m", generation_id=1), handed),
     ):
-        hub.passed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
+        driver.passed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
     translator.on_request = lambda _connection, request: [Admitted(request)]
-    hub.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
+    driver.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
 
 
 async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
     """The broker's side of a connection outlives the client, and answers there what was asked before."""
-    hub = TranslationHub(Scripted(), Meter(Metrics()), lambda _: None)
+    driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     shell, told = Shell(), list[Any]()
-    heard(hub, shell, 1)
-    assert hub.ask("g", lambda _: Ask(ApiKey.METADATA, 9, None), told.append)
+    heard(driver, shell, 1)
+    assert driver.ask("g", lambda _: Ask(ApiKey.METADATA, 9, None), told.append)
     (call,) = shell.calls
-    hub.client_gone(ConnectionId(1))
-    hub.reply(call.call_id, MetadataResponse())
+    driver.client_gone(ConnectionId(1))
+    driver.reply(call.call_id, MetadataResponse())
     assert told == []

@@ -1,5 +1,7 @@
 """Group calls that are too large to be decoded, or come before the broker has let their client in."""
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -33,9 +35,9 @@ from protocol_codecs.messages.sync_group import (
 )
 from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest
 from proxy.config.schema import Limits
-from proxy.session.collect_budget import CollectBudget
+from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ClientError
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from proxy.wire.request_header import group_id_of, read_header
 from tests.proxy.fakes import messages, wire
@@ -43,9 +45,9 @@ from tests.proxy.fakes.bench import a_bench
 from tests.proxy.fakes.talk import (
     broker_sends,
     client_sends,
-    conversation,
     negotiated,
     plain_response,
+    session,
     taken,
 )
 from translation.actions import Call, CallId, ConnectionId
@@ -57,15 +59,15 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 def a_talk(
     mode: Mode = Mode.OBSERVE, limits: Limits = SMALL, *, trusted: bool = True, **more
-) -> Conversation:
+) -> ClientSession:
     """A conversation about groups in this mode; ``trusted`` if the broker has answered something."""
-    talk = negotiated(conversation(limits, mode_of=lambda _group_id: mode, **more))
+    talk = negotiated(session(limits, mode_of=lambda _group_id: mode, **more))
     if trusted:
         let_in(talk)
     return talk
 
 
-def let_in(talk: Conversation) -> None:
+def let_in(talk: ClientSession) -> None:
     client_sends(talk, messages.plain(99))
     broker_sends(talk, plain_response(99))
     assert talk.responses.trusted
@@ -108,8 +110,8 @@ def describe_of(groups: int) -> bytes:
     return wire.request(ApiKey.DESCRIBE_GROUPS, 5, 5, DescribeGroupsRequest(groups=("g",) * groups))
 
 
-def counted(talk: Conversation, outcome: str) -> float:
-    return talk._terms.meter.metrics.large_group_calls.labels(outcome)._value.get()
+def counted(talk: ClientSession, outcome: str) -> float:
+    return talk._context.request_metrics.metrics.large_group_calls.labels(outcome)._value.get()
 
 
 HUGE = 3 * STREAM_ABOVE
@@ -120,7 +122,7 @@ TOO_MANY = {
 }
 
 
-def in_pieces(talk: Conversation, frame: bytes) -> list[bytes]:
+def in_pieces(talk: ClientSession, frame: bytes) -> list[bytes]:
     """The client sends a frame in pieces; what goes upstream after each."""
     pieces = [frame[n : n + STREAM_ABOVE] for n in range(0, len(frame), STREAM_ABOVE)]
     return [client_sends(talk, piece) for piece in pieces]
@@ -258,9 +260,9 @@ def test_a_strangers_call_waits_until_the_broker_has_answered_the_proxy():
     assert asked.endswith(encode(MetadataRequest(topics=()), 1))
     assert talk.request is None
     assert counted(talk, "waited_for_broker") == 1
-    assert not talk.awaits_rest, "the client owes nothing"
+    assert not talk.request_incomplete, "the client owes nothing"
     assert client_sends(talk, bytes(1000)) == b""
-    assert talk.held_back == 1000, "what follows is not looked at, and soon not read"
+    assert talk.backlog_bytes == 1000, "what follows is not looked at, and soon not read"
     assert broker_sends(talk, metadata_answer(asked)) == b"", "the client has not asked"
     assert talk.request is not None
 
@@ -271,7 +273,7 @@ def test_a_strangers_large_call_is_not_collected_before():
     asked = client_sends(talk, frame[:STREAM_ABOVE])
     assert wire.api_of(asked) == (ApiKey.METADATA, 1)
     assert client_sends(talk, frame[STREAM_ABOVE : 2 * STREAM_ABOVE]) == b""
-    assert talk.held_back == STREAM_ABOVE
+    assert talk.backlog_bytes == STREAM_ABOVE
     broker_sends(talk, metadata_answer(asked))
     client_sends(talk, frame[2 * STREAM_ABOVE :])
     assert talk.request.message.protocols[0].metadata == bytes(STREAM_ABOVE)
@@ -320,37 +322,37 @@ async def test_a_connection_ends_while_its_call_waits_for_the_broker(autojump_cl
 # -- the room for large calls ----------------------------------------------------------------------------------
 
 
-def test_rooms_are_granted_in_the_order_of_asking_and_never_beyond_the_whole():
-    budget = CollectBudget(100)
+def test_reservations_are_granted_in_the_order_of_asking_and_never_beyond_the_whole():
+    budget = HeldCallsBudget(100)
     granted: list[str] = []
 
     def granting(name: str) -> Callable[[], None]:
         return lambda: granted.append(name)
 
-    first = budget.ask(60, granting("first"))
+    first = budget.reserve(60, granting("first"))
     assert (first.granted, budget.taken) == (True, 60)
-    second, third = budget.ask(50, granting("second")), budget.ask(10, granting("third"))
+    second, third = budget.reserve(50, granting("second")), budget.reserve(10, granting("third"))
     assert not second.granted
     assert not third.granted, "it would fit, but another was before"
-    fourth = budget.ask(1000, granting("fourth"))
-    budget.give_back(first)
+    fourth = budget.reserve(1000, granting("fourth"))
+    budget.release(first)
     assert (granted, budget.taken) == (["second", "third"], 60)
-    budget.give_back(third)
-    budget.give_back(second)
+    budget.release(third)
+    budget.release(second)
     assert (granted, budget.taken) == (["second", "third", "fourth"], 100), "the largest has it alone"
-    fifth = budget.ask(1, granting("fifth"))
-    budget.give_back(fifth)
-    budget.give_back(fourth)
+    fifth = budget.reserve(1, granting("fifth"))
+    budget.release(fifth)
+    budget.release(fourth)
     assert (len(granted), budget.taken) == (3, 0), "who gave up waiting gets nothing"
 
 
 def test_large_calls_of_many_connections_are_held_only_as_far_as_there_is_room():
-    budget = CollectBudget(3 * STREAM_ABOVE)
+    budget = HeldCallsBudget(3 * STREAM_ABOVE)
     frame = join_of(bytes(STREAM_ABOVE // 2))
     assert 2 * STREAM_ABOVE < len(frame) < 3 * STREAM_ABOVE
     resumed: list[str] = []
-    one = a_talk(limits=Limits(), collected=budget)
-    other = a_talk(limits=Limits(), collected=budget, go_on=lambda: resumed.append("other"))
+    one = a_talk(limits=Limits(), held_calls=budget)
+    other = a_talk(limits=Limits(), held_calls=budget, go_on=lambda: resumed.append("other"))
     in_pieces(one, frame)
     assert one.request is not None
     assert budget.taken == len(frame), "it is held until it is answered"
@@ -358,7 +360,7 @@ def test_large_calls_of_many_connections_are_held_only_as_far_as_there_is_room()
         client_sends(other, frame[n : n + 1024])
     assert other.request is None
     assert counted(other, "waited_for_room") == 1
-    assert other.held_back > 0
+    assert other.backlog_bytes > 0
     one.forward(one.request.id)
     assert resumed == ["other"]
     other.process()
@@ -368,9 +370,9 @@ def test_large_calls_of_many_connections_are_held_only_as_far_as_there_is_room()
 
 
 async def test_a_connection_that_ends_gives_its_room_to_the_one_that_waits(autojump_clock: trio.abc.Clock):
-    budget = CollectBudget(3 * STREAM_ABOVE)
+    budget = HeldCallsBudget(3 * STREAM_ABOVE)
     frame = join_of(bytes(STREAM_ABOVE // 2))
-    async with a_bench(collected=budget) as first, a_bench(collected=budget) as second:
+    async with a_bench(held_calls=budget) as first, a_bench(held_calls=budget) as second:
         for bench in (first, second):
             bench.translator.on_request = lambda _c, _r: []
             await bench.negotiate()
@@ -419,3 +421,21 @@ def test_an_assignment_with_too_many_elements_passes_unseen(partitions: int, see
     answer = wire.response(ApiKey.SYNC_GROUP, 3, 5, SyncGroupResponse(assignment=assignment))
     assert broker_sends(talk, answer) == answer
     assert len(talk.passed) == seen
+
+
+def test_a_connection_that_ends_while_the_broker_is_asked_about_its_client_is_freed():
+    def ended() -> weakref.ref[ClientSession]:
+        shell: list[ClientSession] = []  # leads back to the session, as the shell does in the process
+
+        def go_on() -> None:
+            shell[0].process()
+
+        talk = a_talk(limits=Limits(first_group_call_max_bytes=2000), trusted=False, go_on=go_on)
+        shell.append(talk)
+        question = client_sends(talk, join_of(owning(20_000)))
+        assert read_header(question).api_key == ApiKey.METADATA
+        return weakref.ref(talk)
+
+    gone = ended()
+    gc.collect()
+    assert gone() is None

@@ -8,11 +8,11 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from proxy.session.heartbeat_cache import ReadRequest, UpstreamHeartbeats, heartbeat_answer
+from proxy.session.heartbeat_cache import CachedRequest, HeartbeatFrames, heartbeat_response_frame
 from proxy.session.listener_context import ClientError
 from proxy.wire.framing import request_frame, response_frame
 from proxy.wire.request_header import read_header
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session
 from translation.actions import Call, CallId
 
 UPSTREAM = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
@@ -28,7 +28,7 @@ def a_beat(
 
 def test_the_same_request_is_recognised_whatever_its_correlation_id():
     frame = a_beat(1)
-    known = ReadRequest(frame, read_header(frame), "app", BEAT)
+    known = CachedRequest(frame, read_header(frame), "app", BEAT)
     again = a_beat(2**31 - 1)
     assert known.again(again) == read_header(again)
 
@@ -47,11 +47,11 @@ def test_the_same_request_is_recognised_whatever_its_correlation_id():
 )
 def test_any_other_difference_makes_it_another_request(other):
     frame = a_beat(1)
-    assert ReadRequest(frame, read_header(frame), "app", BEAT).again(other) is None
+    assert CachedRequest(frame, read_header(frame), "app", BEAT).again(other) is None
 
 
 def test_the_request_upstream_is_written_as_if_it_were_the_first():
-    kept = UpstreamHeartbeats()
+    kept = HeartbeatFrames()
     moved = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=4)
     rounds = [(1, 7, "app", UPSTREAM), (1, 8, "app", UPSTREAM), (1, 9, "app", moved), (1, 10, None, moved)]
     rounds += [(0, 11, None, moved), (0, 12, None, moved)]
@@ -61,7 +61,7 @@ def test_the_request_upstream_is_written_as_if_it_were_the_first():
 
 
 def test_the_answer_from_upstream_is_read_as_if_it_were_the_first():
-    kept = UpstreamHeartbeats()
+    kept = HeartbeatFrames()
     for correlation_id, epoch in ((1, 3), (2, 3), (3, 4), (4, 4)):
         message = ConsumerGroupHeartbeatResponse(member_epoch=epoch, heartbeat_interval_ms=5000)
         frame = response_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, correlation_id, message)
@@ -76,11 +76,11 @@ def test_the_answer_to_the_client_is_written_as_if_it_were_the_first(version, er
     message = HeartbeatResponse(error_code=error_code)
     for correlation_id in (1, 2):
         expected = response_frame(ApiKey.HEARTBEAT, version, correlation_id, message)
-        assert heartbeat_answer(version, correlation_id, message) == expected
+        assert heartbeat_response_frame(version, correlation_id, message) == expected
 
 
 def test_heartbeats_that_repeat_go_the_whole_way():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     for n in range(1, 4):
         client_sends(talk, a_beat(n))
         request, talk.request = talk.request, None
@@ -99,7 +99,7 @@ def test_heartbeats_that_repeat_go_the_whole_way():
 
 
 def test_a_repeated_heartbeat_is_checked_against_what_is_offered_now():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, a_beat(1))
     assert talk.request is not None
     talk.answer(talk.request.id, HeartbeatResponse())

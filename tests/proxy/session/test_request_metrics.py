@@ -12,8 +12,8 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from proxy.metrics.registry import Metrics
-from proxy.session.in_flight import Exchange, Source
-from proxy.session.request_metrics import Meter, error_codes
+from proxy.session.in_flight import InFlightRequest, Origin
+from proxy.session.request_metrics import RequestMetrics, error_codes
 
 STALE = int(ErrorCode.STALE_MEMBER_EPOCH)
 
@@ -44,10 +44,12 @@ def test_the_errors_of_a_response(api_key, message, codes):
 
 def test_errors_are_counted_by_api_and_name():
     metrics = Metrics()
-    meter = Meter(metrics)
-    exchange = Exchange(Source.LOCAL, int(ApiKey.OFFSET_COMMIT), 8, 1, 0.0)
-    meter.answered(exchange, a_commit(STALE, 0), 0.001)
-    meter.call_result(ApiKey.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatResponse(error_code=110))
+    request_metrics = RequestMetrics(metrics)
+    entry = InFlightRequest(Origin.LOCAL, int(ApiKey.OFFSET_COMMIT), 8, 1, 0.0)
+    request_metrics.answered(entry, a_commit(STALE, 0), 0.001)
+    request_metrics.call_result(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatResponse(error_code=110)
+    )
     value = metrics.registry.get_sample_value
     labels = {"api_key": "OFFSET_COMMIT", "error_code": "STALE_MEMBER_EPOCH"}
     assert value("epochgate_answer_errors_total", labels) == 1
@@ -57,9 +59,9 @@ def test_errors_are_counted_by_api_and_name():
 
 def test_versions_that_a_client_makes_up_share_one_series():
     metrics = Metrics()
-    meter = Meter(metrics)
+    request_metrics = RequestMetrics(metrics)
     for version in range(5, 3000):
-        meter.request(ApiKey.API_VERSIONS, version, 10, decoded=True)
+        request_metrics.request(ApiKey.API_VERSIONS, version, 10, decoded=True)
     (family,) = (
         one for one in metrics.without_groups.collect() if one.name == "epochgate_client_to_proxy_request"
     )

@@ -7,7 +7,7 @@ from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from proxy.observability.broker_queries import Ask
-from proxy.session.response_tap import Watched, is_plain_success
+from proxy.session.response_tap import ResponseTap, is_plain_success
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import Bench, a_bench
 
@@ -23,7 +23,7 @@ async def pass_a_heartbeat(bench: Bench, code: ErrorCode = ErrorCode.NONE, corre
 
 def ask(bench: Bench, told: list[object]) -> bool:
     question = Ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=("g",)))
-    return bench.hub.ask("g", lambda _connection: question, told.append)
+    return bench.driver.ask("g", lambda _connection: question, told.append)
 
 
 async def test_the_members_of_a_group_that_passes_through_are_seen():
@@ -84,7 +84,7 @@ async def test_a_question_ends_with_its_connection():
 @pytest.mark.parametrize("pieces", [[b"abc"], [b"a", b"b", b"c"]])
 def test_a_response_is_looked_at_as_a_whole(pieces):
     seen: list[bytes] = []
-    watched = Watched(seen.append)
+    watched = ResponseTap(seen.append)
     for number, piece in enumerate(pieces, 1):
         watched.take(piece, last=number == len(pieces))
     assert seen == [b"abc"]
@@ -94,12 +94,12 @@ def test_a_response_that_cannot_be_decoded_disturbs_nobody():
     def look(frame: bytes) -> None:
         raise MalformedMessage("X", 0, "x", 0, repr(frame))
 
-    Watched(look).take(b"abc", last=True)
+    ResponseTap(look).take(b"abc", last=True)
 
 
 def test_a_very_large_response_is_not_held():
     seen: list[bytes] = []
-    watched = Watched(seen.append)
+    watched = ResponseTap(seen.append)
     for _ in range(20):
         watched.take(bytes(100_000), last=False)
     watched.take(b"", last=True)

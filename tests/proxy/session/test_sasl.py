@@ -11,10 +11,10 @@ from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config.schema import Limits
 from proxy.session.listener_context import ClientError
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
 from translation.actions import Call, CallId, ConnectionId
 
 PLAIN_TOKEN = wire.framed(b"\0Alice\0Alice-secret")  # read as a header, it would be API 65 and a version
@@ -57,9 +57,9 @@ def a_call() -> Call:
     return Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message)
 
 
-def in_a_session(clock: Clock, lifetime_ms: int = 60_000, limits: Limits | None = None) -> Conversation:
+def in_a_session(clock: Clock, lifetime_ms: int = 60_000, limits: Limits | None = None) -> ClientSession:
     """A client that has authenticated; the session began at the clock's time."""
-    talk = negotiated(conversation(limits, clock=clock))
+    talk = negotiated(session(limits, clock=clock))
     for request, answer in (
         (handshake(1, "SCRAM-SHA-256"), handshake_answer(1)),
         (authenticate(2), authenticated(2)),
@@ -88,7 +88,7 @@ def test_without_a_lifetime_the_next_ordinary_request_ends_authentication():
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_every_version_of_sasl_authenticate_passes_as_it_is(version):
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, handshake(1, "PLAIN"))
     broker_sends(talk, handshake_answer(1))
     assert client_sends(talk, authenticate(2, version)) == authenticate(2, version)
@@ -149,7 +149,7 @@ def test_a_call_that_the_client_waits_for_goes_out_as_long_as_its_request_could(
 
 def test_the_lifetime_counts_from_the_request_because_the_broker_counts_before_its_answer_arrives():
     clock = Clock()
-    talk = negotiated(conversation(clock=clock))
+    talk = negotiated(session(clock=clock))
     client_sends(talk, handshake(1, "PLAIN"))
     broker_sends(talk, handshake_answer(1))
     client_sends(talk, authenticate(2))
@@ -173,7 +173,7 @@ def test_a_client_that_authenticates_after_the_lifetime_gets_its_calls_going_aga
 
 
 def test_a_failed_authentication_gives_no_session():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, handshake(1, "PLAIN"))
     broker_sends(talk, handshake_answer(1))
     client_sends(talk, authenticate(2))
@@ -218,7 +218,7 @@ def test_a_client_that_is_gone_can_not_authenticate_again():
 
 def test_plain_after_sasl_handshake_v0_is_relayed_as_it_is():
     """kroxylicious 2988: refused there."""
-    talk = conversation()
+    talk = session()
     assert client_sends(talk, handshake(1, "PLAIN", 0)) == handshake(1, "PLAIN", 0)
     assert broker_sends(talk, handshake_answer(1, 0)) == handshake_answer(1, 0)
     assert client_sends(talk, PLAIN_TOKEN) == PLAIN_TOKEN
@@ -230,7 +230,7 @@ def test_plain_after_sasl_handshake_v0_is_relayed_as_it_is():
 
 
 def test_a_client_that_does_not_wait_for_answers_is_served_in_order():
-    talk = conversation()
+    talk = session()
     sent = (handshake(1, "PLAIN", 0), PLAIN_TOKEN, messages.plain(2))
     assert client_sends(talk, *sent) == b"".join(sent)
     answers = (handshake_answer(1, 0), wire.framed(b""), plain_response(2))
@@ -238,7 +238,7 @@ def test_a_client_that_does_not_wait_for_answers_is_served_in_order():
 
 
 def test_scram_after_sasl_handshake_v0():
-    talk = conversation()
+    talk = session()
     client_sends(talk, handshake(1, "SCRAM-SHA-512", 0))
     broker_sends(talk, handshake_answer(1, 0))
     for asked, answered in (
@@ -251,7 +251,7 @@ def test_scram_after_sasl_handshake_v0():
 
 
 def test_oauthbearer_that_fails_after_sasl_handshake_v0():
-    talk = conversation()
+    talk = session()
     client_sends(talk, handshake(1, "OAUTHBEARER", 0))
     broker_sends(talk, handshake_answer(1, 0))
     client_sends(talk, wire.framed(b"n,,\x01auth=Bearer x\x01\x01"))
@@ -262,7 +262,7 @@ def test_oauthbearer_that_fails_after_sasl_handshake_v0():
 @pytest.mark.parametrize("handshake_first", [True, False])
 def test_gssapi_is_relayed_until_the_first_request(handshake_first):
     """The last token of a client is not answered by every broker. Clients of Kafka 0.9 begin with a token."""
-    talk = conversation()
+    talk = session()
     if handshake_first:
         client_sends(talk, handshake(1, "GSSAPI", 0))
         broker_sends(talk, handshake_answer(1, 0))
@@ -276,7 +276,7 @@ def test_gssapi_is_relayed_until_the_first_request(handshake_first):
 
 
 def test_a_first_token_waits_for_the_upstream_connection():
-    talk = conversation(opened=False)
+    talk = session(opened=False)
     client_sends(talk, GSSAPI_TOKEN)
     assert talk.wants_upstream
     talk.opened()
@@ -285,7 +285,7 @@ def test_a_first_token_waits_for_the_upstream_connection():
 
 
 def test_a_large_token_passes_in_pieces():
-    talk = conversation()
+    talk = session()
     client_sends(talk, handshake(1, "GSSAPI", 0))
     broker_sends(talk, handshake_answer(1, 0))
     token = wire.framed(b"\x60" + bytes(2 * STREAM_ABOVE))
@@ -299,14 +299,14 @@ def test_a_large_token_passes_in_pieces():
 
 @pytest.mark.parametrize("frame", [authenticate(2, token=bytes(3000)), handshake(2, "x" * 3000)])
 def test_a_frame_of_authentication_may_only_be_small(frame):
-    talk = negotiated(conversation(Limits(sasl_max_bytes=2048)))
+    talk = negotiated(session(Limits(sasl_max_bytes=2048)))
     with pytest.raises(ClientError, match="2048 are allowed") as caught:
         client_sends(talk, frame)
     assert caught.value.kind == "oversized"
 
 
 def test_a_bare_token_may_only_be_small():
-    talk = conversation(Limits(sasl_max_bytes=2048))
+    talk = session(Limits(sasl_max_bytes=2048))
     client_sends(talk, handshake(1, "SCRAM-SHA-256", 0))
     with pytest.raises(ClientError, match="2048 are allowed"):
         client_sends(talk, wire.framed(bytes(3000)))

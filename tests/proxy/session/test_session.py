@@ -1,4 +1,4 @@
-"""How a connection relays, as bytes in and bytes out (docs/protocol-contracts.md)."""
+"""How a connection relays, as bytes in and bytes out (docs/reference/protocol-contracts.md)."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (
     broker_sends,
     client_sends,
-    conversation,
     negotiated,
     plain_response,
+    session,
     taken,
 )
 
@@ -21,7 +21,7 @@ from tests.proxy.fakes.talk import (
 
 
 def test_requests_are_relayed_as_they_are_without_waiting_for_responses():
-    talk = conversation()
+    talk = session()
     requests = [messages.plain(1), messages.plain(2, padding=100), messages.plain(1)]
     assert client_sends(talk, *requests) == b"".join(requests)
     responses = [plain_response(1), plain_response(2), plain_response(1, 50)]
@@ -30,7 +30,7 @@ def test_requests_are_relayed_as_they_are_without_waiting_for_responses():
 
 
 def test_a_large_request_and_a_large_response_pass_in_pieces():
-    talk = conversation()
+    talk = session()
     request = messages.produce(1, acks=1, size=3 * STREAM_ABOVE)
     assert client_sends(talk, request[:STREAM_ABOVE]) == request[:STREAM_ABOVE]
     assert not talk.can_inject
@@ -44,7 +44,7 @@ def test_a_large_request_and_a_large_response_pass_in_pieces():
 @pytest.mark.parametrize("version", [2, 3, 9, 13])
 @pytest.mark.parametrize("acks", [0, 1])
 def test_a_large_produce_goes_on_as_soon_as_its_acks_are_read(version, acks):
-    talk = conversation()
+    talk = session()
     request = messages.produce(1, acks=acks, version=version, size=2 * STREAM_ABOVE)
     gone = next(n for n in range(len(request)) if client_sends(talk, request[n : n + 1]))
     assert gone < 60
@@ -54,7 +54,7 @@ def test_a_large_produce_goes_on_as_soon_as_its_acks_are_read(version, acks):
 
 @pytest.mark.parametrize("version", [2, 3, 9, 13])
 def test_produce_without_acks_is_answered_by_nobody(version):
-    talk = conversation()
+    talk = session()
     silent = messages.produce(1, acks=0, version=version, client_id=None)
     asked = messages.plain(2)
     assert client_sends(talk, silent, asked) == silent + asked
@@ -63,23 +63,23 @@ def test_produce_without_acks_is_answered_by_nobody(version):
 
 
 def test_reading_ahead_stops_at_the_allowed_number_of_requests_in_flight():
-    talk = conversation(limits=Limits(in_flight_requests=2))
+    talk = session(limits=Limits(in_flight_requests=2))
     requests = [messages.plain(n) for n in range(4)]
     assert client_sends(talk, *requests) == b"".join(requests[:2])
-    assert talk.held_back == len(requests[2]) + len(requests[3])
+    assert talk.backlog_bytes == len(requests[2]) + len(requests[3])
     assert broker_sends(talk, plain_response(0)) == plain_response(0)
     assert taken(talk.to_upstream) == requests[2]
 
 
 def test_nothing_is_held_back_while_a_frame_is_incomplete():
     """A reader that took the beginning of a frame for a backlog would wait for ever."""
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.produce(1, acks=1, size=2 * STREAM_ABOVE)[: STREAM_ABOVE - 1])
-    assert talk.held_back == 0
+    assert talk.backlog_bytes == 0
 
 
 def test_the_upstream_connection_is_wanted_at_the_first_request_only():
-    talk = conversation(opened=False)
+    talk = session(opened=False)
     request = messages.plain(1)
     assert client_sends(talk, request[:-1]) == b""
     assert not talk.wants_upstream
@@ -106,14 +106,14 @@ def test_the_upstream_connection_is_wanted_at_the_first_request_only():
     ],
 )
 def test_what_is_no_request_ends_the_connection(data, kind):
-    talk = conversation()
+    talk = session()
     with pytest.raises(ClientError) as caught:
         client_sends(talk, data)
     assert caught.value.kind == kind
 
 
 def test_surplus_bytes_behind_a_message_are_ignored_as_brokers_do():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, wire.framed(messages.heartbeat(1)[4:] + b"\0\0"))
     assert talk.request is not None
     assert talk.request.message.group_id == "g"
@@ -121,14 +121,14 @@ def test_surplus_bytes_behind_a_message_are_ignored_as_brokers_do():
 
 def test_the_limit_is_tighter_until_the_first_valid_request():
     limits = Limits(first_frame_max_bytes=2000, frame_max_bytes=10_000)
-    talk = conversation(limits=limits)
+    talk = session(limits=limits)
     client_sends(talk, messages.plain(1), messages.plain(2, padding=8000))
     with pytest.raises(ClientError, match="2000"):
-        client_sends(conversation(limits=limits), messages.plain(1, padding=8000))
+        client_sends(session(limits=limits), messages.plain(1, padding=8000))
 
 
 def test_requests_before_the_bad_one_are_relayed():
-    talk = conversation()
+    talk = session()
     with pytest.raises(ClientError):
         client_sends(talk, messages.plain(1), b"\xff\xff\xff\xff")
     assert taken(talk.to_upstream) == messages.plain(1)
@@ -147,7 +147,7 @@ def test_requests_before_the_bad_one_are_relayed():
     ],
 )
 def test_a_response_that_was_not_asked_for_ends_the_connection(data, kind):
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.plain(7))
     with pytest.raises(UpstreamError) as caught:
         broker_sends(talk, data)
@@ -156,11 +156,11 @@ def test_a_response_that_was_not_asked_for_ends_the_connection(data, kind):
 
 def test_a_response_to_no_request_ends_the_connection():
     with pytest.raises(UpstreamError, match="to no request"):
-        broker_sends(conversation(), plain_response(1))
+        broker_sends(session(), plain_response(1))
 
 
 def test_an_address_response_that_can_not_be_decoded_is_not_passed_on():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.metadata(1))
     with pytest.raises(UpstreamError):
         broker_sends(talk, wire.response(ApiKey.METADATA, 9, 1, b"\0\0\0\0\x05"))
@@ -171,7 +171,7 @@ def test_an_address_response_that_can_not_be_decoded_is_not_passed_on():
 
 
 def test_addresses_in_metadata_are_those_of_the_proxy():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.metadata(1), messages.plain(2))
     brokers = (
         MetadataResponseBroker(node_id=0, host="kafka-0", port=9092),
@@ -190,10 +190,10 @@ def test_addresses_in_metadata_are_those_of_the_proxy():
 
 
 def test_after_stop_taking_what_is_under_way_is_finished_and_nothing_else():
-    talk = conversation()
+    talk = session()
     request = messages.produce(1, acks=1, size=2 * STREAM_ABOVE)
     client_sends(talk, request[:STREAM_ABOVE])
-    talk.stop_taking()
+    talk.stop_accepting()
     assert client_sends(talk, request[STREAM_ABOVE:], messages.plain(2)) == request[STREAM_ABOVE:]
     assert not talk.idle
     broker_sends(talk, wire.response(ApiKey.PRODUCE, 9, 1, b"1234"))

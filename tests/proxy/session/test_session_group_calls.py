@@ -1,4 +1,4 @@
-"""Calls of the translation and calls for it, as bytes in and bytes out (docs/protocol-contracts.md)."""
+"""Calls of the translation and calls for it, as bytes in and bytes out (docs/reference/protocol-contracts.md)."""
 
 from itertools import count
 
@@ -13,16 +13,16 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.session.listener_context import UpstreamError
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (
     broker_sends,
     client_sends,
-    conversation,
     heartbeat_response,
     negotiated,
     plain_response,
+    session,
     taken,
 )
 from translation.actions import Call, CallId, ConnectionId
@@ -45,7 +45,7 @@ def call_response(request_frame: bytes, epoch: int = 5) -> bytes:
 
 
 def test_a_group_call_is_decoded_and_holds_up_what_follows_until_it_is_answered():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     assert client_sends(talk, messages.plain(1), messages.heartbeat(2), messages.plain(3)) == messages.plain(
         1
     )
@@ -66,7 +66,7 @@ def test_a_group_call_is_decoded_and_holds_up_what_follows_until_it_is_answered(
 
 
 def test_a_forwarded_group_call_is_relayed_unchanged():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, messages.heartbeat(2))
     talk.forward(talk.request.id)
     assert taken(talk.to_upstream) == messages.heartbeat(2)
@@ -74,7 +74,7 @@ def test_a_forwarded_group_call_is_relayed_unchanged():
 
 
 def test_a_large_group_call_is_gathered_before_it_is_decoded():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, messages.plain(0))
     broker_sends(talk, plain_response(0))
     protocols = (JoinGroupRequestProtocol(name="range", metadata=bytes(3 * STREAM_ABOVE)),)
@@ -88,7 +88,7 @@ def test_a_large_group_call_is_gathered_before_it_is_decoded():
 
 
 def test_only_the_request_under_way_can_be_answered():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     with pytest.raises(LookupError):
         talk.answer(1, HeartbeatResponse())
     client_sends(talk, messages.heartbeat(2))
@@ -98,7 +98,7 @@ def test_only_the_request_under_way_can_be_answered():
 
 
 def test_the_proxy_asks_for_versions_where_the_client_never_did():
-    talk = conversation()
+    talk = session()
     asked = client_sends(talk, messages.plain(1), messages.heartbeat(2))
     relayed, own = wire.frames(asked)
     assert relayed == messages.plain(1)
@@ -113,9 +113,9 @@ def test_the_proxy_asks_for_versions_where_the_client_never_did():
 # -- injected calls --------------------------------------------------------------------------------------------
 
 
-def ready_for_calls() -> Conversation:
+def ready_for_calls() -> ClientSession:
     """A conversation whose client has made a group call."""
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, messages.heartbeat(1))
     talk.forward(talk.request.id)
     talk.request = None

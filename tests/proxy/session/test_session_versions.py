@@ -1,4 +1,4 @@
-"""What a connection offers and refuses (docs/protocol-contracts.md)."""
+"""What a connection offers and refuses (docs/reference/protocol-contracts.md)."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatRe
 from proxy.session.listener_context import ClientError, UpstreamError
 from proxy.wire import share_groups
 from tests.proxy.fakes import messages, wire
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated, plain_response, taken
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
 
 # -- versions --------------------------------------------------------------------------------------------------
 
 
 def test_the_offer_is_cut_to_what_was_reviewed():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.ask_versions(1))
     broker = {
         **messages.BROKER_VERSIONS,
@@ -30,7 +30,7 @@ def test_the_offer_is_cut_to_what_was_reviewed():
 
 
 def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
-    talk = conversation(opened=False)
+    talk = session(opened=False)
     assert client_sends(talk, messages.ask_versions(9, version=5)) == b""
     answer = wire.body_of(taken(talk.to_client), ApiKey.API_VERSIONS, 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -39,7 +39,7 @@ def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
 
 
 def test_an_api_versions_request_of_the_far_future_is_answered_whatever_its_body():
-    talk = conversation()
+    talk = session()
     frame = wire.framed(b"\0\x12\x7f\xff\0\0\0\x09\xff\xffgarbage")
     client_sends(talk, messages.plain(1), frame)
     answers = broker_sends(talk, plain_response(1))
@@ -49,7 +49,7 @@ def test_an_api_versions_request_of_the_far_future_is_answered_whatever_its_body
 
 
 def test_an_error_from_the_broker_in_v0_form_is_passed_on():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.ask_versions(1, version=4))
     error = messages.api_versions_response({ApiKey.API_VERSIONS: (0, 3)})
     body = type(error)(error_code=35, api_keys=error.api_keys)
@@ -68,7 +68,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_an_answer_that_can_not_be_read_is_told_as_by_a_broker_that_knows_v0_only(body):
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.ask_versions(1, version=3))
     told = broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, body))
     answer = wire.body_of(told, ApiKey.API_VERSIONS, 0)
@@ -81,7 +81,7 @@ def test_an_answer_that_can_not_be_read_is_told_as_by_a_broker_that_knows_v0_onl
 
 
 def test_an_error_in_the_form_of_the_version_asked_for_is_told_in_v0_form():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.ask_versions(1, version=3))
     error = messages.api_versions_response({ApiKey.API_VERSIONS: (0, 2)})
     body = type(error)(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=error.api_keys)
@@ -90,7 +90,7 @@ def test_an_error_in_the_form_of_the_version_asked_for_is_told_in_v0_form():
 
 
 def test_an_answer_in_v0_that_can_not_be_read_ends_the_connection():
-    talk = conversation()
+    talk = session()
     client_sends(talk, messages.ask_versions(1, version=0))
     with pytest.raises(UpstreamError, match="ApiVersionsResponse"):
         broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 0, 1, bytes.fromhex("0000 000005")))
@@ -108,7 +108,7 @@ def test_an_answer_in_v0_that_can_not_be_read_ends_the_connection():
 )
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_request_outside_the_offer_is_refused(request_frame, asked):
-    talk = negotiated(conversation()) if asked else conversation()
+    talk = negotiated(session()) if asked else session()
     with pytest.raises(ClientError) as caught:
         client_sends(talk, request_frame)
     assert caught.value.kind == "not_offered"
@@ -117,11 +117,11 @@ def test_a_request_outside_the_offer_is_refused(request_frame, asked):
 def test_a_version_that_the_broker_lacks_is_refused_once_that_is_known():
     versions = {**messages.BROKER_VERSIONS, ApiKey.METADATA: (5, 8)}
     with pytest.raises(ClientError, match="METADATA v9, which is offered in versions 5 to 8"):
-        client_sends(negotiated(conversation(), versions), messages.metadata(1, version=9))
+        client_sends(negotiated(session(), versions), messages.metadata(1, version=9))
 
 
 def test_a_share_consumer_is_told_in_its_turn_that_share_groups_are_not_carried():
-    talk = negotiated(conversation(), {**messages.BROKER_VERSIONS, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1)})
+    talk = negotiated(session(), {**messages.BROKER_VERSIONS, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1)})
     joins = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=("t",))
     sent = client_sends(talk, messages.plain(1), wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 2, joins))
     assert sent == messages.plain(1)
@@ -135,13 +135,13 @@ def test_a_share_consumer_is_told_in_its_turn_that_share_groups_are_not_carried(
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_share_group_heartbeat_of_a_client_that_never_asked_is_refused(version):
     for allowed in (False, True):
-        talk = conversation(allow_unknown_apis=allowed)
+        talk = session(allow_unknown_apis=allowed)
         with pytest.raises(ClientError):
             client_sends(talk, wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, version, 1, b""))
 
 
 def test_unknown_apis_pass_where_the_configuration_allows_it():
-    talk = conversation(allow_unknown_apis=True)
+    talk = session(allow_unknown_apis=True)
     frame = wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff")
     assert client_sends(talk, frame) == frame
 
@@ -151,5 +151,5 @@ def test_unknown_apis_pass_where_the_configuration_allows_it():
 )
 def test_what_may_name_brokers_does_not_pass_even_where_unknown_apis_do(request_frame):
     with pytest.raises(ClientError) as caught:
-        client_sends(conversation(allow_unknown_apis=True), request_frame)
+        client_sends(session(allow_unknown_apis=True), request_frame)
     assert caught.value.kind == "not_offered"

@@ -10,15 +10,15 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
 from tests.proxy.fakes.talk import (
     broker_sends,
     client_sends,
-    conversation,
     heartbeat_response,
     negotiated,
+    session,
     taken,
 )
 from translation.actions import Answer, Call, CallId, ConnectionId, RequestId
@@ -39,9 +39,9 @@ def replied(question: bytes) -> bytes:
     return wire.response(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, wire.correlation_id(question), message)
 
 
-def with_a_heartbeat() -> Conversation:
+def with_a_heartbeat() -> ClientSession:
     """The translation works on a Heartbeat."""
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, messages.heartbeat(1), messages.plain(2))
     return talk
 
@@ -81,7 +81,7 @@ def test_nothing_overtakes_a_call_that_is_under_way():
 
 
 def test_nothing_goes_ahead_without_a_request():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     talk.call_ahead(QUESTION)
     assert not talk.to_upstream
 

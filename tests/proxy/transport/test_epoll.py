@@ -10,15 +10,15 @@ import trio
 import trio.testing
 
 from proxy.transport import epoll
-from proxy.transport.epoll import Poller
+from proxy.transport.epoll import EpollLoop
 from proxy.transport.tcp_stream import TcpStream, feed
 
 TIMEOUT_S = 20
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Poller]:
-    served = Poller()
+async def serving() -> AsyncIterator[EpollLoop]:
+    served = EpollLoop()
     with trio.fail_after(TIMEOUT_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(served.serve)
@@ -227,7 +227,7 @@ async def test_a_task_that_becomes_ready_has_its_turn_before_more_is_read() -> N
                 for so_far in range(1, 51):
                     await turn.wait()
                     turn = trio.Event()
-                    assert read <= 2 * so_far  # trio may let the poller look once more in the same round
+                    assert read <= 2 * so_far  # trio may let the loop look once more in the same round
                 nursery.cancel_scope.cancel()
 
 
@@ -262,7 +262,7 @@ async def test_who_shares_has_a_socket_of_trios_looked_at_after_each_read() -> N
         with a_pair() as (stream, peer), ours, theirs:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(feed, stream, for_ever)
-                with epoll.sharing():
+                with epoll.trio_priority():
                     peer.sendall(b"round and round")
                     await trio.lowlevel.wait_readable(ours)
                     assert read <= 25

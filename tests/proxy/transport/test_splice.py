@@ -11,15 +11,15 @@ import trio.testing
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from proxy.session.session import Conversation
+from proxy.session.session import ClientSession
 from proxy.transport import splice
-from proxy.transport.splice import MOVE_ABOVE, Move, Moving, Pipe, PipePool
+from proxy.transport.splice import SPLICE_MIN_BYTES, Pipe, PipePool, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import RECEIVE_SIZE, TcpStream, open_tcp
-from proxy.transport.write_buffer import HIGH_WATER, Outbox
+from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated, taken
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session, taken
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
@@ -34,13 +34,13 @@ def low_water(stream: TcpStream) -> int:
 
 
 async def move(
-    source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: Move, behind: int = 0
+    source: TcpStream, sink: TcpStream, count: int, pipe: Pipe, done: SpliceProgress, behind: int = 0
 ) -> None:
-    moving = Moving(source, sink, count, pipe, done, behind)
+    transfer = SpliceTransfer(source, sink, count, pipe, done, behind)
     try:
-        await moving.finish()
+        await transfer.finish()
     finally:
-        moving.end()
+        transfer.end()
 
 
 @pytest.fixture
@@ -61,39 +61,39 @@ async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
 
 
 def test_the_rest_of_a_large_produce_request_may_be_moved():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     request = messages.produce(1, acks=1, size=MEGABYTE)
     head = request[: STREAM_ABOVE + 5]
     assert client_sends(talk, head) == head
-    assert talk.unread_for_upstream() == len(request) - len(head)
-    talk.moved_upstream(1000)
-    assert talk.unread_for_upstream() == len(request) - len(head) - 1000
-    talk.moved_upstream(len(request) - len(head) - 1000)
-    assert talk.unread_for_upstream() == 0
+    assert talk.passthrough_bytes() == len(request) - len(head)
+    talk.spliced_upstream(1000)
+    assert talk.passthrough_bytes() == len(request) - len(head) - 1000
+    talk.spliced_upstream(len(request) - len(head) - 1000)
+    assert talk.passthrough_bytes() == 0
     assert client_sends(talk, messages.plain(2)) == messages.plain(2)
 
 
 def test_nothing_is_moved_of_a_request_that_is_decoded():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     talk.responses.trusted = True  # else it would be asked first whether the broker lets its sender in
     body = messages.heartbeat(1)[4:] + bytes(MEGABYTE // 2)
     assert client_sends(talk, (struct.pack(">i", len(body)) + body)[: 2 * STREAM_ABOVE]) == b""
-    assert talk.unread_for_upstream() == 0
+    assert talk.passthrough_bytes() == 0
 
 
 def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     request = messages.produce(1, acks=1, size=MEGABYTE)
     client_sends(talk, request[:STREAM_ABOVE])
     message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
     talk.call(Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message))
     assert taken(talk.to_upstream) == b""
-    talk.moved_upstream(talk.unread_for_upstream())
+    talk.spliced_upstream(talk.passthrough_bytes())
     assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
-def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]:
-    talk = negotiated(conversation())
+def large_response_has_begun(size: int = MEGABYTE) -> tuple[ClientSession, bytes]:
+    talk = negotiated(session())
     client_sends(talk, messages.plain(1))
     response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))
     assert broker_sends(talk, response[:2000]) == response[:2000]
@@ -102,21 +102,21 @@ def large_response_has_begun(size: int = MEGABYTE) -> tuple[Conversation, bytes]
 
 def test_the_rest_of_a_large_response_may_be_moved():
     talk, response = large_response_has_begun()
-    assert talk.responses.unread() == len(response) - 2000
-    talk.responses.moved(len(response) - 2000)
-    assert talk.responses.unread() == 0
+    assert talk.responses.passthrough_bytes() == len(response) - 2000
+    talk.responses.spliced(len(response) - 2000)
+    assert talk.responses.passthrough_bytes() == 0
     assert talk.idle
 
 
 def test_records_may_be_moved_once_what_stands_before_them_has_come():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     client_sends(talk, wire.request(ApiKey.FETCH, 16, 1, b""))
     before, records, behind = messages.fetch_response(1, MEGABYTE)
     assert len(before) < 100  # Kafka writes it by itself
     assert broker_sends(talk, before) == before
-    assert (talk.responses.unread(), talk.responses.behind()) == (MEGABYTE, len(behind))
-    talk.responses.moved(len(records))
-    assert talk.responses.unread() == 0
+    assert (talk.responses.passthrough_bytes(), talk.responses.trailing_bytes()) == (MEGABYTE, len(behind))
+    talk.responses.spliced(len(records))
+    assert talk.responses.passthrough_bytes() == 0
     assert broker_sends(talk, behind) == behind
     assert talk.idle
 
@@ -124,17 +124,17 @@ def test_records_may_be_moved_once_what_stands_before_them_has_come():
 def test_nothing_is_moved_to_a_client_that_is_gone():
     talk, _ = large_response_has_begun()
     talk.client_closed()
-    assert talk.responses.unread() == 0
+    assert talk.responses.passthrough_bytes() == 0
 
 
-# -- moving --------------------------------------------------------------------------------------------------
+# -- splicing --------------------------------------------------------------------------------------------------
 
 
 async def test_a_move_brings_every_byte_in_order_and_leaves_the_next_ones(tcp_pair):
     source, far_source = tcp_pair()
     sink, far_sink = tcp_pair()
     data = os.urandom(3 * MEGABYTE)
-    done, pipe = Move(), Pipe()
+    done, pipe = SpliceProgress(), Pipe()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(far_source.send_all, data + b"next")
         nursery.start_soon(move, source, sink, len(data), pipe, done)
@@ -148,7 +148,7 @@ async def test_a_move_brings_every_byte_in_order_and_leaves_the_next_ones(tcp_pa
 async def test_a_move_is_woken_for_the_last_bytes_with_those_behind_them_and_leaves_these(tcp_pair):
     source, far_source = tcp_pair()
     sink, far_sink = tcp_pair()
-    done, pipe = Move(), Pipe()
+    done, pipe = SpliceProgress(), Pipe()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(move, source, sink, 1000, pipe, done, 3)
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -166,7 +166,7 @@ async def test_a_move_is_woken_for_the_last_bytes_with_those_behind_them_and_lea
 async def test_a_sink_that_does_not_read_stops_the_source(tcp_pair):
     source, far_source = tcp_pair()
     sink, _far_sink = tcp_pair()
-    done, pipe = Move(), Pipe()
+    done, pipe = SpliceProgress(), Pipe()
     written = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(move, source, sink, 100 * MEGABYTE, pipe, done)
@@ -186,7 +186,7 @@ async def test_a_sink_that_does_not_read_stops_the_source(tcp_pair):
 async def test_a_move_tells_what_it_took_when_a_side_ends(tcp_pair):
     source, far_source = tcp_pair()
     sink, far_sink = tcp_pair()
-    done, pipe = Move(), Pipe()
+    done, pipe = SpliceProgress(), Pipe()
     await far_source.send_all(bytes(1000))
     await far_source.aclose()
     await move(source, sink, MEGABYTE, pipe, done)
@@ -233,13 +233,13 @@ def moves(monkeypatch) -> list[int]:
     """How many bytes each move was asked for."""
     asked = []
 
-    begin_move = Outbox.begin_move
+    begin_splice = WriteBuffer.begin_splice
 
-    def watched(outbox, source, count, pipe, behind):
+    def watched(buffer, source, count, pipe, behind):
         asked.append(count)
-        return begin_move(outbox, source, count, pipe, behind)
+        return begin_splice(buffer, source, count, pipe, behind)
 
-    monkeypatch.setattr(Outbox, "begin_move", watched)
+    monkeypatch.setattr(WriteBuffer, "begin_splice", watched)
     return asked
 
 
@@ -257,7 +257,7 @@ async def test_large_bodies_are_moved_both_ways(tcp_pair, moves):
                 nursery.start_soon(bench.broker.send_all, response)
                 assert await bench.from_proxy.frame() == response
         assert len(moves) >= 6
-        assert min(moves) >= MOVE_ABOVE
+        assert min(moves) >= SPLICE_MIN_BYTES
         assert bench.count("request_duration_seconds_count", api_key="PRODUCE") == 3
         await bench.client.send_all(messages.plain(9))
         assert await bench.at_broker.frame() == messages.plain(9)

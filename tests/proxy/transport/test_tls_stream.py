@@ -12,7 +12,7 @@ import trio.testing
 
 from proxy.transport.tcp_stream import feed
 from proxy.transport.tls_stream import TlsError, TlsStream
-from proxy.transport.write_buffer import Outbox
+from proxy.transport.write_buffer import WriteBuffer
 from tests.proxy.fakes.certificates import Authority, tls_pair
 
 Pair = tuple[TlsStream, TlsStream]
@@ -75,17 +75,17 @@ async def test_large_data_arrives_whole_in_both_directions_at_once(pair: Pair) -
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_what_the_kernel_does_not_take_at_once_follows_in_order(pair: Pair, seed: int) -> None:
-    """An outbox writes without waiting; the reader is slow, so most writes are taken in part."""
+    """A write buffer writes without waiting; the reader is slow, so most writes are taken in part."""
     client, server = pair
     chance = random.Random(seed)  # noqa: S311  no secret
     pieces = [chance.randbytes(chance.choice((1, 100, 5_000, 70_000, 300_000))) for _ in range(40)]
     async with trio.open_nursery() as nursery:
-        outbox = Outbox(client, nursery)
+        buffer = WriteBuffer(client, nursery)
 
         async def write() -> None:
             for piece in pieces:
-                outbox.write([piece])
-                await outbox.drained()
+                buffer.write([piece])
+                await buffer.drained()
 
         nursery.start_soon(write)
         got = b""

@@ -1,4 +1,4 @@
-"""The offer: what a client is told that it may use."""
+"""Negotiated versions: what a client is told that it may use."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from protocol_codecs.messages.api_versions import (
     SupportedFeatureKey,
 )
 from protocol_codecs.registry import APIS, FIRST_FLEXIBLE_VERSION
-from proxy.wire.api_versions import OfferBook
+from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.framing import response_of_body
 from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED
 from tests.proxy.fakes import messages, wire
@@ -18,10 +18,10 @@ from tests.proxy.fakes import messages, wire
 def offered(
     response: ApiVersionsResponse, version: int = 3, *, allow_unknown_apis: bool = False
 ) -> ApiVersionsResponse:
-    book = OfferBook(allow_unknown_apis=allow_unknown_apis)
-    offer = book.offer(version, wire.response(ApiKey.API_VERSIONS, version, 1, response))
+    negotiator = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis)
+    negotiated = negotiator.negotiate(version, wire.response(ApiKey.API_VERSIONS, version, 1, response))
     return wire.body_of(
-        response_of_body(ApiKey.API_VERSIONS, version, 1, offer.body), ApiKey.API_VERSIONS, version
+        response_of_body(ApiKey.API_VERSIONS, version, 1, negotiated.body), ApiKey.API_VERSIONS, version
     )
 
 
@@ -135,9 +135,9 @@ def test_a_feature_whose_apis_are_hidden_is_hidden():
 
 
 def test_answers_are_remembered():
-    book = OfferBook(allow_unknown_apis=False)
+    negotiator = ApiVersionsNegotiator(allow_unknown_apis=False)
     frames = [wire.response(ApiKey.API_VERSIONS, 3, n, messages.api_versions_response()) for n in (1, 2)]
-    assert book.offer(3, frames[0]) is book.offer(3, frames[1])
+    assert negotiator.negotiate(3, frames[0]) is negotiator.negotiate(3, frames[1])
 
 
 def test_the_table_of_reviewed_apis_is_consistent():

@@ -1,4 +1,4 @@
-"""No address of a broker reaches a client (the list of responses that carry one is in docs/protocol-contracts.md)."""
+"""No address of a broker reaches a client (docs/reference/protocol-contracts.md lists the responses that carry one)."""
 
 import pytest
 
@@ -12,9 +12,9 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol_codecs.registry import APIS
-from proxy.cluster.node_table import ClientView, NodeTable
+from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address
-from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewritten
+from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from tests.proxy.fakes import wire
 
 BROKER_HOST = "kafka-behind"
@@ -27,7 +27,7 @@ class View:
         self.table = NodeTable()
         self.hidden = 0
         ports = {node: 9100 + node for node in range(10)}
-        self.view = ClientView(self.table, "proxy", ports, self._hide)
+        self.view = AdvertisedCluster(self.table, "proxy", ports, self._hide)
 
     def _hide(self) -> None:
         self.hidden += 1
@@ -35,7 +35,7 @@ class View:
 
 def through(view: View, api_key: ApiKey, version: int, message):
     frame = wire.response(api_key, version, 42, message)
-    out = rewritten(api_key, version, frame, view.view.advertise)
+    out = rewrite_addresses(api_key, version, frame, view.view.map_address)
     assert BROKER_HOST.encode() not in out
     assert wire.answered_id(out) == 42
     return wire.body_of(out, api_key, version)

@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i32Timedelta, i64
 from protocol_codecs import ApiKey, MalformedMessage
 from proxy.config.schema import Address
 from proxy.wire.frame_splitter import Piece
-from proxy.wire.node_endpoints import FIRST_VERSION, EndpointEditor
+from proxy.wire.node_endpoints import FIRST_VERSION, EndpointRewriter
 from proxy.wire.varint import varint
 from tests.proxy.fakes import wire
 
@@ -140,7 +140,7 @@ def told(node_id: int, host: str, port: int) -> Address | None:
 def test_addresses_of_a_response_in_one_piece_are_replaced(response):
     api_key, version, message = response
     frame = frame_of(api_key, version, message)
-    edited = EndpointEditor(api_key, version, told).edit(
+    edited = EndpointRewriter(api_key, version, told).rewrite(
         Piece(frame, first=True, last=True, frame_size=len(frame))
     )
     expected = replace(
@@ -160,15 +160,15 @@ def test_addresses_of_a_response_in_pieces_are_hidden_without_changing_its_lengt
     api_key, version, message = response
     frame = frame_of(api_key, version, message)
     cuts = sorted(data.draw(st.sets(st.integers(9, len(frame) - 1), min_size=1, max_size=12)))
-    editor = EndpointEditor(api_key, version, told)
+    editor = EndpointRewriter(api_key, version, told)
     edited = b""
     for start, end in zip([0, *cuts], [*cuts, len(frame)], strict=True):
-        if start and (moved := data.draw(st.integers(0, min(editor.indifferent, end - 1 - start)))):
+        if start and (moved := data.draw(st.integers(0, min(editor.passthrough_bytes, end - 1 - start)))):
             editor.skipped(moved)
             edited += frame[start : start + moved]
             start += moved  # noqa: PLW2901  the rest of the piece
         piece = Piece(frame[start:end], first=start == 0, last=end == len(frame), frame_size=len(frame))
-        edited += editor.edit(piece)
+        edited += editor.rewrite(piece)
         assert len(frame[:end]) - len(edited) < 600, "no more is held back than one step needs"
     assert len(edited) == len(frame)
     assert BROKER_HOST.encode() not in edited
@@ -189,11 +189,11 @@ def test_records_are_passed_on_as_they_arrive():
     partitions = (fetch_partition(s, 0, bytes(1_000_000), None, -1), fetch_partition(s, 1, None, None, 2))
     message = whole(ApiKey.FETCH, 16, (topic(ApiKey.FETCH, 16, "t", partitions),), (2,))
     frame = frame_of(ApiKey.FETCH, 16, message)
-    editor = EndpointEditor(ApiKey.FETCH, 16, told)
+    editor = EndpointRewriter(ApiKey.FETCH, 16, told)
     passed = 0
     for start in range(0, 900_000, 100_000):
         data = frame[start : start + 100_000]
-        passed += len(editor.edit(Piece(data, first=start == 0, last=False, frame_size=len(frame))))
+        passed += len(editor.rewrite(Piece(data, first=start == 0, last=False, frame_size=len(frame))))
         assert passed == start + 100_000
 
 
@@ -202,11 +202,11 @@ def test_thousands_of_aborted_transactions_are_walked_through_once():
     frame = frame_of(
         ApiKey.FETCH, 16, whole(ApiKey.FETCH, 16, (topic(ApiKey.FETCH, 16, "t", (aborted,)),), (2,))
     )
-    editor = EndpointEditor(ApiKey.FETCH, 16, told)
+    editor = EndpointRewriter(ApiKey.FETCH, 16, told)
     passed = 0
     for start in range(0, 300_000, 10_000):
         data = frame[start : start + 10_000]
-        passed += len(editor.edit(Piece(data, first=start == 0, last=False, frame_size=len(frame))))
+        passed += len(editor.rewrite(Piece(data, first=start == 0, last=False, frame_size=len(frame))))
         assert start + len(data) - passed < 20, "what is held back is walked through again"
 
 
@@ -220,7 +220,9 @@ def test_a_response_that_ends_too_early_is_malformed(api_key, version):
     for end in range(9, len(frame)):
         cut = frame[:end]
         with pytest.raises(MalformedMessage):
-            EndpointEditor(api_key, version, told).edit(Piece(cut, first=True, last=True, frame_size=end))
+            EndpointRewriter(api_key, version, told).rewrite(
+                Piece(cut, first=True, last=True, frame_size=end)
+            )
 
 
 def test_the_versions_before_carry_no_addresses():

@@ -18,7 +18,7 @@ from protocol_codecs.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from tests.proxy.fakes import messages, wire
-from tests.proxy.fakes.talk import broker_sends, client_sends, conversation, negotiated, taken
+from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session, taken
 
 SURPLUS = b"\0\0\0\0"
 
@@ -31,27 +31,27 @@ def forwarded(talk, frame: bytes) -> bytes:
 
 
 def test_join_group_is_raised_for_a_broker_that_lacks_the_version():
-    talk = negotiated(conversation(), {**messages.BROKER_VERSIONS, ApiKey.JOIN_GROUP: (2, 9)})
+    talk = negotiated(session(), {**messages.BROKER_VERSIONS, ApiKey.JOIN_GROUP: (2, 9)})
     protocols = (JoinGroupRequestProtocol(name="range", metadata=b"abc"),)
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=9000, protocol_type="consumer", protocols=protocols
     )
     client_sends(talk, wire.request(ApiKey.JOIN_GROUP, 0, 4, request))
     talk.forward(talk.request.id)
-    raised = JoinGroupRequest(
+    upgraded = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=9000,
         rebalance_timeout_ms=9000,
         protocol_type="consumer",
         protocols=protocols,
     )
-    assert taken(talk.to_upstream) == wire.request(ApiKey.JOIN_GROUP, 2, 4, raised)
+    assert taken(talk.to_upstream) == wire.request(ApiKey.JOIN_GROUP, 2, 4, upgraded)
     answer = JoinGroupResponse(
         generation_id=3, protocol_name="range", leader="m", member_id="m", throttle_time_ms=7
     )
-    lowered = JoinGroupResponse(generation_id=3, protocol_name="range", leader="m", member_id="m")
+    downgraded = JoinGroupResponse(generation_id=3, protocol_name="range", leader="m", member_id="m")
     assert broker_sends(talk, wire.response(ApiKey.JOIN_GROUP, 2, 4, answer)) == wire.response(
-        ApiKey.JOIN_GROUP, 0, 4, lowered
+        ApiKey.JOIN_GROUP, 0, 4, downgraded
     )
 
 
@@ -73,7 +73,7 @@ def commit_answer(code: ErrorCode) -> OffsetCommitResponse:
 
 
 def test_offset_commit_v1_is_raised_without_its_timestamps():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     frame = wire.request(ApiKey.OFFSET_COMMIT, 1, 4, a_commit(1_600_000_000_000))
     assert forwarded(talk, frame) == wire.request(ApiKey.OFFSET_COMMIT, 2, 4, a_commit())
     answer = commit_answer(ErrorCode.ILLEGAL_GENERATION)
@@ -83,7 +83,7 @@ def test_offset_commit_v1_is_raised_without_its_timestamps():
 
 
 def test_offset_commit_v0_is_raised_to_the_commit_of_no_member():
-    talk = negotiated(conversation(), {**messages.BROKER_VERSIONS, ApiKey.OFFSET_COMMIT: (8, 10)})
+    talk = negotiated(session(), {**messages.BROKER_VERSIONS, ApiKey.OFFSET_COMMIT: (8, 10)})
     sent = forwarded(talk, wire.request(ApiKey.OFFSET_COMMIT, 0, 4, a_commit()))
     of_no_member = OffsetCommitRequest(group_id="g", topics=a_commit().topics)
     assert sent == wire.request(ApiKey.OFFSET_COMMIT, 8, 4, of_no_member)
@@ -94,7 +94,7 @@ def test_offset_commit_v0_is_raised_to_the_commit_of_no_member():
 
 
 def test_offset_fetch_v0_is_raised():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     asked = OffsetFetchRequest(
         group_id="g", topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(0,)),)
     )
@@ -108,7 +108,7 @@ def test_offset_fetch_v0_is_raised():
 
 @pytest.mark.parametrize("asked", [True, False], ids=["asked", "never asked"])
 def test_an_old_commit_passes_whether_its_client_asked_for_versions_or_not(asked):
-    talk = negotiated(conversation()) if asked else conversation()
+    talk = negotiated(session()) if asked else session()
     for correlation_id in (1, 2):
         sent = client_sends(talk, wire.request(ApiKey.OFFSET_COMMIT, 1, correlation_id, a_commit()))
         if sent:  # the proxy asks, on behalf of the client
@@ -121,7 +121,7 @@ def test_an_old_commit_passes_whether_its_client_asked_for_versions_or_not(asked
 
 
 def test_a_request_with_surplus_bytes_behind_is_raised_without_them():
-    talk = negotiated(conversation())
+    talk = negotiated(session())
     whole = wire.request(ApiKey.OFFSET_COMMIT, 1, 4, a_commit())
     assert forwarded(talk, wire.framed(whole[4:] + SURPLUS)) == wire.request(
         ApiKey.OFFSET_COMMIT, 2, 4, a_commit()

@@ -28,7 +28,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, Totals, families
 from proxy.observability.snapshot import Snapshot
 from proxy.server.policy_reloader import PolicyReloader
-from proxy.server.process import StartError, a_translator, leaves
+from proxy.server.process import StartError, leaves, make_translator
 from proxy.server.server import Readiness
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_context import Certificates, TlsFilesError, read_files
@@ -236,7 +236,7 @@ async def test_workers_end_with_the_drain():
 
 def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
     for workers, said, alone in ((1, True, True), (2, True, False), (1, False, False)):
-        translator = a_translator(config_for({}, workers=workers, sole_process=said), Policy())
+        translator = make_translator(config_for({}, workers=workers, sole_process=said), Policy())
         assert translator._context.settings.sole_process is alone
 
 
