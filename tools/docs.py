@@ -11,7 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
-from tools import compatibility
+from tools import compatibility, module_map
 from translation.partitions import OneTopic
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -252,6 +252,7 @@ PAGES = {
     "reference/metrics.md": metrics,
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
+    "explanation/architecture.md": module_map.page,
 }
 
 
