@@ -11,7 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
-from tools import compatibility, module_map
+from tools import cli_docs, compatibility, module_map
 from translation.partitions import OneTopic
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -248,6 +248,7 @@ def metrics() -> str:
 
 
 PAGES = {
+    "reference/cli.md": cli_docs.page,
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,
     "reference/api.md": api,
