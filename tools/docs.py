@@ -12,7 +12,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
 from tools import cli_docs, compatibility, module_map
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
 
@@ -214,7 +214,7 @@ def api() -> str:
         snapshot.BrokerView,
         snapshot.RebalanceView,
         snapshot.EventView,
-        OneTopic,
+        TopicPartitionSet,
     )
     return _API + "".join(_struct(one) for one in structs)
 
