@@ -51,9 +51,9 @@ def join_preflight(
 ) -> Procedure[None]:
     """See that nothing stands in the way of this member's first heartbeat.
 
-    ``old_classic_membership`` is the classic membership that the client gave up because the policy changed, ``owns_partitions``
-    whether
-    it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
+    ``old_classic_membership`` is the classic membership that the client gave up because the policy changed;
+    ``owns_partitions`` says that its JoinGroup reports owned partitions. Raises the outcome if the client is not to
+    join the new protocol, or not yet.
     """
     if member.joined:
         if not context.settings.sole_process:
