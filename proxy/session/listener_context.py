@@ -12,7 +12,7 @@ from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
 from translation.actions import ConnectionId
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Mode
 
 _SIZE_BYTES = 4
@@ -47,7 +47,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
     limits: Limits
     request_metrics: RequestMetrics
     clock: Callable[[], float]
-    topics: TopicBook = msgspec.field(default_factory=TopicBook)
+    topics: TopicNames = msgspec.field(default_factory=TopicNames)
     mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
     passes_through: Callable[[ConnectionId, str, str], bool] = lambda _connection_id, _group_id, _member_id: (
         False

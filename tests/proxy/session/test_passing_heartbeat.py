@@ -8,7 +8,7 @@ from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import Bench, a_bench
 from translation.actions import Connection, ConnectionId, Request, RequestId
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 
 
 async def pass_a_heartbeat(bench: Bench, correlation_id: int, code: ErrorCode = ErrorCode.NONE) -> None:
@@ -67,7 +67,7 @@ async def test_requests_around_it_keep_their_order():
 
 
 def an_observed_member(now: float) -> tuple[Observer, Connection, Request]:
-    observer, connection = Observer(TopicBook()), Connection(ConnectionId(1), "host", {})
+    observer, connection = Observer(TopicNames()), Connection(ConnectionId(1), "host", {})
     request = a_heartbeat(1)
     observer.answered(now, connection, request, HeartbeatResponse())
     return observer, connection, request
@@ -89,4 +89,4 @@ def test_a_success_does_to_a_known_member_what_looking_at_it_would(later_s):
 
 
 def test_a_success_of_an_unknown_member_is_to_be_looked_at():
-    assert not Observer(TopicBook()).kept_alive(1.0, ConnectionId(1), messages.heartbeat_message())
+    assert not Observer(TopicNames()).kept_alive(1.0, ConnectionId(1), messages.heartbeat_message())
