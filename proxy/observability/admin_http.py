@@ -17,7 +17,7 @@ from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
 from proxy.observability.api import api_routes
-from proxy.observability.process_queries import Answers, Processes, ThisProcess
+from proxy.observability.process_queries import Processes, QueryHandlers, ThisProcess
 from proxy.observability.status_page import page_routes
 
 _OK = 200
@@ -63,8 +63,8 @@ class Panel(Processes, Protocol):
 class OwnPanel(ThisProcess):
     """The panel of a process that serves alone."""
 
-    def __init__(self, metrics: Metrics, health: Health, answers: Answers) -> None:
-        super().__init__(answers)
+    def __init__(self, metrics: Metrics, health: Health, handlers: QueryHandlers) -> None:
+        super().__init__(handlers)
         self._metrics = metrics
         self._health = health
 

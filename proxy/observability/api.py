@@ -45,7 +45,7 @@ async def picture(processes: Processes, *, events: bool) -> Snapshot | None:
 
     ``events``: with the latest events of each group.
     """
-    told = await processes.ask("groups with events" if events else "groups", Snapshot)
+    told = await processes.query("groups with events" if events else "groups", Snapshot)
     return merge(told) if told else None
 
 

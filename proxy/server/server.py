@@ -13,16 +13,16 @@ import structlog
 import trio
 
 from proxy.cluster.bootstrap import reach_brokers
-from proxy.cluster.broker_health import Reachability
+from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
-from proxy.observability.metrics_aggregation import Family, families
+from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Outlook
-from proxy.observability.process_queries import Answering
+from proxy.observability.process_queries import QueryHandler
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
@@ -107,7 +107,7 @@ class Server:
             if not listeners:
                 self._bind(bound_so_far)
             self._close_ports = bound_so_far.pop_all().close
-        self.answers: dict[str, Answering] = {
+        self.query_handlers: dict[str, QueryHandler] = {
             "metrics": self._metrics_of_all_but_groups,
             "readiness": self._readiness,
             "groups": lambda: self.outlook.snapshot(events=False),
@@ -135,8 +135,8 @@ class Server:
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
-        self._reachability = Reachability(
-            self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
+        self._broker_health = BrokerHealth(
+            self._dialer, self.metrics, on_unreachable=self._unreachable, on_reachable=self._reachable
         )
         self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
         self._pipes = PipePool(pipe_limit())
@@ -177,7 +177,7 @@ class Server:
         try:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
-                    panel = OwnPanel(self.metrics, self.health, self.answers)
+                    panel = OwnPanel(self.metrics, self.health, self.query_handlers)
                     app = admin_app(panel, self._config.visibility)
                     nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
@@ -199,7 +199,7 @@ class Server:
             self.outlook.start(nursery, self.driver)
             nursery.start_soon(self.driver.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
-            self._reachability.start(nursery)
+            self._broker_health.start(nursery)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
                 self._listen(bound, certificates, nursery)
             self.health.ready()
@@ -208,8 +208,8 @@ class Server:
             await self._drain()
             nursery.cancel_scope.cancel()
 
-    async def _metrics_of_all_but_groups(self) -> list[Family]:
-        return families(self.metrics.without_groups)
+    async def _metrics_of_all_but_groups(self) -> list[MetricDump]:
+        return dump_metrics(self.metrics.without_groups)
 
     async def _readiness(self) -> "Readiness":
         return Readiness(self.health.reason)
@@ -250,7 +250,7 @@ class Server:
             lambda group_id: self._rules.of(group_id).mode,
             self._held_calls,
         )
-        deps = ConnectionDeps(context, self._dialer, self._reachability, self.driver, self._pipes)
+        deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)
         for node_id, port in bound.ports.items():
             port.listen()
             nursery.start_soon(port.accept, self._acceptor(node_id, deps, certificates, nursery))

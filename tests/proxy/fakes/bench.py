@@ -73,13 +73,13 @@ class Bench:
             raise UnreachableError("kafka-0:9092: refused")
         return Dialed(self._proxy_to_broker, Address("kafka-0", 9092), assumed=False)
 
-    def failed(self, node_id: int | None, error: UnreachableError) -> None:
+    def connect_failed(self, node_id: int | None, error: UnreachableError) -> None:
         self.unreachable.append(node_id)
 
-    def heard(self, node_id: int | None) -> HotCounter:
+    def read_counter(self, node_id: int | None) -> HotCounter:
         return HotCounter()
 
-    async def check(self, node_id: int | None) -> None:
+    async def probe(self, node_id: int | None) -> None:
         self.checked.append(node_id)
 
     async def run(self, run: Run | None = None) -> None:

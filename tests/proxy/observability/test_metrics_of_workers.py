@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.metrics.registry import Metrics
 from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_record, figures_of_view
 from proxy.observability.group_registry import GroupBook, view_of
-from proxy.observability.metrics_aggregation import Totals, families
+from proxy.observability.metrics_aggregation import MetricsAggregator, dump_metrics
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, life
 from translation.policy.policy import Policy
@@ -54,12 +54,12 @@ def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
     own.policy_is_current.set(0)
     merged = merge([picture for _, picture in workers])
     own.provide_groups(GroupCollector(Labels(10), lambda: map(figures_of_view, merged.groups)))
-    totals = Totals(own.registry)
+    aggregator = MetricsAggregator(own.registry)
     for number, (metrics, _) in enumerate(workers):
-        totals.heard(number, families(metrics.registry))
+        aggregator.update(number, dump_metrics(metrics.registry))
     values = {
         (sample.name.removeprefix("epochgate_"), *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(totals.expose().decode())
+        for family in text_string_to_metric_families(aggregator.expose().decode())
         for sample in family.samples
     }
     assert values["group_broker_members", "g", "consumer"] == 3

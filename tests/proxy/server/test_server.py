@@ -144,8 +144,10 @@ async def test_while_a_broker_is_away_its_clients_are_refused_and_then_served_ag
             assert await proxy.ask(client, messages.plain(3)) is not None
 
         found = trio.Event()
-        learn = proxy.server._reachability._found
-        monkeypatch.setattr(proxy.server._reachability, "_found", lambda node: (learn(node), found.set()))
+        learn = proxy.server._broker_health._on_reachable
+        monkeypatch.setattr(
+            proxy.server._broker_health, "_on_reachable", lambda node: (learn(node), found.set())
+        )
         await brokers[1].start()
         with trio.fail_after(10):
             await found.wait()
