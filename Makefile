@@ -34,7 +34,7 @@ $(VENV)/.pipeline: $(VENV)/.ready requirements/pipeline.lock
 
 lock: ## resolve the dependencies again (versions and hashes only)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev --extra docs \
 	    --output-file requirements/dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links --no-header --extra pipeline \
@@ -49,6 +49,14 @@ lock: ## resolve the dependencies again (versions and hashes only)
 docs: setup $(VENV)/.pipeline ## write the pages of docs/ that follow from the code
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.pipeline_docs
+
+docs-build: setup ## build the documentation site into build/site, with every warning an error
+	@$(BIN)/python -m tools.docs_site.mermaid
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+
+docs-serve: setup ## serve the documentation site on loopback, and rebuild it at each change (DOCS_PORT=8000)
+	@$(BIN)/python -m tools.docs_site.mermaid
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --strict --dev-addr 127.0.0.1:$(or $(DOCS_PORT),8000)
 
 lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

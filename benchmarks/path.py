@@ -67,8 +67,12 @@ def _client(address: str, thread: int, found: dict[str, Any], show: bool) -> Non
     member = ClassicMember(line, "translated-path", "path")
     member.join()
     member.settle()
+    passing = ClassicMember(Line(address), "passing-path", "path")
+    passing.join()
+    passing.settle()
     kinds: dict[str, Callable[[], None]] = {
         "heartbeat": heartbeat_of(member),
+        "passing_heartbeat": heartbeat_of(passing),
         "request": small_request(Line(address), "path"),
     }
     for name, exchange in kinds.items():

@@ -8,7 +8,10 @@ import typer
 
 from pipeline.commands import audit, capture, progress, readiness, report
 
-app = typer.Typer(help="Readiness, progress, audit and report of a migration (Spark).", no_args_is_help=True)
+app = typer.Typer(
+    help="Plan a migration and check it afterwards, on Spark: readiness, progress, audit, report.",
+    no_args_is_help=True,
+)
 app.command("readiness")(readiness.readiness)
 app.command("progress")(progress.progress)
 app.command("audit")(audit.audit)

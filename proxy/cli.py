@@ -1,9 +1,9 @@
-"""The command line: ``epochgate run``, ``epochgate config check|schema``, ``epochgate policy check|plan``,
-``epochgate status``.
-"""
+"""The command line: ``epochgate run|config|policy|status|version``, and what other packages add (:data:`COMMANDS`)."""
 
 import json
-import urllib.error
+import platform
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,10 +17,12 @@ import typer
 from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.config.policy_plan import LiveGroups, explain, plan, summary, unused
+from proxy.config.policy_plan import LiveGroups, explain, plan, rule_reports, summary, unused, unused_rules
 from proxy.config.schema import Config
+from proxy.console.exit_codes import ExitCode
+from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.metrics.registry import software_version
-from proxy.observability.admin_client import fetch_groups
+from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.status_command import status
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
@@ -30,14 +32,8 @@ from proxy.transport.tls_context import TlsFilesError, check_files
 from proxy.workers.supervisor import Supervisor
 from translation.policy.policy import Policy
 
-BAD_CONFIG = 2
-"""Exit code for a configuration, policy or command line that can't be."""
-
-NO_ANSWER = 1
-"""Exit code if the running proxy that is asked does not answer."""
-
 _ADMIN_S = 10.0
-"""Patience with a running proxy's admin port."""
+"""How long the admin port of a running proxy may take to answer."""
 
 COMMANDS = "epochgate.commands"
 """Entry points of this group are called with the command line, to add their commands to it."""
@@ -46,11 +42,13 @@ app = typer.Typer(
     name="epochgate",
     help="Online migration proxy for Kafka consumer groups.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
-policy_app = typer.Typer(help="Look at the policy.", no_args_is_help=True)
+config_app = typer.Typer(help="Check the configuration file.", no_args_is_help=True)
+policy_app = typer.Typer(
+    help="Check the policy file, and preview what it would change.", no_args_is_help=True
+)
 app.command()(status)
 app.add_typer(config_app, name="config")
 app.add_typer(policy_app, name="policy")
@@ -65,15 +63,31 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _main(
     _show: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
+    _no_color: NoColor = False,
 ) -> None:
     pass
 
 
 @app.command()
-def run(config: Annotated[Path, typer.Option(help="The configuration file (YAML).")]) -> None:
-    """Run the proxy."""
+def version(output: Output = OutputFormat.TEXT) -> None:
+    """Print the version. As JSON, also the version of Python."""
+    if output is OutputFormat.JSON:
+        print_json({"version": software_version(), "python": platform.python_version()})
+    else:
+        typer.echo(f"epochgate {software_version()}")
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration file (YAML).")],
+) -> None:
+    """Run the proxy until SIGTERM or Ctrl-C.
+
+    The first signal drains: clients' connections end one after another. The second one ends the process at once.
+    """
     loaded, policy = _load(config)
     configure(loaded.log)
     serve = _supervise if loaded.workers > 1 else _serve
@@ -108,19 +122,46 @@ async def _run(
 
 def _load(config: Path) -> tuple[Config, Policy]:
     try:
-        loaded = load_config(config)
-        check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
-        return loaded, policy_of(loaded, config)
+        return _checked(config)
     except (ConfigError, TlsFilesError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(BAD_CONFIG) from None
+        raise _refused(error) from None
+
+
+def _checked(config: Path) -> tuple[Config, Policy]:
+    """The configuration and the policy that it names.
+
+    :raises ConfigError: one of them is invalid.
+    :raises TlsFilesError: a certificate or key that it names can't be used.
+    """
+    loaded = load_config(config)
+    check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
+    return loaded, policy_of(loaded, config)
+
+
+def _refused(error: Exception, code: ExitCode = ExitCode.USAGE) -> typer.Exit:
+    """Print what is wrong to standard error. Returns the end of the command, for the caller to raise."""
+    typer.echo(printable(f"error: {error}"), err=True)
+    return typer.Exit(code)
 
 
 @config_app.command("check")
-def check_config(file: Path) -> None:
-    """Say whether a configuration file, and the policy that it names, can be used."""
-    _load(file)
-    typer.echo(f"{file}: good")
+def check_config(
+    file: Annotated[Path, typer.Argument(help="The configuration file.")], output: Output = OutputFormat.TEXT
+) -> None:
+    """Check a configuration file, the TLS files and the policy that it names, without starting anything.
+
+    The exit code is 2 if one of them is invalid.
+    """
+    try:
+        _checked(file)
+    except (ConfigError, TlsFilesError) as error:
+        if output is OutputFormat.JSON:
+            print_json({"file": str(file), "valid": False, "error": str(error)})
+        raise _refused(error) from None
+    if output is OutputFormat.JSON:
+        print_json({"file": str(file), "valid": True, "error": None})
+    else:
+        typer.echo(f"{file}: good")
 
 
 @config_app.command("schema")
@@ -130,9 +171,31 @@ def config_schema() -> None:
 
 
 @policy_app.command("check")
-def check_policy(file: Path) -> None:
-    """Say whether a policy file can be used, and what each of its rules does."""
-    policy = _load_policy(file)
+def check_policy(
+    file: Annotated[Path, typer.Argument(help="The policy file.")], output: Output = OutputFormat.TEXT
+) -> None:
+    """Check a policy file, and say what each of its rules does.
+
+    The exit code is 2 if the file is invalid.
+    """
+    try:
+        policy = load_policy(file)
+    except ConfigError as error:
+        if output is OutputFormat.JSON:
+            print_json({"file": str(file), "valid": False, "error": str(error)})
+        raise _refused(error) from None
+    if output is OutputFormat.JSON:
+        reports = rule_reports(policy)
+        print_json(
+            {
+                "file": str(file),
+                "valid": True,
+                "error": None,
+                "default": policy.default,
+                "rules": reports,
+            }
+        )
+        return
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     typer.echo(f"{file}: good, {rules}, default {policy.default}")
     for line in explain(policy):
@@ -141,40 +204,39 @@ def check_policy(file: Path) -> None:
 
 @policy_app.command("plan")
 def plan_policy(
-    file: Path,
-    admin: Annotated[str, typer.Option(help="Admin port of the running proxy.")] = "http://127.0.0.1:9080",
+    file: Annotated[Path, typer.Argument(help="The policy file.")],
+    admin: AdminAddress = None,
+    config: AdminConfig = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Say what a policy file would change in the live groups of a running proxy, and what it can't. Changes nothing."""
-    policy = _load_policy(file)
+    """Preview what a policy file would change in the live groups of a running proxy, and what it can't.
+
+    Changes nothing. The exit code is 1 if no proxy answers, 2 if the file is invalid.
+    """
     try:
-        live = _live_groups(admin)
-    except (OSError, ValueError) as error:
-        said = error.reason if type(error) is urllib.error.URLError else error  # which wraps the reason
-        typer.echo(printable(f"error: {admin}: {said}"), err=True)
-        raise typer.Exit(NO_ANSWER) from None
+        policy = load_policy(file)
+        url = admin_url(admin, config)
+        live = fetch_groups(url, LiveGroups, timeout_s=_ADMIN_S)
+    except ConfigError as error:
+        raise _refused(error) from None
+    except NoAnswerError as error:
+        raise _refused(error, ExitCode.FAILED) from None
     changes = plan(policy, live.groups)
+    if output is OutputFormat.JSON:
+        print_json(
+            {
+                "file": str(file),
+                "admin": url,
+                "changes": changes,
+                "unused_rules": unused_rules(policy, live.groups),
+                "groups": len(live.groups),
+                "left_out": live.left_out,
+            }
+        )
+        return
     of_all = summary(changes, len(live.groups), live.left_out)
     for line in (*changes, *unused(policy, live.groups), *of_all):
         typer.echo(printable(str(line)))
-
-
-def _load_policy(file: Path) -> Policy:
-    try:
-        return load_policy(file)
-    except ConfigError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(BAD_CONFIG) from None
-
-
-def _live_groups(admin: str) -> LiveGroups:
-    """What the proxy knows of groups.
-
-    :raises OSError: nobody answers there, or with an error.
-    :raises ValueError: that is no admin port of ours.
-    """
-    if not admin.startswith(("http://", "https://")):
-        raise ValueError("expected http://host:port")
-    return fetch_groups(admin.rstrip("/"), LiveGroups, timeout_s=_ADMIN_S)
 
 
 @cache
@@ -187,7 +249,11 @@ def command_line() -> typer.Typer:
 
 def main() -> None:
     """The console script."""
-    command_line()()
+    try:
+        command_line()()
+    except Exception:  # noqa: BLE001  whoever started it must be able to tell a bug from a failure
+        traceback.print_exc()
+        sys.exit(ExitCode.INTERNAL_ERROR)
 
 
 if __name__ == "__main__":

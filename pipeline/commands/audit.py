@@ -1,14 +1,16 @@
 """`epochgate pipeline audit`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, say, session, source, told
+from pipeline.commands.common import Conf, KafkaConf, Master, check_source, pairs, say, session, source, told
+from proxy.console.exit_codes import ExitCode
+from proxy.console.output import Output, OutputFormat, print_json
 
-VIOLATED = 3
-"""Exit code when a partition was owned twice."""
+if TYPE_CHECKING:
+    from pipeline.audit.job import Summary
 
 
 def audit(
@@ -24,11 +26,13 @@ def audit(
     kafka_conf: KafkaConf = None,
     master: Master = None,
     conf: Conf = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Was any partition owned twice, and how long did nobody own one: from the journals of all replicas.
+    """Find partitions that two members owned at once, and times without an owner, in the journals of all replicas.
 
-    Ends with exit code 3 if a partition was owned twice.
+    The exit code is 3 if a partition was owned twice.
     """
+    check_source(journal, bootstrap, topic)
     with told(), session("audit", master, pairs(conf)) as spark:
         from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.journal import events  # noqa: PLC0415
@@ -41,6 +45,23 @@ def audit(
             lambda at, name: events.from_topic(spark, at, name, pairs(kafka_conf)),
         )
         summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
+    if output is OutputFormat.JSON:
+        print_json(_report(summary))
+    else:
+        _print(summary)
+    if summary.violations:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def _report(summary: "Summary") -> dict[str, object]:
+    clocks = [
+        {"ahead": ahead, "behind": behind, "at_least_us": apart_us}
+        for (ahead, behind), apart_us in sorted(summary.clocks.items())
+    ]
+    return summary._asdict() | {"clocks": clocks, "violations": summary.violations}
+
+
+def _print(summary: "Summary") -> None:
     say(
         f"{summary.events} events of {summary.groups} groups ({summary.duplicates} twice, {summary.lost} lost); "
         f"clocks may differ by {summary.skew_us / 1000:g} ms"
@@ -53,5 +74,3 @@ def audit(
         say(f"clock of {ahead} is ahead of {behind}: accounts for overlaps up to {apart_us / 1000:g} ms")
     for reason, count in summary.quarantined.items():
         say(f"quarantined {count}: {reason}")
-    if summary.violations:
-        raise typer.Exit(VIOLATED)

@@ -9,6 +9,7 @@ from rich.progress import Progress
 from pipeline.commands.common import KafkaConf, pairs, told
 from pipeline.errors import PipelineError
 from pipeline.watch import console
+from proxy.console.output import Output, OutputFormat, print_json
 
 
 def capture(
@@ -17,6 +18,7 @@ def capture(
     ],
     out: Annotated[Path, typer.Option(help="Folder to write; it must not have a capture yet.")],
     kafka_conf: KafkaConf = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Copy a cluster's __consumer_offsets to Parquet files, for `epochgate pipeline readiness`."""
     with told():
@@ -34,4 +36,7 @@ def capture(
                 pairs(kafka_conf),
                 lambda done, total: bar.update(shown, completed=done, total=total),
             )
+    if output is OutputFormat.JSON:
+        print_json({"out": str(out), "records": count})
+    else:
         typer.echo(f"{out}: {count} records")

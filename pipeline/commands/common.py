@@ -10,14 +10,12 @@ import typer
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
 from protocol_codecs.printable import printable
+from proxy.console.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
-
-FAILED = 1
-"""Exit code when something is missing or cannot be read."""
 
 Master = Annotated[
     str | None,
@@ -59,7 +57,7 @@ def told() -> Iterator[None]:
         yield
     except PipelineError as error:
         say(f"error: {error}", err=True)
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(ExitCode.FAILED) from None
 
 
 @contextlib.contextmanager
@@ -72,6 +70,14 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
         spark.stop()
 
 
+def check_source(journal: Path | None, bootstrap: str | None, topic: str | None) -> None:
+    """Refuse options that name no journal, or two. Raises typer.BadParameter."""
+    of_files = journal is not None and bootstrap is None and topic is None
+    of_topic = journal is None and bootstrap is not None and topic is not None
+    if not (of_files or of_topic):
+        raise typer.BadParameter("give either --journal, or --from and --topic")
+
+
 def source(
     journal: Path | None,
     bootstrap: str | None,
@@ -79,11 +85,9 @@ def source(
     files: Callable[[Path], T],
     kafka: Callable[[str, str], T],
 ) -> T:
-    """The journal from where a person says it is. Raises PipelineError."""
-    if journal is not None and bootstrap is None and topic is None:
-        if not journal.is_dir():
-            raise PipelineError(f"{journal} is no folder")
-        return files(journal.absolute())
-    if journal is None and bootstrap is not None and topic is not None:
-        return kafka(bootstrap, topic)
-    raise PipelineError("give either --journal, or --from and --topic")
+    """Read the journal from the place that the options name (see :func:`check_source`). Raises PipelineError."""
+    if journal is None:
+        return kafka(bootstrap or "", topic or "")
+    if not journal.is_dir():
+        raise PipelineError(f"{journal} is not a folder")
+    return files(journal.absolute())

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, session, source, told
+from pipeline.commands.common import Conf, KafkaConf, Master, check_source, pairs, session, source, told
+from proxy.console.output import Output, OutputFormat, print_json
 
 
 def progress(
@@ -30,8 +31,10 @@ def progress(
     kafka_conf: KafkaConf = None,
     master: Master = None,
     conf: Conf = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
-    """How far each group is, how long its members stood still, and who is stuck: follows the journal."""
+    """Report how far each group is, how long its members paused, and which are stuck: follows the journal."""
+    check_source(journal, bootstrap, topic)
     with told(), session("progress", master, pairs(conf)) as spark:
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.progress.streams import Options  # noqa: PLC0415
@@ -52,6 +55,9 @@ def progress(
             summary = job.run(spark, lines, out, options)
         else:
             summary = job.follow(spark, lines, out, options, follow_s)
+    if output is OutputFormat.JSON:
+        print_json(summary._asdict())
+        return
     typer.echo(f"{summary.groups} groups, {summary.pauses} pauses, {summary.stuck} members stuck")
     if summary.late:
         typer.echo(f"{summary.late} events came later than {lateness} and were left out")

@@ -7,6 +7,7 @@ import typer
 
 from pipeline.commands.common import Conf, KafkaConf, Master, pairs, say, session, told
 from pipeline.errors import PipelineError
+from proxy.console.output import Output, OutputFormat, print_json
 
 
 def readiness(
@@ -31,8 +32,9 @@ def readiness(
     kafka_conf: KafkaConf = None,
     master: Master = None,
     conf: Conf = None,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Which groups can move, what stands in the way, and in which order: from __consumer_offsets."""
+    """Report which groups can move, what prevents the others, and in which order: from __consumer_offsets."""
     if (capture is None) == (bootstrap is None):
         raise typer.BadParameter("give either --capture or --from")
     with told(), session("readiness", master, pairs(conf)) as spark:
@@ -52,6 +54,9 @@ def readiness(
         options = job.Options(limits, frozenset(allow_assignor or ()), pause_ms)
         seen = None if journal is None else events.from_files(spark, journal.absolute())
         summary = job.run(spark, rows, about, out, options, seen)
+    if output is OutputFormat.JSON:
+        print_json(summary._asdict() | {"policies": [str(file) for file in summary.policies]})
+        return
     say(f"{summary.groups} groups")
     for verdict, count in sorted(summary.verdicts.items()):
         say(f"  {verdict}: {count}")

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from pipeline.commands.common import Conf, Master, pairs, session, told
-from pipeline.errors import PipelineError
 
 
 def report(
@@ -20,14 +19,13 @@ def report(
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """One HTML file with everything that the other commands found."""
-    with told():
-        if readiness is None and progress is None and audit is None:
-            raise PipelineError("nothing to report: give --readiness, --progress or --audit")
-        with session("report", master, pairs(conf)) as spark:
-            from pipeline.report import job  # noqa: PLC0415 - the session says what is missing
+    """Write one HTML file with everything that the other commands found."""
+    if readiness is None and progress is None and audit is None:
+        raise typer.BadParameter("nothing to report: give --readiness, --progress or --audit")
+    with told(), session("report", master, pairs(conf)) as spark:
+        from pipeline.report import job  # noqa: PLC0415 - the session says what is missing
 
-            job.run(spark, out, readiness, progress, audit, done_waves=done_waves)
+        job.run(spark, out, readiness, progress, audit, done_waves=done_waves)
     typer.echo(f"{out}: written")
     if open_it:
         webbrowser.open(out.absolute().as_uri())

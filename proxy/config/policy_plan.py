@@ -1,7 +1,8 @@
 """What a policy does, in words, and what it would change in a running proxy. Pure: the CLI fetches and prints.
 
 ``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan`, :func:`unused` and
-:func:`summary` for the groups that ``GET /api/groups`` of the admin port tells.
+:func:`summary` for the groups that ``GET /api/groups`` of the admin port tells. With ``--output json`` they print
+:func:`rule_reports`, :func:`plan` and :func:`unused_rules`.
 """
 
 import re
@@ -48,7 +49,7 @@ class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
     """Groups that the proxy does not tell, because there are too many."""
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="mode"):
     """A live group that a new policy gives another mode."""
 
     group: str
@@ -73,7 +74,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return f"{where}; one member every {self.pause_ms} ms, about {took}"
 
 
-class AssignorChange(msgspec.Struct, frozen=True, kw_only=True):
+class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
     """A live group that stays translated, and that a new policy gives another of the broker's assignors."""
 
     group: str
@@ -89,6 +90,35 @@ class AssignorChange(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.group}: assignor {before} -> {after}, {members}, by {self.by}; "
             "counts when the broker assigns next (since Kafka 4.4: at once); who gets other partitions rejoins"
         )
+
+
+class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule of a policy, with what its author may not have meant."""
+
+    number: int
+    """Its place in the file, from 1 on."""
+    group: str | None
+    pattern: str | None
+    mode: Mode
+    assignor: str | None
+    switch_pause_ms: int
+    notes: tuple[str, ...]
+
+
+def rule_reports(policy: Policy) -> list[RuleReport]:
+    """Every rule in order: what :func:`explain` says, for programs."""
+    return [
+        RuleReport(
+            number=number,
+            group=rule.group,
+            pattern=rule.pattern,
+            mode=rule.mode,
+            assignor=rule.assignor,
+            switch_pause_ms=rule.switch_pause_ms,
+            notes=tuple(_notes(policy, number, rule)),
+        )
+        for number, rule in enumerate(policy.rules, start=1)
+    ]
 
 
 def explain(policy: Policy) -> Iterator[str]:
@@ -133,12 +163,16 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorCha
     return changes
 
 
-def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
-    """A line for each rule that decides for none of the live groups: maybe it is misspelt."""
+def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
+    """Numbers, from 1 on, of the rules that decide for none of the live groups: maybe they are misspelt."""
     used = {_rule_for(policy, group.id)[0] for group in groups}
-    for number, rule in enumerate(policy.rules, start=1):
-        if number not in used:
-            yield f"{rule_label(number, rule)} decides for none of these groups"
+    return [number for number in range(1, len(policy.rules) + 1) if number not in used]
+
+
+def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
+    """A line for each of :func:`unused_rules`."""
+    for number in unused_rules(policy, groups):
+        yield f"{rule_label(number, policy.rules[number - 1])} decides for none of these groups"
 
 
 def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int = 0) -> Iterator[str]:

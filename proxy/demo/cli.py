@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-_BAD_OPTIONS = 2
+from proxy.console.exit_codes import ExitCode
+from proxy.console.output import NoColor
 
 
 class Assignor(StrEnum):
@@ -40,6 +41,7 @@ def demo(
         float, typer.Option(min=0, max=10, help="Seconds that a consumer works on a batch, on average.")
     ] = 1,
     pause: Annotated[float, typer.Option(min=0, max=600, help="Seconds to look at each state.")] = 4,
+    _no_color: NoColor = False,
 ) -> None:
     """Show what a change of its members costs a group, with the classic protocol and through Epochgate.
 
@@ -49,7 +51,7 @@ def demo(
         raise typer.BadParameter("--kafka and --embedded exclude each other")
     if find_spec("confluent_kafka") is None:
         typer.echo("error: the demo needs confluent-kafka: pip install 'epochgate[demo]'", err=True)
-        raise typer.Exit(_BAD_OPTIONS)
+        raise typer.Exit(ExitCode.FAILED)
     from proxy.demo.command import run_demo  # noqa: PLC0415
     from proxy.demo.plan import Plan  # noqa: PLC0415
 

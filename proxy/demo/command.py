@@ -10,6 +10,7 @@ from rich.console import Console
 from protocol_codecs.printable import printable
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Log
+from proxy.console.exit_codes import ExitCode
 from proxy.demo.display_model import View
 from proxy.demo.embedded import perform_embedded
 from proxy.demo.failure import DemoFailed
@@ -21,11 +22,10 @@ from proxy.demo.summary import summary
 from proxy.demo.verdict import Result, problems
 from proxy.runtime.log_setup import configure
 
-PASSED, FAILED, INTERRUPTED = 0, 1, 130
 _NARROWEST = 100
 
 
-def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
+def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
     """Run the demo on a cluster, or on the embedded coordinator for None, and return the exit code."""
     console = Console()
     plain = plain or not console.is_terminal
@@ -50,11 +50,11 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> int:
             console.print(printable(f"FAILED: {message}", keep="\n"), style="bold red", markup=False)
         if interrupted:
             console.print("interrupted; everything that was started has ended")
-        return INTERRUPTED if interrupted else FAILED
+        return ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED
     for renderable in summary(result):
         console.print()
         console.print(renderable)
-    return FAILED if problems(result) else PASSED
+    return ExitCode.PROBLEM_FOUND if problems(result) else ExitCode.SUCCESS
 
 
 class _StandardError(io.TextIOBase):

@@ -3,9 +3,48 @@
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
+import typer
+
+from proxy.config.loader import ConfigError, load_config
+from proxy.config.schema import Address
+
+AdminAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--admin", help="Admin port of the running proxy, host:port or a URL. Default: 127.0.0.1:9080."
+    ),
+]
+AdminConfig = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Take the address of the admin port from this configuration file."),
+]
+
+_DEFAULT = "127.0.0.1:9080"
+_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what a proxy may listen on
+
+
+class NoAnswerError(Exception):
+    """No proxy answers at an address, or something else does. The message is for a person."""
+
+
+def admin_url(address: str | None, config: Path | None) -> str:
+    """The URL of an admin port, from ``--admin``, else from the configuration file, else the default.
+
+    :raises ConfigError: the address or the configuration is invalid.
+    """
+    if address is None and config is not None:
+        section = load_config(config).admin
+        address = str(Address("127.0.0.1" if section.bind in _EVERYWHERE else section.bind, section.port))
+    url = address or _DEFAULT
+    url = url if "://" in url else f"http://{url}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ConfigError(f"--admin: expected host:port or a URL, got {address!r}")
+    return url.rstrip("/")
 
 
 class _HasId(Protocol):
@@ -35,8 +74,7 @@ def fetch_groups(
 ) -> P:
     """All groups of the proxy at ``url`` (``http://host:port``), page by page, or one; ``kind`` is a msgspec Struct.
 
-    :raises OSError: nobody answers there, or with an error.
-    :raises ValueError: what answers is no Epochgate.
+    :raises NoAnswerError: nobody answers there, with an error, or what answers is no Epochgate.
     """
     asked = {"events": "1"} if events else {}
     if group is not None:
@@ -60,6 +98,12 @@ def _fetch(url: str, asked: dict[str, str], kind: type[P], timeout_s: float) -> 
     try:
         with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=timeout_s) as answer:  # noqa: S310  http(s) only
             return msgspec.json.decode(answer.read(), type=kind)
+    except msgspec.DecodeError as error:
+        raise NoAnswerError(f"{url}: what answers there is not Epochgate: {error}") from error
     except urllib.error.HTTPError as error:
         error.close()
-        raise
+        raise NoAnswerError(f"{url}: {error}") from error
+    except urllib.error.URLError as error:
+        raise NoAnswerError(f"{url}: {error.reason}") from error
+    except (OSError, ValueError) as error:
+        raise NoAnswerError(f"{url}: {error}") from error

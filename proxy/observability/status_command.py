@@ -1,9 +1,6 @@
 """`epochgate status`: what a running proxy does, in the terminal."""
 
-import sys
 import time
-import urllib.parse
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -14,77 +11,59 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from protocol_codecs.printable import printable, printable_json
-from proxy.config.loader import ConfigError, load_config
-from proxy.config.schema import Address
-from proxy.observability.admin_client import fetch_groups
+from protocol_codecs.printable import printable
+from proxy.config.loader import ConfigError
+from proxy.console.exit_codes import ExitCode
+from proxy.console.output import NoColor, Output, OutputFormat, print_json
+from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.formatting import ago, duration, how_many, partitions
 from proxy.observability.snapshot import GroupView, Snapshot
-
-STUCK = 1
-"""Exit code if a group is stuck."""
-
-UNREACHABLE = 2
-"""Exit code if the proxy can't be asked."""
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
 _BAR_WIDTH = 16
-_EVERYWHERE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  what a proxy may listen on
-
-
-class CantAskError(Exception):
-    """The proxy does not answer, or not as one."""
 
 
 def status(
     group: Annotated[
         str | None, typer.Argument(help="Show one group: its members and latest events.")
     ] = None,
-    admin: Annotated[
-        str | None,
-        typer.Option(help="Address of the admin port, host:port or a URL. Default: 127.0.0.1:9080."),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Take the admin port from this configuration file.")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what /api/groups gives.")] = False,
+    admin: AdminAddress = None,
+    config: AdminConfig = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second, until Ctrl-C.")] = False,
+    output: Output = OutputFormat.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    _no_color: NoColor = False,
 ) -> None:
-    """Show what a running proxy does, group by group.
+    """Show the groups of a running proxy, or one of them.
 
-    The exit code is 1 if a group is stuck: a member is rebalancing beyond its rebalance timeout, or the classic members
-    of a group that is to be translated are not moved. It is 2 if the proxy can't be reached.
+    The exit code is 3 if a group is stuck: a member has been rebalancing for longer than its rebalance timeout, or the
+    classic members of a group whose mode is translate are not moved. It is 1 if no proxy answers.
     """
+    in_json = as_json or output is OutputFormat.JSON
     try:
-        url = _url(admin, config)
-        if watch and not as_json:
+        url = admin_url(admin, config)
+        if watch and not in_json:
             _watch(url, group)
             return
         shown = fetch(url, group)
-    except (CantAskError, ConfigError) as error:
+    except (NoAnswerError, ConfigError) as error:
         typer.echo(f"error: {printable(str(error))}", err=True)
-        raise typer.Exit(UNREACHABLE) from None
-    if as_json:
-        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
-        sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
+        raise typer.Exit(ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED) from None
+    if in_json:
+        print_json(shown)
     else:
         Console().print(picture(shown, one=group is not None))
     if any(one.stuck for one in shown.groups):
-        raise typer.Exit(STUCK)
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
 def fetch(url: str, group: str | None) -> Snapshot:
-    """Ask a proxy for its picture: of all groups, or of one with its events.
+    """Ask a proxy for its snapshot: of all groups, or of one with its events.
 
-    :raises CantAskError: it does not answer, or something else does.
+    :raises NoAnswerError: it does not answer, or something else does.
     """
-    try:
-        return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
-    except msgspec.DecodeError as error:
-        raise CantAskError(f"what answers at {url} is no Epochgate: {error}") from error
-    except (OSError, ValueError) as error:
-        raise CantAskError(f"no proxy can be asked at {url}: {error}") from error
+    return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
 
 
 def picture(snapshot: Snapshot, *, one: bool) -> RenderableType:
@@ -207,22 +186,6 @@ def _come(group: GroupView) -> str:
     return ", ".join(f"{count} {way}" for way, count in ways.items() if count) or "none"
 
 
-def _url(admin: str | None, config: Path | None) -> str:
-    """Where to ask.
-
-    :raises CantAskError: that is no address.
-    """
-    if admin is None and config is not None:
-        section = load_config(config).admin
-        admin = str(Address("127.0.0.1" if section.bind in _EVERYWHERE else section.bind, section.port))
-    url = admin or "127.0.0.1:9080"
-    url = url if "://" in url else f"http://{url}"
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise CantAskError(f"expected host:port or a URL, got {admin!r}")
-    return url.rstrip("/")
-
-
 def _watch(url: str, group: str | None) -> None:
     """Draw for ever; a proxy that is away for a while is waited for."""
     with Live(refresh_per_second=4, screen=True) as live:
@@ -230,7 +193,7 @@ def _watch(url: str, group: str | None) -> None:
             while True:
                 try:
                     live.update(picture(fetch(url, group), one=group is not None))
-                except CantAskError as error:
+                except NoAnswerError as error:
                     live.update(Text(printable(str(error)), "bold red"))
                 time.sleep(1)
         except KeyboardInterrupt:

@@ -6,6 +6,7 @@ kind of line is throttled (:mod:`proxy.runtime.log_throttle`).
 
 import io
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, MutableMapping
@@ -55,7 +56,9 @@ def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float]
     if for_people:
         rendering: list[structlog.typing.Processor] = [
             _printable,
-            structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_traceback),
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty() and not os.environ.get("NO_COLOR"), exception_formatter=_traceback
+            ),
         ]
     else:
         rendering = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

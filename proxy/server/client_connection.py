@@ -204,32 +204,32 @@ class ClientConnection:
         )
 
     def answer(self, request_id: RequestId, message: Message) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.answer(request_id, message)
         self._advance()
 
     def forward(self, request_id: RequestId) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.forward(request_id)
         self._advance()
 
     def call(self, call: Call) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.call(call)
         self._write()
 
     def close(self, reason: str) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self.end(DisconnectCause.TRANSLATION, reason)
 
     def release(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._released = True
         if self._linger_over is not None:
             self._linger_over.set()
 
     def fail(self) -> None:
-        """See :class:`proxy.server.translator_driver.TranslatedConnection`."""
+        """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self.end(DisconnectCause.INTERNAL_ERROR, "the translation failed")
 
     # -- serving -------------------------------------------------------------------------------------------

@@ -8,21 +8,13 @@ import structlog
 
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Config
+from proxy.console.exit_codes import ExitCode
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
-
-START_FAILED = 1
-"""Exit code for a start that failed: a port is taken, no broker answers, a worker does not come up."""
-
-FORCED_EXIT = 1
-"""Exit code after a second SIGTERM or SIGINT: the process ended without draining."""
-
-INTERNAL_ERROR = 70
-"""Exit code after an unexpected exception (EX_SOFTWARE), which the log shows."""
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -60,17 +52,17 @@ def run_to_exit(serve: Callable[[], None]) -> None:
     """Run ``serve``, then exit the process. An error that ends it is logged and gives a nonzero exit code."""
     raise_file_limit()
     tune_gc()
-    code = 0
+    code = ExitCode.SUCCESS
     try:
         serve()
     except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
-        code = START_FAILED
+        code = ExitCode.FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))
     except* SystemExit:
-        code = FORCED_EXIT
+        code = ExitCode.FAILED
     except* Exception as errors:  # noqa: BLE001  a bug, or an error of the system: log it, then exit
-        code = INTERNAL_ERROR
+        code = ExitCode.INTERNAL_ERROR
         for error in leaves(errors):
             _log.critical("unexpected error", error=repr(error), exc_info=error)
     sys.exit(code)

@@ -17,6 +17,7 @@ from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
@@ -28,7 +29,8 @@ from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
-from proxy.server.translator_driver import Translation, TranslatorDriver
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
@@ -230,8 +232,8 @@ class Server:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 if self._stopping.is_set():
-                    _log.warning("ending at once", signal=signal.Signals(number).name)
-                    raise SystemExit(1)
+                    _log.warning("exiting without draining", signal=signal.Signals(number).name)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 

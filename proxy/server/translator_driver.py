@@ -8,17 +8,19 @@ another, so the translator never sees a second event before the actions of the f
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import count
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 import trio
 
 from protocol_codecs import ApiKey, Message
+from proxy.metrics.counters import HotHistogram
 from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import Ask
+from proxy.server.group_routes import GroupRoutes
+from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
 from translation.actions import (
     Action,
@@ -41,13 +43,10 @@ from translation.actions import (
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicBook
 from translation.policy.policy import Policy
-from translation.policy.rule_cache import LONGEST_GROUP_ID
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
 _SESSION_CHECK_INTERVAL_S = 2.0
-_MAX_GROUPS_PER_CONNECTION = 100
-"""Groups that are remembered to be heard on one connection: a client may name as many as it likes."""
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -55,84 +54,12 @@ _HEARTBEAT = int(ApiKey.HEARTBEAT)
 _CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
-class Translation(Protocol):
-    """What the shell needs of a translator. ``now`` is :func:`trio.current_time`, in seconds."""
+class _Handler(msgspec.Struct, frozen=True, eq=False):
+    """One method of the translator, its name in log and metrics, and the time that it takes, in seconds."""
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        """The ConsumerGroupHeartbeat that will come of a Heartbeat, if that will be all. handle_request follows."""
-        ...
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
-        """What will come first of a reply, if that is the answer to a Heartbeat. handle_reply follows."""
-        ...
-
-    def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        """A client's group call."""
-        ...
-
-    def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
-        """The broker's answer to a Call."""
-        ...
-
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
-        """The broker's answer to a group call that was relayed."""
-        ...
-
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
-        """Whether the broker has accepted a call of this connection for this group."""
-        ...
-
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The client's side of a connection has ended; the broker's stays until Release."""
-        ...
-
-    def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """A connection is gone on both sides: no call on it will be answered."""
-        ...
-
-    def next_deadline(self) -> float:
-        """When handle_time wants to be called; infinity if never."""
-        ...
-
-    def handle_time(self, now: float) -> list[Action]:
-        """The deadline has come."""
-        ...
-
-    def set_policy(self, now: float, policy: Policy) -> list[Action]:
-        """Another policy holds from now on."""
-        ...
-
-    def settled(self, connection_id: ConnectionId) -> bool:
-        """Whether every member that is reached through a connection is Stable, with nothing under way."""
-        ...
-
-
-class TranslatedConnection(Protocol):
-    """What a connection does for the translation."""
-
-    def answer(self, request_id: RequestId, message: Message) -> None:
-        """Answer a request of the client."""
-        ...
-
-    def forward(self, request_id: RequestId) -> None:
-        """Let the broker answer it."""
-        ...
-
-    def call(self, call: Call) -> None:
-        """Send a request to the broker."""
-        ...
-
-    def close(self, reason: str) -> None:
-        """Close both sides once the client has what was answered."""
-        ...
-
-    def release(self) -> None:
-        """Close the upstream side that outlived the client."""
-        ...
-
-    def fail(self) -> None:
-        """Close both sides: something went wrong here that should not have."""
-        ...
+    name: str
+    handle: Callable[..., list[Action]]
+    durations: HotHistogram
 
 
 class _DrivenConnection(msgspec.Struct):
@@ -141,19 +68,6 @@ class _DrivenConnection(msgspec.Struct):
     shell: TranslatedConnection
     request: RequestId | None = None
     calls: set[CallId] = msgspec.field(default_factory=set)
-
-
-class _GroupRoute(msgspec.Struct, frozen=True):
-    """Where a member of a group was heard last."""
-
-    shell: TranslatedConnection
-    connection: Connection
-    client_id: str | None
-
-
-class _Query(msgspec.Struct, frozen=True):
-    connection_id: ConnectionId
-    tell: Callable[[Any], None]
 
 
 class TranslatorDriver:
@@ -173,32 +87,30 @@ class TranslatorDriver:
         self._request_metrics = request_metrics
         self._emit = emit
         self._observer = observer or Observer(TopicBook())
-        self._routes: dict[str, _GroupRoute] = {}
-        self._groups_on: dict[ConnectionId, set[str]] = {}
-        self._queries: dict[CallId, _Query] = {}
-        self._query_ids = count(-1, -1)
+        self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
         self._calls: dict[CallId, Call] = {}
-        self._work: deque[tuple[str, ConnectionId | None, tuple[Any, ...]]] = deque()
+        self._work: deque[tuple[_Handler, ConnectionId | None, tuple[Any, ...]]] = deque()
         self._working = False
         self._errors = 0
         self._clock: Callable[[], float] = trio.current_time
         self._timer: trio.CancelScope | None = None
         self._deadline = math.inf  # the timer's: setting it, even to what it is, costs trio's bookkeeping
-        request_metrics.metrics.calls_in_flight.set_function(lambda: len(self._calls) + len(self._queries))
-        self._handlers = {
-            what: (getattr(translator, what), request_metrics.metrics.translation.labels(what))
-            for what in (
-                "handle_request",
-                "handle_reply",
-                "passed",
-                "client_gone",
-                "upstream_lost",
-                "handle_time",
-                "set_policy",
-            )
-        }
+        request_metrics.metrics.calls_in_flight.set_function(
+            lambda: len(self._calls) + self._routes.queries_in_flight
+        )
+
+        def handler(name: str, handle: Callable[..., list[Action]]) -> _Handler:
+            return _Handler(name, handle, request_metrics.metrics.translation.labels(name))
+
+        self._handle_request = handler("handle_request", translator.handle_request)
+        self._handle_reply = handler("handle_reply", translator.handle_reply)
+        self._handle_passed = handler("passed", translator.passed)
+        self._handle_client_gone = handler("client_gone", translator.client_gone)
+        self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
+        self._handle_time = handler("handle_time", translator.handle_time)
+        self._handle_policy = handler("set_policy", translator.set_policy)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
@@ -228,12 +140,11 @@ class TranslatorDriver:
         self._requests[request.id] = driven
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
-            route = self._routes.get(group_id)
-            if (route is None or route.shell is not shell) and self._translator.admits(
+            if not self._routes.leads_to(group_id, shell) and self._translator.admits(
                 connection.id, group_id
             ):
-                self._remember_route(shell, connection, request)
-        self._dispatch("handle_request", connection.id, connection, request)
+                self._routes.remember(shell, connection, request)
+        self._dispatch(self._handle_request, connection.id, connection, request)
 
     def passed(
         self,
@@ -255,9 +166,9 @@ class TranslatorDriver:
         if is_news or not self._translator.admits(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch("passed", connection.id, connection, request, response)
+            self._dispatch(self._handle_passed, connection.id, connection, request, response)
         if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
-            self._remember_route(shell, connection, request)
+            self._routes.remember(shell, connection, request)
         self._observe(request, lambda now: self._observer.answered(now, connection, request, response))
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
@@ -288,62 +199,30 @@ class TranslatorDriver:
         self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
-        route = self._routes.get(group_id)
-        ask = None if route is None else question(route.connection)
-        if route is None or ask is None:
-            return False
-        call_id = CallId(next(self._query_ids))
-        self._queries[call_id] = _Query(route.connection.id, tell)
-        route.shell.call(
-            Call(route.connection.id, call_id, ask.api_key, ask.version, route.client_id, ask.message)
-        )
-        return True
-
-    def _remember_route(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
-        """Remember where members of this group are heard."""
-        group_id = request.message.group_id
-        groups = self._groups_on.setdefault(connection.id, set())
-        if len(groups) < _MAX_GROUPS_PER_CONNECTION and len(group_id) <= LONGEST_GROUP_ID:
-            self._routes[group_id] = _GroupRoute(shell, connection, request.client_id)
-            groups.add(group_id)
-
-    def _forget_routes(self, connection_id: ConnectionId) -> None:
-        """Nobody can be asked on this connection any more."""
-        for group_id in self._groups_on.pop(connection_id, ()):
-            route = self._routes.get(
-                group_id
-            )  # another member's connection may have taken its place, and gone
-            if route is not None and route.connection.id == connection_id:
-                del self._routes[group_id]
-        lost = [call_id for call_id, one in self._queries.items() if one.connection_id == connection_id]
-        for call_id in lost:
-            del self._queries[call_id]
+        return self._routes.ask(group_id, question, tell)
 
     def reply(self, call_id: CallId, message: Message) -> None:
         """A broker has answered a call."""
-        if (
-            call_id < 0
-        ):  # a question; its asker may be gone while the broker's side of the connection lives on
-            if (question := self._queries.pop(call_id, None)) is not None:
-                question.tell(message)
+        if call_id < 0:
+            self._routes.answered(call_id, message)
             return
         call = self._calls.pop(call_id)
         self._connections[call.connection_id].calls.discard(call_id)
-        self._dispatch("handle_reply", call.connection_id, call_id, message)
+        self._dispatch(self._handle_reply, call.connection_id, call_id, message)
         self._request_metrics.call_result(call.api_key, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
         """The client of a known connection is gone; ``release`` comes when no member needs it."""
-        self._forget_routes(connection_id)
+        self._routes.forget(connection_id)
         driven = self._connections[connection_id]
         self._forget_request(driven)
-        self._dispatch("client_gone", connection_id, connection_id)
+        self._dispatch(self._handle_client_gone, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
         """A connection is no more, on either side."""
-        self._forget_routes(connection_id)
+        self._routes.forget(connection_id)
         if self.forget(connection_id):
-            self._dispatch("upstream_lost", connection_id, connection_id)
+            self._dispatch(self._handle_upstream_lost, connection_id, connection_id)
 
     def settled(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
@@ -365,7 +244,7 @@ class TranslatorDriver:
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
-        self._dispatch("set_policy", None, policy)
+        self._dispatch(self._handle_policy, None, policy)
 
     async def expire_observed_members(self) -> None:
         """Have the observer forget who is silent, for ever."""
@@ -384,7 +263,7 @@ class TranslatorDriver:
             with trio.CancelScope(deadline=self._deadline) as self._timer:
                 await trio.sleep_forever()
             errors = self._errors
-            self._dispatch("handle_time", None)
+            self._dispatch(self._handle_time, None)
             if self._errors != errors:
                 await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be in the past
 
@@ -393,20 +272,20 @@ class TranslatorDriver:
             self._requests.pop(driven.request, None)
             driven.request = None
 
-    def _dispatch(self, what: str, about: ConnectionId | None, *arguments: Any) -> None:
-        self._work.append((what, about, arguments))
+    def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
+        """Hand an event to the translator and execute its actions; an event that comes meanwhile waits its turn."""
+        self._work.append((handler, about, arguments))
         if self._working:
             return
         self._working = True
         try:
             while self._work:
-                what, about, arguments = self._work.popleft()
-                handle, durations = self._handlers[what]
+                handler, about, arguments = self._work.popleft()
                 started = perf_counter()
                 try:
-                    actions: list[Action] = handle(self._clock(), *arguments)
+                    actions = handler.handle(self._clock(), *arguments)
                 except Exception as error:  # noqa: BLE001  a bug here ends one connection, never the process
-                    self._failed(what, about, error)
+                    self._failed(handler.name, about, error)
                     continue
                 took_s = perf_counter() - started
                 for action in actions:
@@ -414,7 +293,7 @@ class TranslatorDriver:
                         self._executors[type(action)](action)
                     except Exception as error:  # noqa: BLE001  likewise
                         self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
-                durations.observe(took_s)
+                handler.durations.observe(took_s)
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:
@@ -457,7 +336,7 @@ class TranslatorDriver:
             _log.debug(
                 "a call on a connection that is gone", connection=call.connection_id, api_key=call.api_key
             )
-            self._dispatch("upstream_lost", call.connection_id, call.connection_id)
+            self._dispatch(self._handle_upstream_lost, call.connection_id, call.connection_id)
             return
         self._calls[call.call_id] = call
         driven.calls.add(call.call_id)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proxy.config.file_watcher import Reloadable
 from proxy.config.schema import Address, Config, Limits
+from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
@@ -120,7 +121,7 @@ class Supervisor:
                     _log.warning("exiting without draining", signal=signal.Signals(number).name)
                     for worker in self._workers:
                         worker.kill()
-                    raise SystemExit(1)
+                    raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
@@ -155,18 +156,18 @@ class Supervisor:
         """Return why the proxy should get no clients; None if it should."""
         if self._not_ready_reason is not None:
             return self._not_ready_reason
-        answers = await self._query_each("readiness", Readiness)
+        results = await self._query_each("readiness", Readiness)
         for worker in self._workers:
-            if worker.number not in answers:
+            if worker.number not in results:
                 return f"worker {worker.number} does not answer"
-            if (reason := answers[worker.number].reason) is not None:
+            if (reason := results[worker.number].reason) is not None:
                 return f"worker {worker.number}: {reason}"
         return None
 
     async def not_alive(self) -> str | None:
         """Return why the process should be restarted; None while all workers answer."""
-        answers = await self._query_each("readiness", Readiness)
-        stuck = [worker.number for worker in self._workers if worker.serving and worker.number not in answers]
+        results = await self._query_each("readiness", Readiness)
+        stuck = [worker.number for worker in self._workers if worker.serving and worker.number not in results]
         return f"workers {stuck} do not answer" if stuck else None
 
     def _with_policy(self, snapshot: Snapshot) -> Snapshot:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from pipeline import cli, spark
 from pipeline.errors import PipelineError
+from proxy.console.exit_codes import ExitCode
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def test_without_java_a_command_says_so(command_line: typer.Typer, monkeypatch: 
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     answer = CliRunner().invoke(command_line, ["pipeline", "report", "--out", "x.html", "--audit", "."])
-    assert answer.exit_code == 1
+    assert answer.exit_code == ExitCode.FAILED
     assert "Java is missing: no java on PATH, and JAVA_HOME is not set" in answer.output
 
 
@@ -40,12 +41,14 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["pipeline", "report", "--out", "x"], "nothing to report"),
         (["pipeline", "readiness", "--out", "x"], "give either --capture or --from"),
-        (["pipeline", "audit", "--out", "x", "--conf", "nonsense"], "expected KEY=VALUE"),
+        (["pipeline", "audit", "--out", "x"], "give either --journal, or --from and --topic"),
+        (["pipeline", "progress", "--out", "x", "--journal", ".", "--topic", "t"], "give either --journal"),
+        (["pipeline", "audit", "--out", "x", "--journal", ".", "--conf", "nonsense"], "expected KEY=VALUE"),
     ],
 )
 def test_what_cannot_be_is_refused_before_spark_starts(
     command_line: typer.Typer, arguments: list[str], said: str
 ) -> None:
     answer = CliRunner().invoke(command_line, arguments)
-    assert answer.exit_code in (1, 2)
+    assert answer.exit_code == ExitCode.USAGE
     assert said in answer.output

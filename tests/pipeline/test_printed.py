@@ -3,9 +3,10 @@
 import pytest
 import yaml
 
-from pipeline.commands.common import FAILED, say, told
+from pipeline.commands.common import say, told
 from pipeline.errors import PipelineError
 from pipeline.readiness import policy_file
+from proxy.console.exit_codes import ExitCode
 
 HOSTILE = "\x1b[2J\r\n\x9b\u202egnp"
 
@@ -18,7 +19,7 @@ def test_a_line_can_not_command_the_terminal(capsys):
 def test_an_error_can_not_command_the_terminal(capsys):
     with pytest.raises(Exception) as ended, told():  # noqa: PT011  typer's Exit
         raise PipelineError(HOSTILE)
-    assert ended.value.exit_code == FAILED
+    assert ended.value.exit_code == ExitCode.FAILED
     assert not {"\x1b", "\r", "\x9b", "\u202e"} & set(capsys.readouterr().err)
 
 

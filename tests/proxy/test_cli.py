@@ -78,6 +78,28 @@ def test_good_files_are_good(tmp_path):
     assert (done.returncode, "1 rule," in done.stdout) == (0, True)
 
 
+def test_a_check_of_the_configuration_as_json(tmp_path):
+    good = epochgate("config", "check", config_file(tmp_path), "-o", "json")
+    assert json.loads(good.stdout) == {"file": f"{tmp_path}/epochgate.yaml", "valid": True, "error": None}
+    file = config_file(tmp_path, more="workres: 2\n")
+    bad = epochgate("config", "check", file, "--output", "json")
+    assert (bad.returncode, json.loads(bad.stdout)["valid"]) == (2, False)
+    assert json.loads(bad.stdout)["error"].startswith(f"{file}:5:1: workres: unknown key")
+    assert "unknown key" in bad.stderr
+
+
+def test_a_check_of_the_policy_as_json(tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules: [{group: g, mode: observe, assignor: range}]\n")
+    report = json.loads(epochgate("policy", "check", file, "-o", "json").stdout)
+    assert (report["valid"], report["default"]) == (True, "observe")
+    (rule,) = report["rules"]
+    assert (rule["number"], rule["group"], rule["pattern"], rule["mode"]) == (1, "g", None, "observe")
+    assert rule["notes"] == ["the assignor range counts for nothing: only translated groups get one"]
+    file.write_text("default: translat\n")
+    assert json.loads(epochgate("policy", "check", file, "-o", "json").stdout)["valid"] is False
+
+
 def test_files_of_tls_are_looked_into(tmp_path):
     """Their paths are relative to the configuration."""
     authority = Authority(tmp_path / "tls")

@@ -201,10 +201,10 @@ def admin():
     server.server_close()
 
 
-def run_plan(tmp_path, url):
+def run_plan(tmp_path, url, *more):
     file = tmp_path / "policy.yaml"
     file.write_text('rules: [{pattern: "web-.*", mode: translate}]\n')
-    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", url, str(file)]
+    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", url, str(file), *more]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -228,6 +228,30 @@ def test_the_command_asks_the_admin_port_and_prints_the_plan(tmp_path, admin):
     ]
 
 
+def test_the_plan_as_json(tmp_path, admin):
+    blank = {"mode": "observe", "assignor": None, "members": [], "why_not": None}
+    admin.answer = (200, json.dumps({"groups": [{**blank, "id": "else"}], "left_out": 3}).encode())
+    report = json.loads(run_plan(tmp_path, f"127.0.0.1:{admin.server_port}", "-o", "json").stdout)
+    assert report["admin"] == f"http://127.0.0.1:{admin.server_port}"
+    assert (report["changes"], report["unused_rules"]) == ([], [1])
+    assert (report["groups"], report["left_out"]) == (1, 3)
+    admin.answer = (200, json.dumps({"groups": [{**blank, "id": "web-1"}]}).encode())
+    report = json.loads(run_plan(tmp_path, f"127.0.0.1:{admin.server_port}", "-o", "json").stdout)
+    assert report["changes"] == [
+        {
+            "changes": "mode",
+            "group": "web-1",
+            "members": 0,
+            "before": "observe",
+            "after": "translate",
+            "by": "rule 1 (groups that match web-.*)",
+            "pause_ms": 1000,
+            "not_translatable": None,
+        }
+    ]
+    assert report["unused_rules"] == []
+
+
 @pytest.mark.parametrize("answer", [(500, b""), (200, b"<html>"), (200, b'{"groups": [{"group": "g"}]}')])
 def test_an_answer_that_cannot_be_used_is_exit_1_without_a_traceback(tmp_path, admin, answer):
     admin.answer = answer
@@ -237,11 +261,17 @@ def test_an_answer_that_cannot_be_used_is_exit_1_without_a_traceback(tmp_path, a
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "file:///etc/passwd"])
-def test_a_proxy_that_is_not_there_is_exit_1(tmp_path, url):
-    done = run_plan(tmp_path, url)
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "127.0.0.1:1"])
+def test_a_proxy_that_is_not_there_is_exit_1(tmp_path, address):
+    done = run_plan(tmp_path, address)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: {url}: ")
+    assert done.stderr == "error: http://127.0.0.1:1: [Errno 111] Connection refused\n"
+
+
+def test_an_address_that_is_none_is_exit_2(tmp_path):
+    done = run_plan(tmp_path, "file:///etc/passwd")
+    assert done.returncode == 2
+    assert done.stderr == "error: --admin: expected host:port or a URL, got 'file:///etc/passwd'\n"
 
 
 def test_a_group_id_can_not_command_the_terminal(tmp_path, admin):

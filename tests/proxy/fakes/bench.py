@@ -14,7 +14,8 @@ from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventTeller
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
-from proxy.server.translator_driver import Translation, TranslatorDriver
+from proxy.server.translation_protocols import Translation
+from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics

@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.cli import app
+from proxy.console.exit_codes import ExitCode
 from proxy.observability.group_registry import GroupBook
 from proxy.observability.snapshot import Snapshot
-from proxy.observability.status_command import STUCK, UNREACHABLE
 from tests.proxy.observability.events import MICRO, changed, life, topic
 from translation.policy.policy import Mode, Policy
 
@@ -110,29 +110,37 @@ def test_one_group_with_its_members_and_events(proxy):
 def test_a_stuck_group_is_an_exit_code(proxy):
     proxy.tell(life(rebalance_timeout_ms=1000))
     proxy.tell([changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)])
-    for arguments in ((), ("g",), ("--json",)):
-        assert proxy.run(*arguments).exit_code == STUCK
+    for arguments in ((), ("g",), ("--json",), ("-o", "json")):
+        assert proxy.run(*arguments).exit_code == ExitCode.PROBLEM_FOUND
     assert "stuck: app-m-1 in PrepareRebalance 9 s beyond" in proxy.run().output
     assert proxy.run("another").exit_code == 0
 
 
 def test_the_json_is_the_snapshot(proxy):
     proxy.tell(life())
-    done = proxy.run("--json")
-    assert msgspec.json.decode(done.stdout_bytes, type=Snapshot) == proxy.snapshot()
+    for asked in (("--json",), ("--output", "json"), ("-o", "json")):
+        done = proxy.run(*asked)
+        assert msgspec.json.decode(done.stdout_bytes, type=Snapshot) == proxy.snapshot()
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"v": 1}'])
 def test_what_is_no_proxy_is_an_exit_code(proxy, body):
     proxy.body = body
     done = proxy.run()
-    assert done.exit_code == UNREACHABLE
+    assert done.exit_code == ExitCode.FAILED
     assert "error: " in done.stderr
 
 
-@pytest.mark.parametrize("admin", ["127.0.0.1:1", "ftp://x", "file:///etc/passwd"])
-def test_a_proxy_that_cannot_be_asked_is_an_exit_code(admin):
-    assert CliRunner().invoke(app, ["status", "--admin", admin]).exit_code == UNREACHABLE
+@pytest.mark.parametrize(
+    ("admin", "code"),
+    [
+        ("127.0.0.1:1", ExitCode.FAILED),
+        ("ftp://x", ExitCode.USAGE),
+        ("file:///etc/passwd", ExitCode.USAGE),
+    ],
+)
+def test_a_proxy_that_cannot_be_asked_is_an_exit_code(admin, code):
+    assert CliRunner().invoke(app, ["status", "--admin", admin]).exit_code == code
 
 
 def test_a_group_id_is_no_markup(proxy):
@@ -192,7 +200,7 @@ def test_what_clients_make_up_can_not_command_the_terminal(proxy, arguments):
 def test_an_error_of_what_answers_can_not_command_the_terminal(proxy):
     proxy.refusal = "\x1b[2J"
     done = proxy.run()
-    assert done.exit_code == UNREACHABLE
+    assert done.exit_code == ExitCode.FAILED
     assert "\\x1b[2J" in done.stderr
     assert "\x1b" not in done.stderr
 

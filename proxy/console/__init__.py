@@ -1,0 +1,1 @@
+"""What all commands share: exit codes, output formats, colour. Other packages' commands import it too."""

@@ -1,0 +1,53 @@
+"""``--output``, ``--no-color``: options that mean the same in every command that has them."""
+
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from protocol_codecs.printable import printable_json
+
+
+class OutputFormat(StrEnum):
+    """How a command reports."""
+
+    TEXT = "text"
+    """Lines and tables for people. They may change from release to release."""
+
+    JSON = "json"
+    """One JSON document on standard output, for scripts. Fields may be added."""
+
+
+Output = Annotated[
+    OutputFormat, typer.Option("--output", "-o", help="How to report: for people, or one JSON document.")
+]
+
+
+def _without_colour(asked: bool) -> None:
+    if asked:
+        os.environ["NO_COLOR"] = "1"  # rich, Typer's help and our log look there
+
+
+NoColor = Annotated[
+    bool,
+    typer.Option(
+        "--no-color",
+        callback=_without_colour,
+        is_eager=True,
+        expose_value=False,
+        help="No colours; the environment variable NO_COLOR means the same.",
+    ),
+]
+
+
+def print_json(report: Any) -> None:
+    """Write a report (anything that msgspec encodes) to standard output, as UTF-8.
+
+    Names in it may be a client's: what could command a terminal is escaped, which means the same in JSON.
+    """
+    text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+    sys.stdout.buffer.write(f"{printable_json(text)}\n".encode())
+    sys.stdout.buffer.flush()

@@ -1,0 +1,92 @@
+"""Which connection reaches which group, and the questions that the observability side asks brokers there.
+
+A broker lets only an authenticated client ask about a group. The proxy has no credentials of its own, so it asks on a
+connection on which the broker has accepted calls for that group.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from proxy.observability.broker_queries import Ask
+from proxy.server.translation_protocols import TranslatedConnection
+from translation.actions import Call, CallId, Connection, ConnectionId, Request
+from translation.policy.rule_cache import LONGEST_GROUP_ID
+
+_MAX_GROUPS_PER_CONNECTION = 100
+"""Groups that are remembered for one connection: a client may name as many as it likes."""
+
+
+class _Route(msgspec.Struct, frozen=True):
+    """The connection on which a member of a group was heard last."""
+
+    shell: TranslatedConnection
+    connection: Connection
+    client_id: str | None
+
+
+class _Query(msgspec.Struct, frozen=True):
+    """A question under way, and who gets the answer."""
+
+    connection_id: ConnectionId
+    on_answer: Callable[[Any], None]
+
+
+class GroupRoutes:
+    """The routes of one process. Query ids are negative, so that they differ from the translator's call ids."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _Route] = {}
+        self._groups_on: dict[ConnectionId, set[str]] = {}
+        self._queries: dict[CallId, _Query] = {}
+        self._query_ids = count(-1, -1)
+
+    @property
+    def queries_in_flight(self) -> int:
+        """How many questions the broker has not answered yet."""
+        return len(self._queries)
+
+    def leads_to(self, group_id: str, shell: TranslatedConnection) -> bool:
+        """Whether the group was heard last on this connection."""
+        route = self._routes.get(group_id)
+        return route is not None and route.shell is shell
+
+    def remember(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
+        """A member of the request's group was heard on this connection, and the broker accepts it there."""
+        group_id = request.message.group_id
+        groups = self._groups_on.setdefault(connection.id, set())
+        if len(groups) < _MAX_GROUPS_PER_CONNECTION and len(group_id) <= LONGEST_GROUP_ID:
+            self._routes[group_id] = _Route(shell, connection, request.client_id)
+            groups.add(group_id)
+
+    def forget(self, connection_id: ConnectionId) -> None:
+        """Nothing can be asked on this connection any more; questions under way on it stay unanswered."""
+        for group_id in self._groups_on.pop(connection_id, ()):
+            route = self._routes.get(group_id)
+            if route is not None and route.connection.id == connection_id:  # else another connection is newer
+                del self._routes[group_id]
+        lost = [query_id for query_id, one in self._queries.items() if one.connection_id == connection_id]
+        for query_id in lost:
+            del self._queries[query_id]
+
+    def ask(
+        self, group_id: str, question: Callable[[Connection], Ask | None], on_answer: Callable[[Any], None]
+    ) -> bool:
+        """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
+        route = self._routes.get(group_id)
+        ask = None if route is None else question(route.connection)
+        if route is None or ask is None:
+            return False
+        query_id = CallId(next(self._query_ids))
+        self._queries[query_id] = _Query(route.connection.id, on_answer)
+        route.shell.call(
+            Call(route.connection.id, query_id, ask.api_key, ask.version, route.client_id, ask.message)
+        )
+        return True
+
+    def answered(self, query_id: CallId, message: Any) -> None:
+        """A broker has answered a question. Whoever asked may be gone while the broker's side lives on."""
+        if (query := self._queries.pop(query_id, None)) is not None:
+            query.on_answer(message)
