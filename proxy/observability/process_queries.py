@@ -23,7 +23,7 @@ class Processes(Protocol):
         ...
 
 
-class ThisProcess:
+class SingleProcess:
     """This process, which serves alone with ``workers: 1``."""
 
     def __init__(self, handlers: QueryHandlers) -> None:

@@ -20,9 +20,9 @@ from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
+from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
-from proxy.observability.observability import Outlook
+from proxy.observability.observability import Observability
 from proxy.observability.process_queries import QueryHandler
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
@@ -112,13 +112,13 @@ class Server:
         self.query_handlers: dict[str, QueryHandler] = {
             "metrics": self._metrics_of_all_but_groups,
             "readiness": self._readiness,
-            "groups": lambda: self.outlook.snapshot(events=False),
-            "groups with events": lambda: self.outlook.snapshot(events=True),
+            "groups": lambda: self.observability.snapshot(events=False),
+            "groups with events": lambda: self.observability.snapshot(events=True),
         }
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
         self._request_metrics = RequestMetrics(self.metrics)
-        self.outlook = Outlook(
+        self.observability = Observability(
             config,
             self.metrics,
             policy or Policy(),
@@ -132,7 +132,7 @@ class Server:
         self._held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
         self.metrics.large_group_calls_held.set_function(lambda: self._held_calls.taken)
         self.driver = TranslatorDriver(
-            translator, self._request_metrics, self.outlook.tell, Observer(self._topics)
+            translator, self._request_metrics, self.observability.record, Observer(self._topics)
         )
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
@@ -179,7 +179,7 @@ class Server:
         try:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
-                    panel = OwnPanel(self.metrics, self.health, self.query_handlers)
+                    panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
                     app = admin_app(panel, self._config.visibility)
                     nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
@@ -198,7 +198,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
-            self.outlook.start(nursery, self.driver)
+            self.observability.start(nursery, self.driver)
             nursery.start_soon(self.driver.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
@@ -219,7 +219,7 @@ class Server:
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
         self._rules.use(policy)
-        self.outlook.set_policy(policy)
+        self.observability.set_policy(policy)
         self.driver.set_policy(policy)
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
-from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_view
+from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_view
 from proxy.observability.metrics_aggregation import MetricDump, MetricsAggregator
 from proxy.observability.snapshot import Snapshot, merge
 from proxy.runtime.log_setup import count_suppressed_lines
@@ -52,7 +52,7 @@ class Supervisor:
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
-        self._group_metrics = GroupCollector(Labels(config.metrics.groups), tuple)
+        self._group_metrics = GroupCollector(GroupLabels(config.metrics.groups), tuple)
         self.metrics.provide_groups(self._group_metrics)
         self._config = config
         self._policy = policy
@@ -148,7 +148,7 @@ class Supervisor:
         await self._update_metrics()
         snapshots = await self.query("groups", Snapshot)
         groups = merge(snapshots).groups if snapshots else ()
-        self._group_metrics.figures = lambda: map(figures_of_view, groups)
+        self._group_metrics.counts = lambda: map(counts_of_view, groups)
         self._group_metrics.labels.keep({group.id for group in groups})
         return self._aggregator.expose()
 
