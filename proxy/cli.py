@@ -82,7 +82,9 @@ def version(output: Output = OutputFormat.TEXT) -> None:
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The configuration file (YAML).")],
+    config: Annotated[
+        Path, typer.Option("--config", "-c", metavar="FILE", help="The configuration file (YAML).")
+    ],
 ) -> None:
     """Run the proxy until SIGTERM or Ctrl-C.
 

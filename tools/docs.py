@@ -11,8 +11,8 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
-from tools import compatibility
-from translation.partitions import OneTopic
+from tools import cli_docs, compatibility
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
 
@@ -214,7 +214,7 @@ def api() -> str:
         snapshot.BrokerView,
         snapshot.RebalanceView,
         snapshot.EventView,
-        OneTopic,
+        TopicPartitionSet,
     )
     return _API + "".join(_struct(one) for one in structs)
 
@@ -248,6 +248,7 @@ def metrics() -> str:
 
 
 PAGES = {
+    "reference/cli.md": cli_docs.page,
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,
     "reference/api.md": api,

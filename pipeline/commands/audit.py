@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 
 def audit(
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
-    journal: Annotated[Path | None, typer.Option(help="Folder with the journals of all replicas.")] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option("--from", help="Read the journal from Kafka: HOST:PORT.")
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables.")],
+    journal: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="The journal's topic, with --from.")] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--from", metavar="HOST:PORT", help="Read the journal from this Kafka cluster instead."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the journal, with --from.")] = None,
     skew_ms: Annotated[
-        float, typer.Option(min=0, help="How far the clocks of two replicas may differ.")
+        float,
+        typer.Option(
+            min=0, metavar="MS", help="How far the clocks of two replicas may differ, in milliseconds."
+        ),
     ] = 100.0,
     kafka_conf: KafkaConf = None,
     master: Master = None,

@@ -14,9 +14,11 @@ from proxy.console.output import Output, OutputFormat, print_json
 
 def capture(
     bootstrap: Annotated[
-        str, typer.Option("--from", help="A broker, HOST:PORT; several separated by commas.")
+        str, typer.Option("--from", metavar="HOST:PORT", help="A broker, or several separated by commas.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write; it must not have a capture yet.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder to write. It must not contain a capture yet.")
+    ],
     kafka_conf: KafkaConf = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:

@@ -20,16 +20,19 @@ T = TypeVar("T")
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Spark master, such as local[2] or spark://host:7077. Default: spark-submit's, else local[*]."
+        metavar="URL",
+        help="Spark master, such as local[2] or spark://host:7077. Default: the one of spark-submit, else local[*].",
     ),
 ]
 Conf = Annotated[
-    list[str] | None, typer.Option(help="A Spark setting, KEY=VALUE; may be given several times.")
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A Spark setting. Repeat the option for several."),
 ]
 KafkaConf = Annotated[
     list[str] | None,
     typer.Option(
-        help="A setting of the Kafka clients, KEY=VALUE (security.protocol=SSL); may be given several times."
+        metavar="KEY=VALUE",
+        help="A setting of the Kafka clients, such as security.protocol=SSL. Repeat the option for several.",
     ),
 ]
 

@@ -11,22 +11,40 @@ from proxy.console.output import Output, OutputFormat, print_json
 
 
 def progress(
-    out: Annotated[Path, typer.Option(help="Folder for the tables and checkpoints; run again to go on.")],
-    journal: Annotated[Path | None, typer.Option(help="Folder with the journals of all replicas.")] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option("--from", help="Read the journal from Kafka: HOST:PORT.")
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", help="Folder for the tables and checkpoints. A further run continues from there."
+        ),
+    ],
+    journal: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder with the journals of all replicas.")
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="The journal's topic, with --from.")] = None,
-    window: Annotated[str, typer.Option(help="Width of the windows of time.")] = "1 minute",
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--from", metavar="HOST:PORT", help="Read the journal from this Kafka cluster instead."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the journal, with --from.")] = None,
+    window: Annotated[str, typer.Option(metavar="DURATION", help="Width of the time windows.")] = "1 minute",
     lateness: Annotated[
-        str, typer.Option(help="How late an event may come; later ones are counted and left out.")
+        str,
+        typer.Option(
+            metavar="DURATION", help="How late an event may arrive. Later ones are counted and ignored."
+        ),
     ] = "1 hour",
     stuck_after_s: Annotated[
-        float, typer.Option(min=0, help="A member is stuck after so many seconds.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="A member that is not Stable for longer than this is stuck."
+        ),
     ] = 120.0,
     follow_s: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Go on, and look for more every so many seconds, until Ctrl-C."),
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Keep running until Ctrl-C, and read what is new at this interval.",
+        ),
     ] = None,
     kafka_conf: KafkaConf = None,
     master: Master = None,

@@ -11,23 +11,44 @@ from proxy.console.output import Output, OutputFormat, print_json
 
 
 def readiness(
-    out: Annotated[Path, typer.Option(help="Folder for the tables and the policy files.")],
-    capture: Annotated[Path | None, typer.Option(help="Folder that `epochgate capture` wrote.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the tables and the policy files.")],
+    capture: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate capture` wrote.")
+    ] = None,
     bootstrap: Annotated[
-        str | None, typer.Option("--from", help="Read through Spark's Kafka connector instead: HOST:PORT.")
+        str | None,
+        typer.Option(
+            "--from", metavar="HOST:PORT", help="Read this cluster through Spark's Kafka connector instead."
+        ),
     ] = None,
     journal: Annotated[
         Path | None,
-        typer.Option(help="Journals of proxies in observe mode, which know the clients' software."),
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the journals of proxies in observe mode: they name the client software.",
+        ),
     ] = None,
-    first_wave_groups: Annotated[int, typer.Option(min=1, help="Groups in the first wave.")] = 10,
-    first_wave_members: Annotated[int, typer.Option(min=1, help="Members in the first wave.")] = 50,
-    growth: Annotated[float, typer.Option(min=1.0, help="Each wave may hold so many times more.")] = 2.0,
+    first_wave_groups: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Groups in the first wave.")
+    ] = 10,
+    first_wave_members: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Members in the first wave.")
+    ] = 50,
+    growth: Annotated[
+        float,
+        typer.Option(
+            min=1.0, metavar="FACTOR", help="How many times larger each wave may be than the one before."
+        ),
+    ] = 2.0,
     allow_assignor: Annotated[
-        list[str] | None, typer.Option(help="An assignor of your own that may be translated.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A custom assignor whose groups may be translated. Repeat the option for several.",
+        ),
     ] = None,
     pause_ms: Annotated[
-        int, typer.Option(min=0, help="switch_pause_ms of the rules that are written.")
+        int, typer.Option(min=0, metavar="MS", help="switch_pause_ms in the policy files.")
     ] = 1_000,
     kafka_conf: KafkaConf = None,
     master: Master = None,

@@ -10,11 +10,19 @@ from pipeline.commands.common import Conf, Master, pairs, session, told
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
-    readiness: Annotated[Path | None, typer.Option(help="Folder that `readiness` wrote.")] = None,
-    progress: Annotated[Path | None, typer.Option(help="Folder that `progress` wrote.")] = None,
-    audit: Annotated[Path | None, typer.Option(help="Folder that `audit` wrote.")] = None,
-    done_waves: Annotated[int, typer.Option(min=0, help="Waves that have moved already.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")],
+    readiness: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline readiness` wrote.")
+    ] = None,
+    progress: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline progress` wrote.")
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder that `epochgate pipeline audit` wrote.")
+    ] = None,
+    done_waves: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Waves that have been moved already.")
+    ] = 0,
     open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     master: Master = None,
     conf: Conf = None,

@@ -22,7 +22,10 @@ class OutputFormat(StrEnum):
 
 
 Output = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="How to report: for people, or one JSON document.")
+    OutputFormat,
+    typer.Option(
+        "--output", "-o", metavar="FORMAT", help="Lines for people (text), or one JSON document (json)."
+    ),
 ]
 
 
@@ -38,7 +41,7 @@ NoColor = Annotated[
         callback=_without_colour,
         is_eager=True,
         expose_value=False,
-        help="No colours; the environment variable NO_COLOR means the same.",
+        help="Print without colours, as with the environment variable NO_COLOR.",
     ),
 ]
 

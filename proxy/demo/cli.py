@@ -22,30 +22,42 @@ def demo(
     kafka: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", help="Run it on this Kafka cluster (4.0 or newer, without TLS or SASL)."
+            metavar="HOST:PORT", help="Run on this Kafka cluster (4.0 or newer, without TLS or SASL)."
         ),
     ] = None,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Run it on the embedded coordinator: the default.")
+        bool, typer.Option("--embedded", help="Run on the embedded coordinator. This is the default.")
     ] = False,
     plain: Annotated[
         bool,
-        typer.Option("--plain", help="Print lines instead of drawing a screen (also without a terminal)."),
+        typer.Option(
+            "--plain", help="Print lines instead of a live screen. This is the default without a terminal."
+        ),
     ] = False,
     assignor: Annotated[
-        Assignor, typer.Option(help="What the consumers set as partition.assignment.strategy.")
+        Assignor, typer.Option(metavar="NAME", help="partition.assignment.strategy of the consumers.")
     ] = Assignor.ROUNDROBIN,
-    partitions: Annotated[int, typer.Option(min=4, max=1000, help="Partitions of the topic.")] = 8,
-    rate: Annotated[float, typer.Option(min=1, max=5000, help="Records produced per second.")] = 100,
+    partitions: Annotated[
+        int, typer.Option(min=4, max=1000, metavar="N", help="Partitions of the topic.")
+    ] = 8,
+    rate: Annotated[
+        float, typer.Option(min=1, max=5000, metavar="N", help="Records produced per second.")
+    ] = 100,
     work: Annotated[
-        float, typer.Option(min=0, max=10, help="Seconds that a consumer works on a batch, on average.")
+        float,
+        typer.Option(
+            min=0, max=10, metavar="SECONDS", help="How long a consumer works on a batch, on average."
+        ),
     ] = 1,
-    pause: Annotated[float, typer.Option(min=0, max=600, help="Seconds to look at each state.")] = 4,
+    pause: Annotated[
+        float,
+        typer.Option(min=0, max=600, metavar="SECONDS", help="How long each state stays on the screen."),
+    ] = 4,
     _no_color: NoColor = False,
 ) -> None:
-    """Show what a change of its members costs a group, with the classic protocol and through Epochgate.
+    """Show what a membership change costs a group, with the classic protocol and through Epochgate.
 
-    Makes a topic and two groups of its own and removes them at the end.
+    The demo creates a topic and two groups, and deletes them at the end.
     """
     if kafka is not None and embedded:
         raise typer.BadParameter("--kafka and --embedded exclude each other")

@@ -15,12 +15,19 @@ from proxy.config.schema import Address
 AdminAddress = Annotated[
     str | None,
     typer.Option(
-        "--admin", help="Admin port of the running proxy, host:port or a URL. Default: 127.0.0.1:9080."
+        "--admin",
+        metavar="HOST:PORT",
+        help="Admin port of the running proxy; a URL is fine too. Default: 127.0.0.1:9080.",
     ),
 ]
 AdminConfig = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Take the address of the admin port from this configuration file."),
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Take the address of the admin port from this configuration file.",
+    ),
 ]
 
 _DEFAULT = "127.0.0.1:9080"
