@@ -291,7 +291,7 @@ async def test_the_admin_port_is_on_loopback_and_changes_nothing():
         port = proxy.server.ports.admin
         with socket.create_connection(("127.0.0.1", port)), pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port))
-        backend = SingleProcessBackend(proxy.server.metrics, proxy.server.health, proxy.server.answers)
+        backend = SingleProcessBackend(proxy.server.metrics, proxy.server.health, proxy.server.query_handlers)
         routes = admin_app(backend).routes
         assert routes
         assert all(route.methods <= {"GET", "HEAD"} for route in routes)

@@ -151,8 +151,8 @@ async def test_health_is_of_all_and_every_worker_answers():
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
         assert (await proxy.get("/healthz"))[0] == 200
         assert (await proxy.get("/readyz"))[0] == 200
-        assert await proxy.server.ask("readiness", Readiness) == [Readiness(None)] * 2
-        assert await proxy.server.ask("nothing that is known", Readiness) == []
+        assert await proxy.server.query("readiness", Readiness) == [Readiness(None)] * 2
+        assert await proxy.server.query("nothing that is known", Readiness) == []
         assert await proxy.value("workers") == 2
 
 
