@@ -112,6 +112,15 @@ class Translator:
             deal(connection, request)
         return self._actions()
 
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+        """Whether :meth:`handle_request` would do nothing with this member's Heartbeat but forward it.
+
+        Only what is certain counts: False for a member that has a record here, whatever becomes of its Heartbeat.
+        """
+        context = self._context
+        context.now = now
+        return context.find(group_id, member_id) is None and self._relays(group_id, member_id)
+
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's decoded answer to a :class:`~translation.actions.Call`."""
         self._context.now = now

@@ -250,6 +250,7 @@ class Server:
             time.perf_counter,
             self._topics,
             lambda group_id: self._rules.rule_for(group_id).mode,
+            self.driver.passes_through,
             self._held_calls,
         )
         deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)

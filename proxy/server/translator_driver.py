@@ -146,6 +146,14 @@ class TranslatorDriver:
                 self._routes.remember(shell, connection, request)
         self._dispatch(self._handle_request, connection.id, connection, request)
 
+    def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
+        """Whether :meth:`request` would do nothing with a member's Heartbeat on this connection but forward it."""
+        return (
+            not self._working
+            and connection_id in self._connections
+            and self._translator.passes_through(self._clock(), group_id, member_id)
+        )
+
     def passed(
         self,
         shell: TranslatedConnection,
@@ -158,7 +166,13 @@ class TranslatorDriver:
         Until the broker has accepted its sender once, nothing that it says is believed.
         """
         group_id = request.message.group_id
-        if response is None:
+        if request.api_key == _HEARTBEAT and response.error_code == 0:
+            if self._translator.admits(connection.id, group_id):
+                if not self._routes.leads_to(group_id, shell):
+                    self._routes.remember(shell, connection, request)
+                if self._observer.kept_alive(self._clock(), connection.id, request.message):
+                    return
+        elif response is None:
             if self._translator.admits(connection.id, group_id):
                 self._observe(request, lambda now: self._observer.asked(now, request))
             return

@@ -17,11 +17,11 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.consumer_protocol import decode_assignment, decode_subscription
-from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
+from translation.actions import Connection, ConnectionId, Event, EventKind, MemberProtocol, Request
 from translation.member_state import MemberState
 from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, told
 from translation.passthrough.topic_names import TopicNames
@@ -92,6 +92,18 @@ class Observer:
             case ApiKey.CONSUMER_GROUP_HEARTBEAT:
                 self._consumer_beat(now, connection, request, response)
         return self._take()
+
+    def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:
+        """The broker accepted a Heartbeat; False if the member is not known, so that :meth:`answered` has to see it.
+
+        For a known member this is all that :meth:`answered` does with such a Heartbeat, and tells of no event.
+        """
+        member = self._members.get((message.group_id, message.member_id))
+        if member is None:
+            return False
+        member.connection_id = connection_id
+        member.touch(now)
+        return True
 
     def moved(self, group_id: str, member_id: str, reason: str) -> list[Event]:
         """The translation told a member to join anew: it gives up its partitions, and its membership ends."""

@@ -63,6 +63,7 @@ class Bench:
             limits,
             RequestMetrics(self.metrics),
             lambda: time.perf_counter() + self.ahead_s,
+            passes_through=self.driver.passes_through,
             held_calls=held_calls or HeldCallsBudget(limits.group_calls_held_max_bytes),
         )
         deps = ConnectionDeps(context, self, self, self.driver, PipePool(4))
