@@ -36,7 +36,7 @@ from proxy.runtime import log_setup
 from proxy.server import translator_driver
 from proxy.session import session
 from translation.actions import Event, EventKind
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy
 
 RESULT = BUILD / "bench-visibility.json"
@@ -228,7 +228,7 @@ async def _held(get: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str,
 def _life(group: int) -> list[Event]:
     events = []
     for member in range(MEMBERS):
-        owned = (OneTopic("events", None, (member,)),)
+        owned = (TopicPartitionSet("events", None, (member,)),)
         common: dict[str, Any] = {
             "group_id": f"group-{group:05}",
             "member_id": f"{group}-{member}",

@@ -11,8 +11,8 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
-from tools import cli_docs, compatibility
-from translation.partitions import OneTopic
+from tools import cli_docs, compatibility, module_map
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
 
@@ -214,7 +214,7 @@ def api() -> str:
         snapshot.BrokerView,
         snapshot.RebalanceView,
         snapshot.EventView,
-        OneTopic,
+        TopicPartitionSet,
     )
     return _API + "".join(_struct(one) for one in structs)
 
@@ -253,6 +253,7 @@ PAGES = {
     "reference/metrics.md": metrics,
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
+    "explanation/architecture.md": module_map.page,
 }
 
 

@@ -1,6 +1,7 @@
-"""Prints what the integration tests saw of each client, version and scenario, as the README's Markdown tables.
+"""Writes what the integration tests saw of each client, version and scenario into docs/evidence/clients.md.
 
-`python3 -m tools.scenario_table [build/scenarios.json]`; the file is written by the integration tests.
+`python3 -m tools.scenario_table [build/scenarios.json]`; the integration tests write the file. A table for which it has
+no rows stays as it is: a run against the proxy only measures no difference.
 """
 
 import json
@@ -9,7 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-SEEN = Path(__file__).resolve().parents[1] / "build" / "scenarios.json"
+from tools.markers import replaced
+
+_ROOT = Path(__file__).resolve().parents[1]
+SEEN = _ROOT / "build" / "scenarios.json"
+PAGE = _ROOT / "docs" / "evidence" / "clients.md"
 
 # What the tests call a scenario: what the head of its column says.
 COLUMNS = {
@@ -34,19 +39,35 @@ Row = tuple[str, str, str]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one pair of tables for each Kafka version in the file."""
+    """Write the tables of each Kafka version in the file, newest first."""
     path = Path(arguments[0]) if arguments else SEEN
     if not path.exists():
         print(f"{path} does not exist: run the integration tests first", file=sys.stderr)
         return 1
-    lines: list[Line] = json.loads(path.read_text())
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), json.loads(path.read_text())), encoding="utf-8")
+    print(PAGE.relative_to(_ROOT))
+    return 0
+
+
+def page(before: str, lines: Sequence[Line]) -> str:
+    """The page with the tables that these results have rows for."""
+    written = {"outcomes": "", "changes": ""}
     for version in sorted({str(line["kafka"]) for line in lines}, reverse=True):
         of_version = [line for line in lines if line["kafka"] == version]
-        print(f"\nThrough Epochgate, Kafka {version}:\n")
-        print_table(*outcomes(of_version))
-        print(f"\nWhat it changes for a group (straight at Kafka {version} → through Epochgate):\n")
-        print_table(*changes(of_version))
-    return 0
+        for name, title, (head, rows) in (
+            ("outcomes", f"Through Epochgate, Kafka {version}:", outcomes(of_version)),
+            (
+                "changes",
+                f"What it changes for a group (straight at Kafka {version} → through Epochgate):",
+                changes(of_version),
+            ),
+        ):
+            if rows:
+                gap = "\n" if written[name] else ""
+                written[name] += f"{gap}{title}\n\n{table(head, rows)}"
+    for name, body in written.items():
+        before = replaced(before, name, body) if body else before
+    return before
 
 
 def outcomes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
@@ -84,10 +105,9 @@ def changes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """As Markdown."""
-    for cells in (head, ["---"] * len(head), *rows):
-        print(f"| {' | '.join(cells)} |")
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *rows))
 
 
 def _row(line: Line) -> Row:

@@ -37,7 +37,7 @@ class Connection(msgspec.Struct, frozen=True):
     request of a connection. ``client_host`` is the client's address as the proxy sees it, ``software`` name and
     version of the client's software (``librdkafka/2.8.0``) as its ApiVersions request told it, empty if it did not.
 
-    ``has_hung_up`` says whether the client has closed its side, as the kernel knows it at this moment: earlier than
+    ``peer_closed`` says whether the client has closed its side, as the kernel knows it at this moment: earlier than
     ``client_gone`` says so, which comes behind what the client sent before. Once true it stays true.
     """
 
@@ -45,7 +45,7 @@ class Connection(msgspec.Struct, frozen=True):
     client_host: str
     versions: Mapping[int, tuple[int, int]]
     software: str = ""
-    has_hung_up: Callable[[], bool] = never
+    peer_closed: Callable[[], bool] = never
 
 
 class Request(msgspec.Struct, frozen=True):

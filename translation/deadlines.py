@@ -15,8 +15,8 @@ def member_time(context: Context, member: Member, now: float) -> None:
     if overdue(context, member):
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
-    if member.gather_until <= now:
-        member.gather_until = member.gather_limit = math.inf
+    if member.addition_debounce_until <= now:
+        member.addition_debounce_until = member.addition_debounce_limit = math.inf
         if member.state is MemberState.STABLE:
             context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
     if member.keep_alive_at <= now:
@@ -26,15 +26,15 @@ def member_time(context: Context, member: Member, now: float) -> None:
 
 def group_time(context: Context, group: Group, now: float) -> None:
     """A nudge is due: heartbeat for every member of the group that is not at it already."""
-    due = [when for when in group.nudges if when <= now]
-    group.nudges = [when for when in group.nudges if when > now]
+    due = [when for when in group.scheduled_heartbeats if when <= now]
+    group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
     if due:
         choose_assignors(context, group)  # whose the group votes for may have left
         for member in list(group.members.values()):
-            if member.heard_at < due[-1]:
+            if member.broker_replied_at < due[-1]:
                 heartbeat(context, member)
-    if group.nudges:
-        context.timers.book(group, group.nudges[0])
+    if group.scheduled_heartbeats:
+        context.timers.book(group, group.scheduled_heartbeats[0])
 
 
 def heartbeat(context: Context, member: Member) -> None:
@@ -44,18 +44,20 @@ def heartbeat(context: Context, member: Member) -> None:
     with another process already, whose epoch would be moved behind its back.
     """
     served_here = context.settings.sole_process or context.clients.is_connected(member.connection_id)
-    if member.joined and served_here and member.turns.idle and member.parked_join is None:
+    if member.joined and served_here and member.queue.idle and member.waiting_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:
-        if member.answered_on != member.turns.speaks_on and context.clients.is_connected(member.answered_on):
-            context.runner.end_silence(member.turns)
+        if member.join_answered_on != member.queue.running_on and context.clients.is_connected(
+            member.join_answered_on
+        ):
+            context.scheduler.end_silence(member.queue)
         keep_alive(context, member)
 
 
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
         steps = expire(context, member) if expiring else beat_for(context, member)
-        context.runner.start(steps, member.turns, member.connection_id, member.client_id)
+        context.scheduler.start(steps, member.queue, member.connection_id, member.client_id)
         return
     # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
     member.keep_alive_at = math.inf

@@ -20,7 +20,7 @@ Partitions = frozenset[tuple[Uuid, int]]
 NONE: Partitions = frozenset()
 
 
-class OneTopic(msgspec.Struct, frozen=True, gc=False):
+class TopicPartitionSet(msgspec.Struct, frozen=True, gc=False):
     """Partitions of one topic, as people and the journal read them.
 
     ``topic`` is empty if only the id is known, ``id`` (in Kafka's text form) is None if only the name is.
@@ -31,7 +31,7 @@ class OneTopic(msgspec.Struct, frozen=True, gc=False):
     partitions: tuple[int, ...]
 
 
-TopicPartitions = tuple[OneTopic, ...]
+TopicPartitions = tuple[TopicPartitionSet, ...]
 """Partitions by topic; two topics of the same name, one of them deleted, are two of these."""
 
 
@@ -72,7 +72,9 @@ def told(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
     return tuple(
         sorted(
             (
-                OneTopic(names.get(topic_id, ""), uuid_to_text(topic_id), tuple(index for _, index in pairs))
+                TopicPartitionSet(
+                    names.get(topic_id, ""), uuid_to_text(topic_id), tuple(index for _, index in pairs)
+                )
                 for topic_id, pairs in groupby(sorted(partitions), key=lambda pair: pair[0])
             ),
             key=lambda one: (one.topic, one.id or ""),

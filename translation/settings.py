@@ -24,13 +24,13 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A little over the broker's ``group.consumer.assignment.interval.ms`` (1000 since Kafka 4.3): a change
     that the broker did not compute at once is there when this has passed."""
 
-    gather_s: float = 0.1
+    addition_debounce_s: float = 0.1
     """How long additions for an eager member are gathered after the last of them, before it is told. What one
     change of the group adds comes within milliseconds, because the others are heartbeated at once; the partitions lie
     idle meanwhile. The client hears at its next Heartbeat only, which gathers for much longer; a member that is told
     just too late for one waits for another interval (``make bench-rebalance``)."""
 
-    gather_limit_s: float = 0.5
+    addition_debounce_limit_s: float = 0.5
     """The longest that gathering may last, however many additions keep coming."""
 
     upstream_margin_ms: int = 10_000
@@ -51,7 +51,7 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     relayed_s: float = 60.0
     """How long a member that the broker has as a classic one is relayed before the broker is asked again."""
 
-    gives_up_within_s: float = 300.0
+    revocation_grace_s: float = 300.0
     """How long the conversion of a classic group waits for cooperative members to give up what they were not assigned
     again. Kafka's default for the longest that an application may take (``max.poll.interval.ms``)."""
 

@@ -25,7 +25,7 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import MEMBER_ID_REQUIRED_FROM, refused
 from translation.engine.member import Member
 from translation.engine.member_ids import may_be_translated
-from translation.engine.procedure import Steps, Turns
+from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.member_state import MemberState
 from translation.migration.adoption import adopting
 from translation.migration.downgrade import back_to_classic
@@ -96,7 +96,7 @@ class Translator:
 
     def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
         """What :meth:`handle_reply` will do first, if that is to answer a Heartbeat. It is to be called next."""
-        return self._context.runner.foresees(call_id, message)
+        return self._context.scheduler.foresees(call_id, message)
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Translator:
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's decoded answer to a :class:`~translation.actions.Call`."""
         self._context.now = now
-        self._context.runner.reply(call_id, message)
+        self._context.scheduler.reply(call_id, message)
         return self._actions()
 
     def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
@@ -149,7 +149,7 @@ class Translator:
     def settled(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable, with no conversation under way."""
         return all(
-            member.state is MemberState.STABLE and member.turns.idle
+            member.state is MemberState.STABLE and member.queue.idle
             for member in self._context.clients.members_on(connection_id)
         )
 
@@ -172,12 +172,12 @@ class Translator:
         """
         context = self._context
         context.now = now
-        context.rules.use(policy)
+        context.rules.set_policy(policy)
         for group in list(context.groups.values()):
-            group.translate()
-            group.moves_together_until = -math.inf
-            group.moved_in_vain = 0
-            group.gives_up_until = math.inf
+            group.clear_passthrough()
+            group.bulk_move_until = -math.inf
+            group.failed_conversions = 0
+            group.revocation_grace_until = math.inf
             choose_assignors(context, group)
             context.drop_group_if_empty(group)
         return self._actions()
@@ -197,14 +197,14 @@ class Translator:
         member = None if group is None else group.members.get(member_id)
         if member is not None and member.joined:
             return False  # whatever the policy says now: it is moved when its turn comes
-        if self._context.rules.of(group_id).mode is not Mode.TRANSLATE:
+        if self._context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
             return True
         if (group_id, member_id) in self._context.natives:
             return True
         if group is None:
             return False
         now = self._context.now
-        return group.is_relayed(now) or group.relayed.get(member_id, now) > now
+        return group.is_passthrough(now) or group.relayed_until.get(member_id, now) > now
 
     # -- who may act -------------------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Translator:
             if names_nobody or is_served_here:
                 return True
             if member is not None and member.session_deadline < math.inf:
-                member.touch(context.now)  # alive now, however long the question takes
+                member.renew_session(context.now)  # alive now, however long the question takes
 
         def proceed() -> None:
             self._let_in = request
@@ -239,7 +239,7 @@ class Translator:
                 self._let_in = None
 
         steps = gate.ask_broker(context, connection, request, proceed)
-        context.runner.start(steps, Turns(), connection.id, request.client_id)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
         return False
 
     def _meant_by_join(self, message: JoinGroupRequest) -> Member | None:
@@ -249,7 +249,7 @@ class Translator:
             return None
         member = group.members.get(message.member_id)
         if member is None and message.group_instance_id is not None:
-            return group.holder_of(message.group_instance_id)
+            return group.static_member(message.group_instance_id)
         return member
 
     # -- the calls ---------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Translator:
         if not self._is_admitted(connection, request, self._join_group, self._meant_by_join(message)):
             return
         context.actions.append(Admitted(request))
-        rule = self._context.rules.of(message.group_id)
+        rule = self._context.rules.rule_for(message.group_id)
         why_not = passed_calls.why_not_translated(context, message)
         if rule.mode is Mode.REJECT:
             reason = "the policy rejects this group"
@@ -278,7 +278,7 @@ class Translator:
             context.forward(request)
         elif heartbeat_version(context, connection) is None:
             self._pass_through(request, message, "the broker has no ConsumerGroupHeartbeat v1")
-        elif context.now < context.group(message.group_id).passes_through_until and not self._has_joined(
+        elif context.now < context.group(message.group_id).passthrough_until and not self._has_joined(
             message
         ):
             self._join_left_alone(connection, request)
@@ -328,25 +328,25 @@ class Translator:
         context = self._context
         message: JoinGroupRequest = request.message
         group = context.groups.get(message.group_id)
-        if group is None or not (group.moves or group.members):
+        if group is None or not (group.pending_moves or group.members):
             context.forward(request)
             return
         member = group.members.get(message.member_id)
         if member is not None and member.joined:  # whatever else its client has left behind before
-            move = group.moves.get(member.id)
+            move = group.pending_moves.get(member.member_id)
         else:
             move = taken_up(group, connection, request, given_here=given_here)
             member = group.members.get(message.member_id if move is None else move.member_id)
         if member is None and message.group_instance_id is not None:
             # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
-            member = group.holder_of(message.group_instance_id)
+            member = group.static_member(message.group_instance_id)
         if member is None:
             called_off = None if move is None or keeps_its_membership(message, move) else move
             steps = join_classic(context, request, called_off)
-            context.runner.start(steps, Turns(), connection.id, request.client_id)
-        elif member.joined and message.member_id == member.id and claims_something(message):
+            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+        elif member.joined and message.member_id == member.member_id and claims_something(message):
             self._translate_join(connection, request)  # it has not heard yet that it is to join anew
-        elif move is not None or not member.joined or message.member_id != member.id:
+        elif move is not None or not member.joined or message.member_id != member.member_id:
             self._start(member, connection, request, back_to_classic(context, member, connection, request))
         else:
             self._translate_join(connection, request)  # its turn to be moved has not come
@@ -362,19 +362,19 @@ class Translator:
         return (
             member is not None
             and not member.joined
-            and not (member.turns.idle and member.parked_join is None)
-            and self._context.ids.is_issued(member.id)
+            and not (member.queue.idle and member.waiting_join is None)
+            and self._context.ids.is_issued(member.member_id)
         )
 
     def _pass_through(self, request: Request, message: JoinGroupRequest, reason: str) -> None:
         """Relay a group until the policy changes."""
         context = self._context
         group = context.group(message.group_id)
-        group.passes_through = reason
-        group.passes_through_until = math.inf
+        group.passthrough_reason = reason
+        group.passthrough_until = math.inf
         if message.member_id:
             context.relay(group, message.member_id, math.inf)
-        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, reason)
+        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
         context.forward(request)
 
     def _translate_join(self, connection: Connection, request: Request) -> None:
@@ -384,7 +384,7 @@ class Translator:
         member_id = message.member_id
         if self._needs_another_id(connection, request):
             reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-            tell(context, group, connection, request, context.rules.of(group.id), reason)
+            tell(context, group, connection, request, context.rules.rule_for(group.group_id), reason)
             answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.ids.issue())
             context.answer(request, answer)
             return
@@ -397,12 +397,12 @@ class Translator:
         elif context.fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
-        group.look_again(context.now)
-        group.translate()
-        group.relayed.pop(member_id, None)
+        group.expire_passthrough(context.now)
+        group.clear_passthrough()
+        group.relayed_until.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         given_here = context.ids.is_issued(member_id)
-        move = taken_up(group, connection, request, given_here=given_here) if group.moves else None
+        move = taken_up(group, connection, request, given_here=given_here) if group.pending_moves else None
         steps = join_group.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
 
@@ -462,12 +462,12 @@ class Translator:
             return False
         member = group.members.get(message.member_id)
         if member is not None and member.session_deadline < math.inf:
-            member.touch(context.now)  # what it holds stays its own until it joins anew
-        rule = self._context.rules.of(message.group_id)
+            member.renew_session(context.now)  # what it holds stays its own until it joins anew
+        rule = self._context.rules.rule_for(message.group_id)
         translated = rule.mode is _TRANSLATE
-        if translated and group.moves and member is not None and member.joined:
-            group.moves.pop(message.member_id, None)  # it was to go back, and is not any more
-        if message.member_id in group.moves:
+        if translated and group.pending_moves and member is not None and member.joined:
+            group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
+        if message.member_id in group.pending_moves:
             return True
         if translated or member is None or not member.joined or not is_turn(context, group):
             return False
@@ -527,7 +527,7 @@ class Translator:
         Clients of both kinds send it, and the broker describes both in the same way; the id is what tells them apart.
         """
         member = self._context.find(group_id, member_id)
-        if member is not None and (member.joined or not member.turns.idle):
+        if member is not None and (member.joined or not member.queue.idle):
             return False
         return not self._context.ids.is_issued(member_id) and not may_be_translated(member_id)
 
@@ -540,17 +540,17 @@ class Translator:
             return
         if not self._is_admitted(connection, request, self._leave_group, members[0]):
             return
-        turns = members[0].turns if len(members) == 1 else Turns()
+        turns = members[0].queue if len(members) == 1 else ProcedureQueue()
         steps = leave_group.leave_group(context, connection, request)
-        context.runner.start(steps, turns, connection.id, request.client_id)
+        context.scheduler.start(steps, turns, connection.id, request.client_id)
 
     def _offset_fetch(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: OffsetFetchRequest = request.message
         if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
-            if context.rules.of(message.group_id).mode is Mode.TRANSLATE:
+            if context.rules.rule_for(message.group_id).mode is Mode.TRANSLATE:
                 steps = offset_fetch.with_errors_of_partitions(context, request)
-                context.runner.start(steps, Turns(), connection.id, request.client_id)
+                context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
             else:
                 context.forward(request)
             return
@@ -563,30 +563,34 @@ class Translator:
         )
         if offset_fetch.names_a_member(message, translated):
             steps = offset_fetch.without_members(context, request, translated)
-            context.runner.start(steps, Turns(), connection.id, request.client_id)
+            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
         else:
             context.forward(request)
 
     def _describe_groups(self, connection: Connection, request: Request) -> None:
         steps = describe_groups(self._context, connection, request)
-        self._context.runner.start(steps, Turns(), connection.id, request.client_id)
+        self._context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
 
     def _known_or_adopted(
         self,
         member: Member,
         connection: Connection,
         request: Request,
-        proceed: Callable[[], Steps],
+        proceed: Callable[[], Procedure[None]],
         refuse: Callable[[ErrorCode], None],
     ) -> None:
         if member.joined:
             if member.session_deadline < math.inf:
-                member.touch(self._context.now)  # alive now, however long the call has to wait for its turn
-            self._context.runner.start(proceed(), member.turns, connection.id, request.client_id)
+                member.renew_session(
+                    self._context.now
+                )  # alive now, however long the call has to wait for its turn
+            self._context.scheduler.start(proceed(), member.queue, connection.id, request.client_id)
         else:
-            rule = self._context.rules.of(member.group.id)
+            rule = self._context.rules.rule_for(member.group.group_id)
             steps = adopting(self._context, member, connection, request, rule, proceed, refuse)
             self._start(member, connection, request, steps)
 
-    def _start(self, member: Member, connection: Connection, request: Request, steps: Steps) -> None:
-        self._context.runner.start(steps, member.turns, connection.id, request.client_id)
+    def _start(
+        self, member: Member, connection: Connection, request: Request, steps: Procedure[None]
+    ) -> None:
+        self._context.scheduler.start(steps, member.queue, connection.id, request.client_id)

@@ -42,9 +42,9 @@ from proxy.transport.tls_context import UPSTREAM, Certificates, Contents, TlsOpe
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from translation.actions import ConnectionId
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
-from translation.policy.rule_cache import RuleBook
+from translation.policy.rule_cache import RuleCache
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
@@ -127,8 +127,8 @@ class Server:
             folder=folder,
             open_=open_,
         )
-        self._topics = TopicBook()
-        self._rules = RuleBook(policy or Policy())
+        self._topics = TopicNames()
+        self._rules = RuleCache(policy or Policy())
         self._held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
         self.metrics.large_group_calls_held.set_function(lambda: self._held_calls.taken)
         self.driver = TranslatorDriver(
@@ -218,7 +218,7 @@ class Server:
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
-        self._rules.use(policy)
+        self._rules.set_policy(policy)
         self.outlook.set_policy(policy)
         self.driver.set_policy(policy)
 
@@ -249,7 +249,7 @@ class Server:
             self._request_metrics,
             time.perf_counter,
             self._topics,
-            lambda group_id: self._rules.of(group_id).mode,
+            lambda group_id: self._rules.rule_for(group_id).mode,
             self._held_calls,
         )
         deps = ConnectionDeps(context, self._dialer, self._reachability, self.driver, self._pipes)

@@ -41,7 +41,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
@@ -86,7 +86,7 @@ class TranslatorDriver:
         self._translator = translator
         self._request_metrics = request_metrics
         self._emit = emit
-        self._observer = observer or Observer(TopicBook())
+        self._observer = observer or Observer(TopicNames())
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}

@@ -11,7 +11,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
 from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Mode
 
 _SIZE_BYTES = 4
@@ -45,7 +45,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
     limits: Limits
     request_metrics: RequestMetrics
     clock: Callable[[], float]
-    topics: TopicBook = msgspec.field(default_factory=TopicBook)
+    topics: TopicNames = msgspec.field(default_factory=TopicNames)
     mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
     held_calls: HeldCallsBudget = msgspec.field(
         default_factory=lambda: HeldCallsBudget(Limits().group_calls_held_max_bytes)

@@ -12,7 +12,7 @@ from proxy.wire.bounded_decoding import read_group_call, read_group_response
 from proxy.wire.framing import response_body_offset
 from proxy.wire.request_header import RequestHeader, client_id_of
 from translation.actions import Request, RequestId
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 
 TOPIC_IDS_FROM = 10
 """The version of Metadata since which responses have the ids of topics."""
@@ -92,7 +92,7 @@ def tap_group_call(
     return ResponseTap(look)
 
 
-def tap_topic_names(version: int, topics: TopicBook) -> ResponseTap:
+def tap_topic_names(version: int, topics: TopicNames) -> ResponseTap:
     """Learns the names of topics from a Metadata response of this version."""
 
     def look(frame: bytes) -> None:

@@ -53,7 +53,7 @@ def test_links_and_anchors_lead_somewhere(site, pages):
     for file, page in pages.items():
         if file.name == "404.html":
             continue  # its links begin at the root of the server
-        for link in page.links + page.assets:
+        for link in (*page.links, *(asset.partition("#")[0] for asset in page.assets)):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue

@@ -52,7 +52,9 @@ from translation.translator import Translator
 _TICK_MS = 1_000
 _SETTLES_WITHIN_MS = 90_000
 
-_SETTINGS = TranslatorSettings(join_poll_s=1.0, join_wait_s=2.0, assignment_interval_s=1.0, gather_s=1.0)
+_SETTINGS = TranslatorSettings(
+    join_poll_s=1.0, join_wait_s=2.0, assignment_interval_s=1.0, addition_debounce_s=1.0
+)
 """The translation's own times, in step with the clients', so that they meet."""
 
 Choice = str

@@ -21,7 +21,7 @@ from tests.simulation.network import Network
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
-from translation.engine.procedure import Runner
+from translation.engine.procedure import Scheduler
 from translation.engine.timers import Timers
 
 _HISTORY = frozenset(
@@ -44,6 +44,7 @@ _HISTORY = frozenset(
         "awaiting",
         "broken_ms",
         "counts",
+        "generator",
         "number",
         "requests",
         "steps",
@@ -59,7 +60,7 @@ _FIXED = frozenset(
         "_watch",
         "config",
         "habits",
-        "has_hung_up",
+        "peer_closed",
         "new_uuid",
         "on_group_time",
         "on_member_time",
@@ -146,10 +147,10 @@ class _Walker:
                 self._put("timers")
                 booked = [(when, timed) for when, _, timed in thing._heap if timed.timer_at == when]
                 self._put(sorted((when, _name_of(timed)) for when, timed in booked))
-            case Runner():
-                self._put("runner")
-                for exchange in thing._calls.values():
-                    self.walk(exchange)
+            case Scheduler():
+                self._put("scheduler")
+                for running in thing._calls.values():
+                    self.walk(running)
             case Call() | Ask() | Reply() | Request():
                 self._put(type(thing).__name__)
                 self.walk(thing.message)
@@ -207,7 +208,7 @@ def _name_of(thing: Any) -> str:
         return ",".join(map(_name_of, thing))
     if isinstance(thing, _PLAIN):
         return repr(thing)
-    for attribute in ("name", "id"):
+    for attribute in ("name", "id", "member_id", "group_id"):
         if hasattr(thing, attribute):
             return f"{type(thing).__name__} {getattr(thing, attribute)}"
     return type(thing).__name__ if not isinstance(thing, type) else thing.__name__

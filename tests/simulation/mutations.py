@@ -20,7 +20,7 @@ from translation.engine.connections import Clients
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.native_members import NativeMembers
-from translation.engine.procedure import Runner, Turns
+from translation.engine.procedure import ProcedureQueue, Scheduler
 from translation.member_state import MemberEvent, MemberState
 from translation.migration import adoption, downgrade, join_preflight, upgrade
 from translation.partitions import NONE, from_topics
@@ -67,8 +67,8 @@ def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
     sync = translator.sync
 
     def broken(context: Context, member: Member, *rest: Any) -> Any:
-        member.assignment |= member.may_hold
-        member.unacknowledged = NONE
+        member.broker_assignment |= member.possibly_owned
+        member.pending_revocation = NONE
         return (yield from sync(context, member, *rest))
 
     return patch.object(translator, "sync", broken)
@@ -93,7 +93,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
                 member, MemberEvent.EXPIRED, leave_group.EventKind.SESSION_EXPIRED, "broken"
             )
             steps = _leave_later(context, member)
-            context.runner.start(steps, Turns(), member.connection_id, member.client_id)
+            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client_id)
         else:
             start(context, member, expiring=expiring)
 
@@ -151,8 +151,8 @@ def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
         real(context, member, connection, request, found)
         member.adopted = False
-        member.assignment = member.may_hold = from_topics(found.assignment.topic_partitions)
-        member.lost_answer = True
+        member.broker_assignment = member.possibly_owned = from_topics(found.assignment.topic_partitions)
+        member.reply_lost = True
 
     return patch.object(adoption, "_adopt", broken)
 
@@ -162,7 +162,7 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member) -> None:
         reconsider(context, member)
-        if member.state is MemberState.STABLE and member.epoch != member.generation:
+        if member.state is MemberState.STABLE and member.member_epoch != member.generation:
             context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
     return patch("translation.upstream.proxy_heartbeat.reconsider", broken)
@@ -215,7 +215,7 @@ def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
     """A classic group is converted while members still have partitions to give up."""
-    return patch.object(TranslatorSettings, "gives_up_within_s", new=-math.inf)
+    return patch.object(TranslatorSettings, "revocation_grace_s", new=-math.inf)
 
 
 def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
@@ -284,7 +284,7 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
 
     def broken(self: Context, member: Member) -> None:
         if member.instance_id is not None:
-            member.group.static[member.instance_id] = member.id
+            member.group.static_members[member.instance_id] = member.member_id
 
     return patch.object(Context, "hold_instance", broken)
 
@@ -374,9 +374,9 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
     drop = Context.drop_group_if_empty
 
     def broken(self: Context, group: Any) -> None:
-        before, group.gives_up_until = group.gives_up_until, math.inf
+        before, group.revocation_grace_until = group.revocation_grace_until, math.inf
         drop(self, group)
-        group.gives_up_until = before
+        group.revocation_grace_until = before
 
     return patch.object(Context, "drop_group_if_empty", broken)
 
@@ -394,7 +394,9 @@ def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any
 def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     """A classic member with partitions is converted because its client was told to move once before."""
     return patch.object(
-        join_preflight, "_was_told_to_move", lambda left_behind, *, claims: left_behind is not None
+        join_preflight,
+        "_was_told_to_move",
+        lambda old_classic_membership, *, claims: old_classic_membership is not None,
     )
 
 
@@ -463,8 +465,8 @@ def believe_relayed_calls() -> AbstractContextManager[Any]:
 def wait_for_a_turn_without_end() -> Iterator[None]:
     """A member waits for ever for the answer to a call that came on a connection which reads nothing."""
     with (
-        patch.object(Runner, "limit_turn", _nobody_has_to_wait),
-        patch.object(Runner, "end_silence", _nobody_has_to_wait),
+        patch.object(Scheduler, "limit_turn", _nobody_has_to_wait),
+        patch.object(Scheduler, "end_silence", _nobody_has_to_wait),
     ):
         yield
 

@@ -186,7 +186,7 @@ class ProxyProcess:
         """A client has connected."""
         self._last_id += 1
         connection = Connection(
-            ConnectionId(self._last_id), host, KAFKA_4_3, has_hung_up=lambda: client.end_has_arrived_at(self)
+            ConnectionId(self._last_id), host, KAFKA_4_3, peer_closed=lambda: client.end_has_arrived_at(self)
         )
         upstream = self._network.connect(
             f"{client.name}^", self, self._broker, client.principal, client.delay_ms

@@ -223,8 +223,8 @@ def test_what_changes_nothing_for_the_clients_of_the_group(
 
 def test_what_has_run_out_by_itself_is_no_change(scene: Scene) -> None:
     group = scene.process.translator._context.groups[GROUP]
-    group.relayed["m"] = scene.process.now_s
-    changed(lambda context: group.relayed.pop("m"))(scene)
+    group.relayed_until["m"] = scene.process.now_s
+    changed(lambda context: group.relayed_until.pop("m"))(scene)
 
 
 def test_an_event_for_a_connection_without_rights(scene: Scene) -> None:

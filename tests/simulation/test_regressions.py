@@ -9,9 +9,9 @@ from tests.simulation import regressions
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.regressions import Regression
 from tests.simulation.simulation import run
-from tests.translation import test_several_processes as several
-from tests.translation import test_static_races as static_races
-from tests.translation import test_switching as switching
+from tests.translation.engine import test_several_processes as several
+from tests.translation.engine import test_static_races as static_races
+from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
 
 KEPT = regressions.read()
@@ -30,7 +30,7 @@ BY_HAND: Mapping[str, Callable[[], None]] = {
         static_races.test_a_process_that_has_a_member_id_already_replaces_nobody, TranslatorSettings()
     ),
     "keep_an_id_that_an_older_join_group_has": (
-        switching.test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id
+        upgrade.test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id
     ),
     "keep_an_id_that_another_process_may_be_ending": partial(
         several.test_a_classic_member_that_another_process_may_be_ending_joins_under_another_id,
@@ -39,10 +39,10 @@ BY_HAND: Mapping[str, Callable[[], None]] = {
         another_id=True,
     ),
     "forget_a_group_by_its_name": (
-        switching.test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since
+        upgrade.test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since
     ),
     "forget_a_group_that_gives_up_partitions": (
-        switching.test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here
+        upgrade.test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here
     ),
 }
 """Mutations that no kept history catches since calls wait for the broker's word first: the moments in which they did

@@ -353,9 +353,9 @@ class Watch:
         member = process.translator._context.find(self.group_id, standing.member_id)
         assert member is not None, "SyncGroup was answered for a member that is not known"
         names = process.translator._context.topic_names
-        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.handed}
-        standing.handed = member.handed
-        standing.given = {member.assignment}
+        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.synced_assignment}
+        standing.handed = member.synced_assignment
+        standing.given = {member.broker_assignment}
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 

@@ -21,13 +21,13 @@ from translation.actions import Action, Call, Emit
 from translation.engine.connections import Clients
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
-from translation.engine.procedure import Runner
+from translation.engine.procedure import Scheduler
 from translation.translator import Translator
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Runner, Clients, Translator, Group)
+_NOT_OF_MEMBERS = (Context, Scheduler, Clients, Translator, Group)
 """They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`)."""
 
 
@@ -104,7 +104,7 @@ def state_of_members(translator: Translator, now: float) -> bytes:
     """All that a process knows of groups and members at a time (seconds of its own clock), as a fingerprint."""
     context = translator._context
     booked = sorted(
-        (when, type(timed).__name__, timed.id)
+        (when, type(timed).__name__, timed.group_id if isinstance(timed, Group) else timed.member_id)
         for when, _, timed in context.timers._heap
         if isinstance(timed, (Group, Member)) and timed.timer_at == when and _group_of(timed) != OPEN_GROUP
     )
@@ -120,17 +120,17 @@ def state_of_members(translator: Translator, now: float) -> bytes:
 
 
 def _group_of(timed: Group | Member) -> str:
-    return timed.id if isinstance(timed, Group) else timed.group.id
+    return timed.group_id if isinstance(timed, Group) else timed.group.group_id
 
 
 def _known_of(group: Group, now: float) -> dict[str, Any]:
     """What holds of a group at this moment. What has run out is forgotten by whoever looks next, and counts no more."""
     known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
-    known["relayed"] = {one: until for one, until in group.relayed.items() if until > now}
-    if -math.inf < group.passes_through_until <= now:
+    known["relayed_until"] = {one: until for one, until in group.relayed_until.items() if until > now}
+    if -math.inf < group.passthrough_until <= now:
         known |= {
-            "passes_through": None,
-            "passes_through_until": -math.inf,
-            "moves_together_until": -math.inf,
+            "passthrough_reason": None,
+            "passthrough_until": -math.inf,
+            "bulk_move_until": -math.inf,
         }
     return known

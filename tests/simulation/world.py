@@ -86,7 +86,7 @@ class World:
         return f"m{self._uuids}"
 
     def _translator(self) -> Translator:
-        settings = TranslatorSettings(sole_process=self.plan.processes == 1, gives_up_within_s=20.0)
+        settings = TranslatorSettings(sole_process=self.plan.processes == 1, revocation_grace_s=20.0)
         return Translator(self.policy, settings=settings, new_uuid=self._new_uuid)
 
     def _network(self) -> Network:

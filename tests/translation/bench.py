@@ -142,7 +142,7 @@ class Bench:
         self._last_connection += 1
         connection_id = ConnectionId(self._last_connection)
         return Connection(
-            connection_id, client_host, self.versions, has_hung_up=lambda: connection_id in self.hung_up
+            connection_id, client_host, self.versions, peer_closed=lambda: connection_id in self.hung_up
         )
 
     def _do(self, actions: list[Action]) -> None:

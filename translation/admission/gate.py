@@ -26,7 +26,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from translation.actions import Connection, Request
 from translation.engine.context import Context
-from translation.engine.procedure import Ask, Steps
+from translation.engine.procedure import Procedure, Send
 
 NOBODY = "epochgate-nobody"
 """The member id of the question. Kafka gives out no such id, and a member of this name would be disturbed by nothing:
@@ -55,7 +55,7 @@ _QUESTION_VERSION = 3
 
 def ask_broker(
     context: Context, connection: Connection, request: Request, proceed: Callable[[], None]
-) -> Steps:
+) -> Procedure[None]:
     """Ask the broker whether the sender of a call may act in its group, then ``proceed``; else relay the call.
 
     Belongs into a turn of its own, never into that of the member that the call names.
@@ -63,7 +63,7 @@ def ask_broker(
     group_id: str = request.message.group_id
     version = context.version(connection, ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
     question = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
-    response: HeartbeatResponse = yield Ask(ApiKey.HEARTBEAT, version or 0, question)
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version or 0, question)
     if response.error_code not in ALLOWED:
         context.admissions.withdraw(connection.id, group_id)
         context.forward(request)

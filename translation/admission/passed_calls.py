@@ -55,14 +55,14 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
             message.group_id, response.member_id
         )  # it is a classic member, whatever it was before
     reason = why_not_translated(context, message)
-    if reason is None or context.rules.of(message.group_id).mode is not Mode.TRANSLATE:
+    if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
     group = context.group(message.group_id)
     if response.member_id:
         context.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
-        group.passes_through = reason
-        group.passes_through_until = -math.inf
+        group.passthrough_reason = reason
+        group.passthrough_until = -math.inf
 
 
 def _heard_native(
@@ -74,7 +74,7 @@ def _heard_native(
         return
     context.natives.heard(message.group_id, member_id)
     member = context.find(message.group_id, member_id)
-    if member is not None and member.adopted and member.joined_on is None:
+    if member is not None and member.adopted and member.last_join_on is None:
         # It was taken for a classic client because of the form of its id, and no classic client has joined under it.
         context.end_membership(
             member, MemberEvent.LEFT, EventKind.LEFT, "it speaks the new protocol by itself"

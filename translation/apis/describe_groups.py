@@ -28,7 +28,7 @@ from protocol_codecs.messages.describe_groups import (
 )
 from translation.actions import Connection, Request
 from translation.engine.context import Context, replaced
-from translation.engine.procedure import Ask, Steps
+from translation.engine.procedure import Procedure, Send
 
 _EMBEDDED_VERSION = 0
 """The version of the embedded consumer protocol that every tool decodes."""
@@ -40,14 +40,14 @@ _CLASSIC_STATES: Mapping[str, str] = {
 """Group states of KIP-848 that classic tools have no word for; the others have the same names."""
 
 
-def describe_groups(context: Context, connection: Connection, request: Request) -> Steps:
+def describe_groups(context: Context, connection: Connection, request: Request) -> Procedure[None]:
     """Let the broker describe, and describe again what it calls Dead or unknown."""
     message: DescribeGroupsRequest = request.message
-    response: DescribeGroupsResponse = yield Ask(ApiKey.DESCRIBE_GROUPS, request.version, message)
+    response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
-        again: ConsumerGroupDescribeResponse = yield Ask(
+        again: ConsumerGroupDescribeResponse = yield Send(
             ApiKey.CONSUMER_GROUP_DESCRIBE,
             version,
             ConsumerGroupDescribeRequest(

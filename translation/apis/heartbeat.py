@@ -16,7 +16,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from translation.actions import Answer, Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Steps, UpstreamLost
+from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberState
 from translation.migration.adoption import adopt_again
 from translation.policy.policy import Mode
@@ -40,13 +40,13 @@ _STABLE = MemberState.STABLE
 _TRANSLATE = Mode.TRANSLATE
 
 
-def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
     message: HeartbeatRequest = request.message
     member.learn_generation(message.generation_id)
     context.clients.heard(member, connection, message.generation_id)
     if member.generation >= 0:
-        member.touch(context.now)
+        member.renew_session(context.now)
     if context.was_elsewhere(member, message.generation_id):
         code: int = yield from adopt_again(context, member, connection, request)
         if code == ErrorCode.NONE:
@@ -68,7 +68,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         return
-    epoch = member.epoch
+    epoch = member.member_epoch
     asked = plain_request(context, member, client_is_here=True)
     response = yield from ask(member, asked)
     yield from _conclude(context, member, connection, request, epoch, asked, response)
@@ -82,7 +82,7 @@ def _conclude(
     epoch: int,
     asked: ConsumerGroupHeartbeatRequest,
     response: ConsumerGroupHeartbeatResponse,
-) -> Steps:
+) -> Procedure[None]:
     """Answer the client by what the broker said. ``epoch`` is the member's at the time at which it was asked."""
     response = yield from answered(context, member, asked, response, client_is_here=True)
     code = yield from what_follows(context, member, epoch, response)
@@ -106,17 +106,17 @@ def is_at_rest(context: Context, member: Member, connection: Connection, message
     return (
         member.generation == message.generation_id
         and member.machine.state is _STABLE
-        and member.turns.running is None
-        and not member.turns.waiting
+        and member.queue.running is None
+        and not member.queue.waiting
         and member.connection_id == connection.id
-        and not member.away
-        and not member.group.moves
-        and context.rules.of(message.group_id).mode is _TRANSLATE
+        and not member.may_have_moved
+        and not member.group.pending_moves
+        and context.rules.rule_for(message.group_id).mode is _TRANSLATE
         and (
             message.group_instance_id is None
             or not context.fenced(message.group_id, message.member_id, message.group_instance_id)
         )
-        and (context.settings.sole_process or not connection.has_hung_up())
+        and (context.settings.sole_process or not connection.peer_closed())
     )
 
 
@@ -129,8 +129,8 @@ class HeartbeatAtRest:
         self._context = context
         self._member = member
         self._connection = connection
-        self._epoch = member.epoch
-        self._membership = member.membership
+        self._epoch = member.member_epoch
+        self._membership = member.incarnation
         self.request = request
         self.asks = plain_request(context, member, client_is_here=True)
         """What it is going to ask the broker."""
@@ -138,13 +138,13 @@ class HeartbeatAtRest:
     def begin(self) -> None:
         """Ask. The member is still at rest."""
         member = self._member
-        member.touch(self._context.now)
-        self._context.runner.ask(
-            asking(self.asks), self, member.turns, self._connection.id, self.request.client_id
+        member.renew_session(self._context.now)
+        self._context.scheduler.ask(
+            asking(self.asks), self, member.queue, self._connection.id, self.request.client_id
         )
 
-    def __call__(self, answer: Any) -> Steps | None:
-        """See :class:`translation.engine.procedure.Then`."""
+    def __call__(self, answer: Any) -> Procedure[None] | None:
+        """See :class:`translation.engine.procedure.ReplyHandler`."""
         context, member = self._context, self._member
         if isinstance(answer, UpstreamLost):
             lost(member, self._membership)
@@ -157,9 +157,9 @@ class HeartbeatAtRest:
         return _conclude(context, member, self._connection, self.request, self._epoch, self.asks, response)
 
     def foresees(self, answer: Any) -> Answer | None:
-        """See :class:`translation.engine.procedure.Then`."""
+        """See :class:`translation.engine.procedure.ReplyHandler`."""
         if (
-            self._membership == self._member.membership
+            self._membership == self._member.incarnation
             and changes_nothing(self._member, answer)
             and self._context.clients.is_waiting(self.request)
         ):
@@ -179,6 +179,6 @@ def _is_still_here(context: Context, member: Member, request: Request) -> bool:
 
 
 def _told_to_rejoin(context: Context, member: Member) -> None:
-    if member.rebalance_deadline == math.inf and member.parked_join is None:
+    if member.rebalance_deadline == math.inf and member.waiting_join is None:
         member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
         context.book(member)

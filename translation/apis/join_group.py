@@ -5,8 +5,6 @@ broker by SyncGroup. Waiting happens here, because it is the one call in which e
 """
 
 import math
-from collections.abc import Generator
-from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_group_describe import (
@@ -31,7 +29,7 @@ from translation.engine.join_outcomes import (
     resume_session,
 )
 from translation.engine.member import Member, Move
-from translation.engine.procedure import Ask, Park, Steps, UpstreamLost
+from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import look_for
 from translation.migration.join_preflight import find_out, see_that_it_is_convertible, see_that_somebody_waits
@@ -62,38 +60,35 @@ NEWEST_EMBEDDED_VERSION = 3
 _ATTEMPTS = 4
 
 
-Asking = Generator[Ask | Park, Any, None]
-
-
 def join(
     context: Context,
     member: Member,
     connection: Connection,
     request: Request,
-    left_behind: Move | None,
-) -> Steps:
+    old_classic_membership: Move | None,
+) -> Procedure[None]:
     """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
-    ``left_behind`` is the classic membership that this client gave up because the policy changed.
+    ``old_classic_membership`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
-    if message.member_id and context.fenced(message.group_id, member.id, message.group_instance_id):
+    if message.member_id and context.fenced(message.group_id, member.member_id, message.group_instance_id):
         context.answer(
             request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
         )  # replaced while this call waited
         return
     if context.clients.is_late(member, connection, request):
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     try:
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         reason = f"the subscription is not readable: {error}"
-        context.emit_group(EventKind.PASSED_THROUGH, member.group.id, request, reason)
+        context.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
         context.forward(request)
         return
     overtake(context, member)
-    holder = member.group.static.get(message.group_instance_id or "")
+    holder = member.group.static_members.get(message.group_instance_id or "")
     _describe_client(context, member, connection, request, subscription)
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
@@ -101,7 +96,9 @@ def join(
     deadline = context.now + patience(context, member)
     claimed = _claimed(subscription)
     try:
-        yield from find_out(context, member, connection, request, left_behind, deadline, claims=bool(claimed))
+        yield from find_out(
+            context, member, connection, request, old_classic_membership, deadline, claims=bool(claimed)
+        )
         _hold_instance(context, member, instead_of=holder)
         if not claimed:
             yield from _end_abandoned(context, member, connection, request)
@@ -110,7 +107,7 @@ def join(
         while True:
             claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
             yield from end_left_behind(member)
-            yield from learn_names(context, member.assignment)
+            yield from learn_names(context, member.broker_assignment)
             if (yield from _has_waited(context, member, request, claims, deadline)):
                 break
             # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
@@ -134,8 +131,8 @@ def _hold_instance(context: Context, member: Member, instead_of: str | None) -> 
     :raises Failed: a newer process has taken it meanwhile.
     """
     if member.instance_id is not None:
-        holder = member.group.static.get(member.instance_id)
-        if holder not in (None, member.id, instead_of):
+        holder = member.group.static_members.get(member.instance_id)
+        if holder not in (None, member.member_id, instead_of):
             raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
         context.hold_instance(member)
 
@@ -144,9 +141,9 @@ def _tell_given_up(context: Context, member: Member, claims: Partitions) -> None
     """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
     if not member.joined or member.adopted:
         return
-    given_up = member.may_hold - claims
+    given_up = member.possibly_owned - claims
     if given_up:
-        member.claimed = claims
+        member.reported_owned = claims
         context.emit(EventKind.REVOKED, member, partitions=given_up)
 
 
@@ -160,12 +157,12 @@ def _describe_client(
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
     context.clients.reach(member, connection)
-    member.joined_on = connection.id
+    member.last_join_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
     if member.instance_id is not None and not message.member_id:
         # A new process has it at once, because the newer one wins.
-        member.group.static[member.instance_id] = member.id
+        member.group.static_members[member.instance_id] = member.member_id
     elif member.joined:  # else it may be an older one: the broker is asked first
         context.hold_instance(member)
     member.session_timeout_ms = message.session_timeout_ms
@@ -176,8 +173,8 @@ def _describe_client(
     member.protocol_type = message.protocol_type
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
-    member.own_assignor = server_assignor(protocols)
-    member.server_assignor = assignor_for(context, member)
+    member.mapped_assignor = server_assignor(protocols)
+    member.effective_assignor = assignor_for(context, member)
     member.subscription = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
@@ -191,9 +188,7 @@ def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]
     return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
 
 
-def _claims(
-    context: Context, member: Member, claimed: set[tuple[str, int]]
-) -> Generator[Ask | Park, Any, Partitions]:
+def _claims(context: Context, member: Member, claimed: set[tuple[str, int]]) -> Procedure[Partitions]:
     """The claim by topic id, cut to what the client can hold at all.
 
     A member that this process knows can hold only what it claimed and was handed before. One that comes from
@@ -203,7 +198,7 @@ def _claims(
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
-        known = {(names.get(pair[0]), pair[1]): pair for pair in member.may_hold}
+        known = {(names.get(pair[0]), pair[1]): pair for pair in member.possibly_owned}
         if context.settings.sole_process or claimed <= known.keys():
             return frozenset(pair for name, pair in known.items() if name in claimed)
     ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
@@ -218,19 +213,19 @@ def _take_part(
     claimed: set[tuple[str, int]],
     claims: Partitions,
     deadline: float,
-) -> Generator[Ask | Park, Any, Partitions]:
+) -> Procedure[Partitions]:
     """Heartbeat until the broker has this membership; gives what the client holds in it."""
     topics = member.subscription
     attempts = 0
     refused_before = False
     while True:
-        joining = member.epoch == 0
+        joining = member.member_epoch == 0
         response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
                 have_moved(member.group)
-                context.nudge(member.group)
+                context.heartbeat_group(member.group)
             return claims
         if context.now < deadline and _may_be_otherwise_soon(code, joining=joining):
             yield from park(member, request, context.now + context.settings.load_retry_s)
@@ -238,9 +233,9 @@ def _take_part(
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
         see_that_somebody_waits(context, member, request)
-        if joining and member.left_behind is not None and code in error_mapping.NOT_BESIDE:
-            yield from leave_classic(member.group, member.left_behind)
-            member.left_behind = None
+        if joining and member.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
+            yield from leave_classic(member.group, member.old_classic_membership)
+            member.old_classic_membership = None
             continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
@@ -273,7 +268,7 @@ def _take_part(
 
 def _look_once_more(
     context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
-) -> Asking:
+) -> Procedure[None]:
     """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
 
     Raises the outcome if that is not why.
@@ -291,20 +286,22 @@ def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
     return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _catch_up(context: Context, member: Member, connection: Connection) -> Generator[Ask | Park, Any, bool]:
+def _catch_up(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
     """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
 
     Leaving instead would free at once what the client claims.
     """
     _, found = yield from look_for(context, member, connection)
-    if found is None or found.member_epoch == member.epoch:
+    if found is None or found.member_epoch == member.member_epoch:
         return False
-    member.epoch = found.member_epoch
+    member.member_epoch = found.member_epoch
     member.adopted = True
     return True
 
 
-def _end_abandoned(context: Context, member: Member, connection: Connection, request: Request) -> Asking:
+def _end_abandoned(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[None]:
     """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
 
     So does a client whose own session timer ran out while it could not reach anybody. How long its session was is not
@@ -316,7 +313,7 @@ def _end_abandoned(context: Context, member: Member, connection: Connection, req
             and other.adopted
             and other.instance_id is None
             and (other.connection_id, other.client_id) == (connection.id, request.client_id)
-            and other.turns.idle
+            and other.queue.idle
         ):
             yield from leave(other)
             if other.joined:
@@ -325,16 +322,16 @@ def _end_abandoned(context: Context, member: Member, connection: Connection, req
                 context.drop_if_idle(other)
 
 
-def _leave_old_membership(context: Context, member: Member, error_code: int) -> Asking:
+def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
     yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
     if member.joined:
-        may_hold = member.may_hold  # the client goes on holding it
+        possibly_owned = member.possibly_owned  # the client goes on holding it
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
-        member.may_hold = may_hold
+        member.possibly_owned = possibly_owned
 
 
-def _release_instance(context: Context, member: Member, *, is_new: bool) -> Asking:
+def _release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[None]:
     """The broker has another member with this instance id: the new process replaces it at once.
 
     The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
@@ -343,16 +340,16 @@ def _release_instance(context: Context, member: Member, *, is_new: bool) -> Aski
     replaces nobody but itself.
     """
     _stand_back(member)
-    describe = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
-    response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
+    describe = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
+    response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
         for described in group.members:
             if described.instance_id == member.instance_id:
-                if not is_new and described.member_id != member.id:
+                if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _stand_back(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
-                replaced = context.find(member.group.id, described.member_id)
+                replaced = context.find(member.group.group_id, described.member_id)
                 if replaced is not None and replaced is not member:
                     context.end_membership(
                         replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
@@ -362,13 +359,13 @@ def _release_instance(context: Context, member: Member, *, is_new: bool) -> Aski
 
 def _stand_back(member: Member) -> None:
     """Raise if a newer JoinGroup has taken this one's instance id over."""
-    if member.group.static.get(member.instance_id or "", member.id) != member.id:
+    if member.group.static_members.get(member.instance_id or "", member.member_id) != member.member_id:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
 
 
 def _has_waited(
     context: Context, member: Member, request: Request, claims: Partitions, deadline: float
-) -> Generator[Ask | Park, Any, bool]:
+) -> Procedure[bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
     Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
@@ -378,7 +375,7 @@ def _has_waited(
     if claims or not member.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
-    while not context.visible(member, member.assignment) and context.now < deadline:
+    while not context.visible(member, member.broker_assignment) and context.now < deadline:
         yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             _gone_while_waiting(context)
@@ -391,7 +388,7 @@ def _has_waited(
             raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
         if context.now >= asks_at:
             asks_at = math.inf
-            existing, _ = yield from look_up(context, member.told_topics)
+            existing, _ = yield from look_up(context, member.broker_subscription)
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     return True
@@ -408,14 +405,16 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
     if member.state is not MemberState.COMPLETING_REBALANCE:
         # Else the client may not have heard the answer before this one, and has the generation before that.
         member.previous_generation = member.generation
-    member.generation = member.epoch
-    member.may_hold = claims
-    member.claimed = None
+    member.generation = member.member_epoch
+    member.possibly_owned = claims
+    member.reported_owned = None
     member.adopted = False
     # A client that has hung up meanwhile may have been elsewhere when it comes back.
-    member.away = not any(context.clients.is_waiting(waiting) for waiting in (request, *member.overtaken))
-    member.answered_on = member.joined_on
-    member.touch(context.now)
+    member.may_have_moved = not any(
+        context.clients.is_waiting(waiting) for waiting in (request, *member.superseded_requests)
+    )
+    member.join_answered_on = member.last_join_on
+    member.renew_session(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
@@ -427,9 +426,9 @@ def _answer(context: Context, member: Member, request: Request, claims: Partitio
         protocol_type=member.protocol_type,
         protocol_name=member.protocol_name,
         leader="",
-        member_id=member.id,
+        member_id=member.member_id,
         members=(),
     )
-    for waiting in (*member.overtaken, request):
+    for waiting in (*member.superseded_requests, request):
         context.answer(waiting, response)
-    member.overtaken.clear()
+    member.superseded_requests.clear()

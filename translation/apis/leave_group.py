@@ -1,16 +1,14 @@
 """The ways out of a group: LeaveGroup, and deadlines that a client let pass."""
 
 import math
-from collections.abc import Generator
 from contextlib import suppress
-from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Steps, UpstreamLost
+from translation.engine.procedure import Procedure, Send, UpstreamLost, Wait
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.upstream.consumer_group_heartbeat import leave
@@ -28,20 +26,22 @@ def leaving(context: Context, message: LeaveGroupRequest) -> list[Member | None]
     if group is None:
         return [None] * len(identities)
     return [
-        group.members.get(identity.member_id or group.static.get(identity.group_instance_id or "", ""))
+        group.members.get(
+            identity.member_id or group.static_members.get(identity.group_instance_id or "", "")
+        )
         for identity in identities
     ]
 
 
-def leave_group(context: Context, connection: Connection, request: Request) -> Steps:
+def leave_group(context: Context, connection: Connection, request: Request) -> Procedure[None]:
     """A LeaveGroup of the client. Brokers since 4.0 do it for members of the new protocol themselves."""
     message: LeaveGroupRequest = request.message
     members = leaving(context, message)
     deadline = context.now + context.settings.leave_wait_s
     for last in [member for member in members if member is not None]:
         while context.now < deadline and (yield from has_to_wait_for_others(context, last, connection)):
-            yield Park(context.now + context.settings.join_poll_s)
-    response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, request.version, message)
+            yield Wait(context.now + context.settings.join_poll_s)
+    response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and message.members:
         answers = []
         for member, answer in zip(members, response.members, strict=True):
@@ -54,7 +54,7 @@ def leave_group(context: Context, connection: Connection, request: Request) -> S
     context.answer(request, response)
 
 
-def _left(context: Context, member: Member | None, code: int) -> Generator[Ask | Park, Any, int]:
+def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
     if member is None or not member.joined:
         return code
     if code in _NOT_DONE_BY_BROKER:
@@ -86,7 +86,7 @@ def overdue(context: Context, member: Member) -> bool:
     return False
 
 
-def expire(context: Context, member: Member) -> Steps:
+def expire(context: Context, member: Member) -> Procedure[None]:
     """End the membership of a client that let its session or its rebalance timeout pass.
 
     Epoch -1 removes a member without looking at its epoch, so it is sent only by a process that knows that the

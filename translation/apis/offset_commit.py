@@ -4,7 +4,6 @@ A client keeps the generation of its last JoinGroup while the broker's epoch mov
 if it has the current generation (or the one before, until SyncGroup), and goes out with the current epoch.
 """
 
-from collections.abc import Generator
 from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -23,7 +22,7 @@ from translation import error_mapping
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Steps
+from translation.engine.procedure import Procedure, Send
 from translation.member_state import MemberState
 from translation.migration.adoption import Verdict, adopt_again, look_for
 from translation.upstream.consumer_group_heartbeat import plain_heartbeat
@@ -38,7 +37,7 @@ _STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 """How the broker says that the epoch is an old one; TxnOffsetCommit below v6 has only the second."""
 
 
-def commit(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+def commit(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """A commit with a member id, of either kind."""
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
@@ -47,7 +46,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if not transactional:  # a transactional one comes from the producer's connection
         context.clients.heard(member, connection, generation)
     if member.generation >= 0:
-        member.touch(context.now)
+        member.renew_session(context.now)
     code = ErrorCode.NONE
     if context.was_elsewhere(member, generation):
         code = yield from adopt_again(context, member, connection, request)
@@ -101,9 +100,7 @@ def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
     return commit
 
 
-def _replaced(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Generator[Ask | Park, Any, bool]:
+def _replaced(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[bool]:
     """Whether another process has the instance id: brokers never say so to a commit; the old one must not come back."""
     instance_id = request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
@@ -132,7 +129,9 @@ def _generation_counts(member: Member, generation: int) -> bool:
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:
-    return (yield Ask(api_key, version, replaced(message, generation_id_or_member_epoch=member.epoch)))
+    return (
+        yield Send(api_key, version, replaced(message, generation_id_or_member_epoch=member.member_epoch))
+    )
 
 
 def _codes(response: Any) -> set[int]:

@@ -20,7 +20,7 @@ from protocol_codecs.messages.offset_fetch import (
 from translation import error_mapping
 from translation.actions import Request
 from translation.engine.context import Context, replaced
-from translation.engine.procedure import Ask, Steps
+from translation.engine.procedure import Procedure, Send
 
 OF_ONE_GROUP_WITH_AN_ERROR = range(2, 8)
 """The versions whose answer has one error field, for the one group that was asked for."""
@@ -31,21 +31,21 @@ def names_a_member(message: OffsetFetchRequest, translated: frozenset[str]) -> b
     return any(group.member_id and group.group_id in translated for group in message.groups)
 
 
-def without_members(context: Context, request: Request, translated: frozenset[str]) -> Steps:
+def without_members(context: Context, request: Request, translated: frozenset[str]) -> Procedure[None]:
     """Ask without the member fields of the groups that are translated, and answer as it comes."""
     message: OffsetFetchRequest = request.message
     groups = tuple(
         replaced(group, member_id=None, member_epoch=-1) if group.group_id in translated else group
         for group in message.groups
     )
-    response = yield Ask(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
+    response = yield Send(ApiKey.OFFSET_FETCH, request.version, replaced(message, groups=groups))
     context.answer(request, response)
 
 
-def with_errors_of_partitions(context: Context, request: Request) -> Steps:
+def with_errors_of_partitions(context: Context, request: Request) -> Procedure[None]:
     """Ask as the client did, and say an error of the whole answer in each partition too."""
     message: OffsetFetchRequest = request.message
-    response: OffsetFetchResponse = yield Ask(ApiKey.OFFSET_FETCH, request.version, message)
+    response: OffsetFetchResponse = yield Send(ApiKey.OFFSET_FETCH, request.version, message)
     if response.error_code != ErrorCode.NONE and not response.topics and message.topics is not None:
         code = error_mapping.for_offset_fetch(response.error_code)
         response = replaced(response, topics=tuple(_refused(topic, code) for topic in message.topics))

@@ -12,7 +12,7 @@ from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Steps
+from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import adopt_again
 from translation.partitions import NONE, Partitions, by_name
@@ -22,7 +22,7 @@ _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
 """Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
 
 
-def sync(context: Context, member: Member, connection: Connection, request: Request) -> Steps:
+def sync(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Answer with the newest assignment, which may be newer than the JoinGroup answer.
 
     It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
@@ -37,19 +37,19 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
         code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
-            member.touch(context.now)
+            member.renew_session(context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
-    yield from learn_names(context, member.assignment)
-    member.touch(context.now)
+    yield from learn_names(context, member.broker_assignment)
+    member.renew_session(context.now)
     member.rebalance_deadline = math.inf
     context.book(member)
-    kept = member.may_hold
-    member.handed = context.visible(member, member.assignment)
-    withheld = member.may_hold - member.handed
-    member.may_hold |= member.handed
-    if member.handed - kept:
-        context.emit(EventKind.ASSIGNED, member, partitions=member.handed - kept)
+    kept = member.possibly_owned
+    member.synced_assignment = context.visible(member, member.broker_assignment)
+    withheld = member.possibly_owned - member.synced_assignment
+    member.possibly_owned |= member.synced_assignment
+    if member.synced_assignment - kept:
+        context.emit(EventKind.ASSIGNED, member, partitions=member.synced_assignment - kept)
     if withheld:
         reason = "it claims partitions that are withheld"
         context.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
@@ -62,7 +62,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             error_code=ErrorCode.NONE,
             protocol_type=member.protocol_type,
             protocol_name=member.protocol_name,
-            assignment=_embedded(context, member, member.handed),
+            assignment=_embedded(context, member, member.synced_assignment),
         ),
     )
 

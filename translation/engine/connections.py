@@ -73,7 +73,7 @@ class Clients:
         Commits and LeaveGroup are not such calls: clients send them and close behind them.
         """
         connection_id = self._connection_of.get(request.id)
-        return connection_id is not None and not self._clients[connection_id].connection.has_hung_up()
+        return connection_id is not None and not self._clients[connection_id].connection.peer_closed()
 
     # -- connections -------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Clients:
             return
         client.alive = False
         for member in client.members:
-            member.away = True
+            member.may_have_moved = True
         for request_id in client.requests:
             del self._connection_of[request_id]
         client.requests.clear()
@@ -109,11 +109,13 @@ class Clients:
         for request_id in client.requests:
             del self._connection_of[request_id]
         for member in client.members:
-            member.away = True
+            member.may_have_moved = True
             member.connection_id = None
-            joined_on = self._clients.get(member.answered_on) if member.answered_on is not None else None
-            if joined_on is not None and joined_on.alive:
-                self.reach(member, joined_on.connection)  # as before it was heard on the one that is lost
+            last_join_on = (
+                self._clients.get(member.join_answered_on) if member.join_answered_on is not None else None
+            )
+            if last_join_on is not None and last_join_on.alive:
+                self.reach(member, last_join_on.connection)  # as before it was heard on the one that is lost
             else:
                 member.keep_alive_at = math.inf
 
@@ -135,7 +137,9 @@ class Clients:
         """The members that are reached through a connection, in a stable order."""
         client = self._clients.get(connection_id)
         return (
-            [] if client is None else sorted(client.members, key=lambda member: (member.group.id, member.id))
+            []
+            if client is None
+            else sorted(client.members, key=lambda member: (member.group.group_id, member.member_id))
         )
 
     def reach(self, member: Member, connection: Connection) -> None:
@@ -155,7 +159,7 @@ class Clients:
         if generation == member.generation or member.connection_id is None:
             self.reach(member, connection)
         if self._has_stayed(member, connection):
-            member.away = False
+            member.may_have_moved = False
 
     def _has_stayed(self, member: Member, connection: Connection) -> bool:
         """Whether a call on this connection shows that the client has not been elsewhere since its last JoinGroup here.
@@ -163,7 +167,7 @@ class Clients:
         It is the connection on which that was answered, and still open. What was closed since, if anything, is an older
         one, on which calls were late.
         """
-        return connection.id == member.answered_on and self.is_connected(connection.id)
+        return connection.id == member.join_answered_on and self.is_connected(connection.id)
 
     def detach(self, member: Member) -> None:
         """The member is reached through no connection any more."""
@@ -180,15 +184,15 @@ class Clients:
         sends none.
         """
         holder = member.group.members.get(
-            member.group.static.get(request.message.group_instance_id or "", "")
+            member.group.static_members.get(request.message.group_instance_id or "", "")
         )
         if holder is not None and (holder.client_id, holder.client_host) == (
             request.client_id,
             connection.client_host,
         ):
             member = holder
-        joined_on, newest = member.joined_on, member.connection_id
-        if joined_on is None or connection.id >= joined_on:
+        last_join_on, newest = member.last_join_on, member.connection_id
+        if last_join_on is None or connection.id >= last_join_on:
             return False
-        followed = newest is not None and joined_on < newest
-        return self.is_connected(joined_on) or (followed and self.is_connected(newest))
+        followed = newest is not None and last_join_on < newest
+        return self.is_connected(last_join_on) or (followed and self.is_connected(newest))

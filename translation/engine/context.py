@@ -26,18 +26,18 @@ from translation.engine.connections import Clients
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
 from translation.engine.native_members import NativeMembers
-from translation.engine.procedure import Runner, Woken
+from translation.engine.procedure import Scheduler, WakeReason
 from translation.engine.timers import Timers
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, told
 from translation.policy.policy import Policy
-from translation.policy.rule_cache import RuleBook
+from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
 
 _LOOKED_AT_FOR_ROOM = 100
 """Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
 
-_WAKES = {MemberEvent.FENCED: Woken.MEMBERSHIP_LOST, MemberEvent.REPLACED: Woken.REPLACED}
+_WAKES = {MemberEvent.FENCED: WakeReason.MEMBERSHIP_LOST, MemberEvent.REPLACED: WakeReason.REPLACED}
 """What a JoinGroup that waits is told when its membership ends."""
 
 
@@ -54,18 +54,18 @@ class Context:
         allowed_assignors: frozenset[str],
     ) -> None:
         self.allowed_assignors = allowed_assignors
-        self.rules = RuleBook(policy)
+        self.rules = RuleCache(policy)
         self.settings = settings
         self.on_member_time = on_member_time
         self.on_group_time = on_group_time
         self.now = -math.inf
         self.actions: list[Action] = []
         self.timers = Timers()
-        self.runner = Runner(self)
+        self.scheduler = Scheduler(self)
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
-        self.clients = Clients(self._release, self.runner.is_busy)
+        self.clients = Clients(self._release, self.scheduler.is_busy)
         self.admissions = Admissions(settings.admitted_groups_limit)
         self.natives = NativeMembers(settings.native_members_limit)
 
@@ -93,13 +93,13 @@ class Context:
         self.clients.lost(connection_id)
         self.admissions.forget(connection_id)
         self.abandon_joins(waiting, connection_id)
-        self.runner.lost(connection_id)
+        self.scheduler.lost(connection_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """Nobody waits any more for the JoinGroups of these members that wait on this connection."""
         for member in members:
-            if member.parked_join is not None and member.parked_join.connection_id == connection_id:
-                self.runner.wake(member.parked_join, Woken.ABANDONED)
+            if member.waiting_join is not None and member.waiting_join.connection_id == connection_id:
+                self.scheduler.wake(member.waiting_join, WakeReason.ABANDONED)
 
     # -- registry ----------------------------------------------------------------------------------------------
 
@@ -115,10 +115,10 @@ class Context:
     def _forget_a_group(self, newest: Group) -> None:
         """Make room. What is known of a group without members can be found out again."""
         for group in list(islice(self.groups.values(), _LOOKED_AT_FOR_ROOM)):
-            del self.groups[group.id]
-            if group is not newest and not group.members and not group.moves:
+            del self.groups[group.group_id]
+            if group is not newest and not group.members and not group.pending_moves:
                 return
-            self.groups[group.id] = group  # behind the others: they are looked at next
+            self.groups[group.group_id] = group  # behind the others: they are looked at next
 
     def find(self, group_id: str, member_id: str) -> Member | None:
         """The member's record, joined or not."""
@@ -135,9 +135,12 @@ class Context:
 
     def is_ours(self, member: Member) -> bool:
         """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
-        if member.joined or self.ids.is_issued(member.id):
+        if member.joined or self.ids.is_issued(member.member_id):
             return True
-        return may_be_translated(member.id) and (member.group.id, member.id) not in self.natives
+        return (
+            may_be_translated(member.member_id)
+            and (member.group.group_id, member.member_id) not in self.natives
+        )
 
     def is_native(self, group_id: str, member_id: str) -> bool:
         """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
@@ -150,7 +153,7 @@ class Context:
             # Another process may have seen a later one: the broker is asked (:mod:`translation.migration.adoption`).
             return False
         group = self.groups.get(group_id)
-        holder_id = None if group is None else group.static.get(instance_id)
+        holder_id = None if group is None else group.static_members.get(instance_id)
         return holder_id is not None and holder_id != member_id
 
     def was_elsewhere(self, member: Member, generation: int) -> bool:
@@ -161,7 +164,7 @@ class Context:
         """
         if self.settings.sole_process or generation < member.generation:
             return False  # an older generation is an older one, wherever the newer one came from
-        return generation > member.generation or member.away
+        return generation > member.generation or member.may_have_moved
 
     def hold_instance(self, member: Member) -> None:
         """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
@@ -171,19 +174,19 @@ class Context:
         """
         if member.instance_id is None:
             return
-        static = member.group.static
-        holder = member.group.members.get(static.get(member.instance_id, member.id))
+        static = member.group.static_members
+        holder = member.group.members.get(static.get(member.instance_id, member.member_id))
         if holder is None or holder is member or (holder.joined and not self.settings.sole_process):
-            static[member.instance_id] = member.id
+            static[member.instance_id] = member.member_id
 
     def release_instance(self, member: Member) -> None:
         """The member's client is a classic one from now on, and so is whoever comes with its instance id."""
-        if member.group.static.get(member.instance_id or "") == member.id:
-            del member.group.static[member.instance_id or ""]
+        if member.group.static_members.get(member.instance_id or "") == member.member_id:
+            del member.group.static_members[member.instance_id or ""]
 
     def no_member(self, member: Member, message: Any) -> ErrorCode:
         """What a client is answered whose membership has ended, maybe while its call waited."""
-        if self.fenced(member.group.id, member.id, message.group_instance_id):
+        if self.fenced(member.group.group_id, member.member_id, message.group_instance_id):
             return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -192,38 +195,42 @@ class Context:
         group = member.group
         if (
             not member.joined
-            and member.turns.idle
-            and member.parked_join is None
-            and group.members.get(member.id) is member
+            and member.queue.idle
+            and member.waiting_join is None
+            and group.members.get(member.member_id) is member
         ):
-            del group.members[member.id]
-            member.turns.let_go()
+            del group.members[member.member_id]
+            member.queue.detach_owner()
             self.clients.detach(member)
-            if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
-                del group.static[member.instance_id]
+            if (
+                member.instance_id is not None
+                and group.static_members.get(member.instance_id) == member.member_id
+            ):
+                del group.static_members[member.instance_id]
             self.drop_group_if_empty(group)
 
     def drop_group_if_empty(self, group: Group) -> None:
         """Forget a group of which nothing is known that would have to be remembered."""
-        nobody = not group.members and not group.relayed and not group.moves
+        nobody = not group.members and not group.relayed_until and not group.pending_moves
         if (
             nobody
-            and group.passes_through is None
-            and group.moves_together_until == -math.inf
-            and not group.moved_in_vain
-            and group.gives_up_until == math.inf
-            and self.groups.get(group.id) is group  # a conversation may hold an older record, forgotten since
+            and group.passthrough_reason is None
+            and group.bulk_move_until == -math.inf
+            and not group.failed_conversions
+            and group.revocation_grace_until == math.inf
+            and self.groups.get(group.group_id)
+            is group  # a conversation may hold an older record, forgotten since
         ):
-            del self.groups[group.id]
+            del self.groups[group.group_id]
 
     def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
         """The broker has this member as a classic one: relay its calls, and ask again after a while."""
         if len(member_id) > LONGEST_MEMBER_ID:
             return  # the broker is asked each time
-        group.relayed.pop(member_id, None)
-        group.relayed[member_id] = self.now + self.settings.relayed_s if until is None else until
-        if len(group.relayed) > self.settings.relayed_limit:
-            del group.relayed[next(iter(group.relayed))]
+        group.relayed_until.pop(member_id, None)
+        group.relayed_until[member_id] = self.now + self.settings.relayed_s if until is None else until
+        if len(group.relayed_until) > self.settings.relayed_limit:
+            del group.relayed_until[next(iter(group.relayed_until))]
 
     # -- what happens to members -------------------------------------------------------------------------------
 
@@ -232,7 +239,7 @@ class Context:
         before = member.state
         after = member.machine.handle(event)
         if after is not MemberState.STABLE:
-            member.gather_until = member.gather_limit = math.inf
+            member.addition_debounce_until = member.addition_debounce_limit = math.inf
         if after is not before:
             self.emit(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
 
@@ -242,36 +249,38 @@ class Context:
         The record itself stays until its conversations have ended (:meth:`drop_if_idle`).
         """
         was_joined = member.joined
-        member.may_hold = NONE
-        member.claimed = None
+        member.possibly_owned = NONE
+        member.reported_owned = None
         member.adopted = False
-        member.answered_on = None
+        member.join_answered_on = None
         self.change_state(member, event, reason)
         if was_joined:
             self.emit(kind, member, reason=reason)
-        member.membership += 1
+        member.incarnation += 1
         member.generation = member.previous_generation = -1
-        member.epoch = 0
-        member.told_assignor = None
-        member.lost_answer = False
-        member.assignment = member.handed = member.unacknowledged = NONE
+        member.member_epoch = 0
+        member.broker_assignor = None
+        member.reply_lost = False
+        member.broker_assignment = member.synced_assignment = member.pending_revocation = NONE
         member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
-        if member.parked_join is not None:
-            self.runner.wake(member.parked_join, _WAKES.get(event, Woken.ABANDONED))
+        if member.waiting_join is not None:
+            self.scheduler.wake(member.waiting_join, _WAKES.get(event, WakeReason.ABANDONED))
         if was_joined:
-            self.nudge(member.group)
+            self.heartbeat_group(member.group)
 
-    def nudge(self, group: Group) -> None:
+    def heartbeat_group(self, group: Group) -> None:
         """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.
 
         So that their clients hear of it at their own next Heartbeat, not one upstream interval later.
         """
         for when in (self.now, self.now + self.settings.assignment_interval_s):
             # Changes that come together share their nudges.
-            if not any(when <= booked <= when + self.settings.join_poll_s for booked in group.nudges):
-                group.nudges.append(when)
-        group.nudges.sort()
-        self.timers.book(group, group.nudges[0])
+            if not any(
+                when <= booked <= when + self.settings.join_poll_s for booked in group.scheduled_heartbeats
+            ):
+                group.scheduled_heartbeats.append(when)
+        group.scheduled_heartbeats.sort()
+        self.timers.book(group, group.scheduled_heartbeats[0])
 
     def book(self, member: Member) -> None:
         """Book the member's earliest deadline."""
@@ -291,18 +300,18 @@ class Context:
         partitions: Partitions = NONE,
     ) -> None:
         """Tell the outside what happened to a member."""
-        held = member.may_hold if member.claimed is None else member.claimed
+        held = member.possibly_owned if member.reported_owned is None else member.reported_owned
         event = Event(
             kind=kind,
-            group_id=member.group.id,
-            member_id=member.id,
+            group_id=member.group.group_id,
+            member_id=member.member_id,
             instance_id=member.instance_id,
             protocol=MemberProtocol.TRANSLATED,
             client_id=member.client_id,
             client_host=member.client_host,
             software=member.software,
             generation=member.generation,
-            epoch=member.epoch,
+            epoch=member.member_epoch,
             state=member.state,
             previous_state=previous_state,
             partitions=told(partitions, self.topic_names) if partitions else (),

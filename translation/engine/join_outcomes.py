@@ -9,7 +9,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Woken
+from translation.engine.procedure import Procedure, Wait, WakeReason
 
 MEMBER_ID_REQUIRED_FROM = 4
 """The version of JoinGroup since which clients understand MEMBER_ID_REQUIRED (KIP-394)."""
@@ -30,7 +30,7 @@ def patience(context: Context, member: Member) -> float:
 def resume_session(context: Context, member: Member) -> None:
     """The client does not wait in JoinGroup any more: its session runs again."""
     if member.joined:
-        member.touch(context.now)
+        member.renew_session(context.now)
         context.book(member)
 
 
@@ -39,9 +39,9 @@ def refuse_overtaken(context: Context, member: Member) -> None:
 
     Their client has joined anew since; whoever still waits for them tries again.
     """
-    for waiting in member.overtaken:
-        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
-    member.overtaken.clear()
+    for waiting in member.superseded_requests:
+        context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
+    member.superseded_requests.clear()
 
 
 class Outcome(Exception):
@@ -62,12 +62,12 @@ class PassesThrough(Outcome):
     def settle(self, context: Context, member: Member, request: Request) -> None:
         """Relay the request, and those that it took over."""
         group = member.group
-        group.passes_through = str(self)
-        group.passes_through_until = context.now + self.for_s
-        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, str(self))
-        for waiting in (*member.overtaken, request):
+        group.passthrough_reason = str(self)
+        group.passthrough_until = context.now + self.for_s
+        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
+        for waiting in (*member.superseded_requests, request):
             context.forward(waiting)
-        member.overtaken.clear()
+        member.superseded_requests.clear()
 
 
 class Overtaken(Outcome):
@@ -96,9 +96,9 @@ class Failed(Outcome):
         """Answer the request, and those that it took over."""
         resume_session(context, member)
         context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
-        for waiting in (*member.overtaken, request):
-            context.answer(waiting, refused(waiting, self.error_code, member.id))
-        member.overtaken.clear()
+        for waiting in (*member.superseded_requests, request):
+            context.answer(waiting, refused(waiting, self.error_code, member.member_id))
+        member.superseded_requests.clear()
 
 
 class NeedsAnotherId(Outcome):
@@ -108,9 +108,9 @@ class NeedsAnotherId(Outcome):
         """Tell it the id, whichever of its JoinGroups it waits for."""
         member_id = context.ids.issue()
         context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
-        for waiting in (*member.overtaken, request):
+        for waiting in (*member.superseded_requests, request):
             context.answer(waiting, refused(waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id))
-        member.overtaken.clear()
+        member.superseded_requests.clear()
 
 
 class StaysClassic(Exception):
@@ -119,37 +119,39 @@ class StaysClassic(Exception):
 
 def overtake(context: Context, member: Member) -> None:
     """It is a newer JoinGroup's turn: take the answer over from the one that waits."""
-    older, member.parked_join = member.parked_join, None
+    older, member.waiting_join = member.waiting_join, None
     if older is not None:
         if older.request is not None:
-            member.overtaken.append(older.request)
-        context.runner.wake(older, Woken.SUPERSEDED)
+            member.superseded_requests.append(older.request)
+        context.scheduler.wake(older, WakeReason.SUPERSEDED)
 
 
 def wait(
     member: Member, until: float, answered_by_newer: Request | None = None
-) -> Generator[Park, Any, Woken]:
+) -> Generator[Wait, Any, WakeReason]:
     """A JoinGroup lets others in for a while; tells why it goes on.
 
     Its client may join again meanwhile: ``answered_by_newer`` is this JoinGroup, if the newer one is to answer it too.
     """
-    exchange = member.turns.running
-    if exchange is None:
+    procedure = member.queue.running
+    if procedure is None:
         raise LookupError("only the conversation whose turn it is can wait")
-    exchange.request = answered_by_newer
-    member.parked_join = exchange
-    woken: Woken = yield Park(until)
-    if member.parked_join is exchange:
-        member.parked_join = None
-    return woken
+    procedure.request = answered_by_newer
+    member.waiting_join = procedure
+    wake_reason: WakeReason = yield Wait(until)
+    if member.waiting_join is procedure:
+        member.waiting_join = None
+    return wake_reason
 
 
-def park(member: Member, request: Request, until: float) -> Generator[Ask | Park, Any, None]:
+def park(member: Member, request: Request, until: float) -> Procedure[None]:
     """Wait for partitions; raises if there is nothing to go on for."""
-    woken = yield from wait(member, until, request)
-    if woken is Woken.SUPERSEDED:
+    wake_reason = yield from wait(member, until, request)
+    if wake_reason is WakeReason.SUPERSEDED:
         raise Overtaken("a newer JoinGroup came")
-    if woken is Woken.REPLACED:  # as classic brokers do with the JoinGroup that waits of the older process
-        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(woken.value))
-    if woken is Woken.ABANDONED:
+    if (
+        wake_reason is WakeReason.REPLACED
+    ):  # as classic brokers do with the JoinGroup that waits of the older process
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(wake_reason.value))
+    if wake_reason is WakeReason.ABANDONED:
         raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

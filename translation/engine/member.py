@@ -14,7 +14,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseAssignment,
 )
 from translation.actions import ConnectionId, Request
-from translation.engine.procedure import Exchange, Turns
+from translation.engine.procedure import ProcedureQueue, RunningProcedure
 from translation.member_state import MemberState, MemberStateMachine
 from translation.partitions import NONE, Partitions
 
@@ -38,73 +38,73 @@ class Member:
 
     Four sets of partitions tell who thinks what:
 
-    * ``assignment``: what the broker's last answer assigned. The broker counts it as owned by this member.
-    * ``handed``: what the client was given by its last SyncGroup.
-    * ``may_hold``: what the client may be working on at this moment: what it claimed in its last JoinGroup, and
+    * ``broker_assignment``: what the broker's last answer assigned. The broker counts it as owned by this member.
+    * ``synced_assignment``: what the client was given by its last SyncGroup.
+    * ``possibly_owned``: what the client may be working on at this moment: what it claimed in its last JoinGroup, and
       since SyncGroup also what it was handed. It is the owned list that is sent after a lost answer.
-    * ``unacknowledged``: what the broker withdrew and has not yet seen missing from an owned list.
+    * ``pending_revocation``: what the broker withdrew and has not yet seen missing from an owned list.
     """
 
     __slots__ = (
         "_context",
+        "addition_debounce_limit",
+        "addition_debounce_until",
         "adopted",
-        "answered_on",
-        "assigned",
-        "assignment",
-        "away",
-        "claimed",
+        "broker_assignment",
+        "broker_assignor",
+        "broker_replied_at",
+        "broker_subscription",
         "client_host",
         "client_id",
         "connection_id",
         "cooperative",
+        "debounced_assignment",
+        "decoded_assignment",
+        "effective_assignor",
         "embedded_version",
-        "epoch",
-        "gather_limit",
-        "gather_until",
-        "gathered",
         "generation",
         "group",
-        "handed",
-        "heard_at",
-        "id",
+        "incarnation",
         "instance_id",
-        "joined_on",
+        "join_answered_on",
         "keep_alive_at",
         "keep_alive_s",
-        "left_behind",
-        "lost_answer",
+        "last_full_request",
+        "last_join_on",
         "machine",
-        "may_hold",
-        "membership",
-        "overtaken",
-        "own_assignor",
-        "parked_join",
+        "mapped_assignor",
+        "may_have_moved",
+        "member_epoch",
+        "member_id",
+        "old_classic_membership",
+        "pending_revocation",
+        "possibly_owned",
         "previous_generation",
         "protocol_name",
         "protocol_type",
+        "queue",
         "rack",
         "rebalance_deadline",
         "rebalance_timeout_ms",
-        "said",
-        "server_assignor",
+        "reply_lost",
+        "reported_owned",
         "session_deadline",
         "session_timeout_ms",
         "software",
+        "subscribed_on",
         "subscription",
+        "superseded_requests",
+        "synced_assignment",
         "timer_at",
-        "told_assignor",
-        "told_on",
-        "told_topics",
-        "turns",
-        "unacknowledged",
+        "waiting_join",
     )  # fmt: skip
 
     def __init__(self, context: "Context", group: "Group", member_id: str) -> None:
         self._context = context
         self.group = group
-        self.id = member_id
+        self.member_id = member_id
         self.machine = MemberStateMachine()
-        self.turns = Turns(on_idle=self._idle)
+        self.queue = ProcedureQueue(on_idle=self._idle)
         self.timer_at = math.inf
 
         # the client
@@ -113,9 +113,9 @@ class Member:
         self.client_host = ""
         self.software = ""
         self.connection_id: ConnectionId | None = None
-        self.joined_on: ConnectionId | None = None
+        self.last_join_on: ConnectionId | None = None
         """The connection of its last JoinGroup."""
-        self.answered_on: ConnectionId | None = None
+        self.join_answered_on: ConnectionId | None = None
         """That of its last JoinGroup which was answered with the generation that it has."""
         self.session_timeout_ms = 0
         self.rebalance_timeout_ms = 0
@@ -125,63 +125,63 @@ class Member:
         self.protocol_name = ""
         self.embedded_version = 0
         self.cooperative = False
-        self.own_assignor = "uniform"
+        self.mapped_assignor = "uniform"
         """The server-side assignor that stands in for the client's own."""
-        self.server_assignor = "uniform"
+        self.effective_assignor = "uniform"
         """The one that it is to have: its own, or what the policy says."""
-        self.told_topics: frozenset[str] = frozenset()
+        self.broker_subscription: frozenset[str] = frozenset()
         """Those of its topics that its principal may describe, as the broker took them last."""
-        self.told_on: ConnectionId | None = None
+        self.subscribed_on: ConnectionId | None = None
         """The connection on which the broker took them."""
-        self.told_assignor: str | None = None
+        self.broker_assignor: str | None = None
         """The one that the broker was told last in this membership."""
 
         # generation and epoch
         self.generation = -1
         self.previous_generation = -1
-        self.epoch = 0
-        self.lost_answer = False
+        self.member_epoch = 0
+        self.reply_lost = False
         self.adopted = False
         """Found at the broker, and has not joined here yet: what it holds is not known."""
-        self.away = False
+        self.may_have_moved = False
         """A connection of its client was closed since its last JoinGroup here, and no call came since on that of the
         JoinGroup: it may have been elsewhere."""
-        self.membership = 0
+        self.incarnation = 0
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
-        self.heard_at = -math.inf
+        self.broker_replied_at = -math.inf
         """When the broker last answered a heartbeat of this member."""
 
         # partitions
-        self.assignment: Partitions = NONE
-        self.handed: Partitions = NONE
-        self.may_hold: Partitions = NONE
-        self.unacknowledged: Partitions = NONE
-        self.claimed: Partitions | None = None
-        """What its client still holds, if a JoinGroup that is not answered yet claims less than ``may_hold``."""
-        self.gathered: Partitions = NONE
+        self.broker_assignment: Partitions = NONE
+        self.synced_assignment: Partitions = NONE
+        self.possibly_owned: Partitions = NONE
+        self.pending_revocation: Partitions = NONE
+        self.reported_owned: Partitions | None = None
+        """What its client still holds, if a JoinGroup that is not answered yet claims less than ``possibly_owned``."""
+        self.debounced_assignment: Partitions = NONE
 
         # what was said last, which is as a rule what is said next
-        self.said: (
+        self.last_full_request: (
             tuple[tuple[Any, ...], frozenset[str], Partitions, ConsumerGroupHeartbeatRequest] | None
         ) = None
         """The full heartbeat, and all that it was made of."""
-        self.assigned: tuple[ConsumerGroupHeartbeatResponseAssignment, Partitions] | None = None
+        self.decoded_assignment: tuple[ConsumerGroupHeartbeatResponseAssignment, Partitions] | None = None
         """The broker's assignment, and what it is as a set."""
 
         # deadlines
         self.session_deadline = math.inf
         self.rebalance_deadline = math.inf
-        self.gather_until = math.inf
-        self.gather_limit = math.inf
+        self.addition_debounce_until = math.inf
+        self.addition_debounce_limit = math.inf
         self.keep_alive_s = 5.0
         self.keep_alive_at = math.inf
 
-        self.left_behind: Move | None = None
+        self.old_classic_membership: Move | None = None
         """The classic membership of its client, which is to end as soon as this one has begun."""
 
         # a JoinGroup that waits for partitions, and those that it took over
-        self.parked_join: Exchange | None = None
-        self.overtaken: list[Request] = []
+        self.waiting_join: RunningProcedure | None = None
+        self.superseded_requests: list[Request] = []
 
     @property
     def state(self) -> MemberState:
@@ -194,24 +194,26 @@ class Member:
 
         That is so as soon as the broker gave an epoch, before the client has its first JoinGroup answer.
         """
-        return self.epoch > 0 or self.machine.state is not MemberState.ABSENT
+        return self.member_epoch > 0 or self.machine.state is not MemberState.ABSENT
 
     def _idle(self) -> None:
-        if self.epoch <= 0:  # as for nearly nobody
+        if self.member_epoch <= 0:  # as for nearly nobody
             self._context.drop_if_idle(self)
 
     def next_due(self) -> float:
         """The earliest deadline that runs."""
-        return min(self.session_deadline, self.rebalance_deadline, self.gather_until, self.keep_alive_at)
+        return min(
+            self.session_deadline, self.rebalance_deadline, self.addition_debounce_until, self.keep_alive_at
+        )
 
-    def touch(self, now: float) -> None:
+    def renew_session(self, now: float) -> None:
         """The client gave a sign of life; its session starts anew. While it waits in JoinGroup, it does not run."""
-        if self.parked_join is None:
+        if self.waiting_join is None:
             self.session_deadline = now + self.session_timeout_ms / 1000
 
     def learn_generation(self, generation: int) -> None:
         """A call of an adopted member's client says which generation it has; a late call has an older one."""
-        if self.adopted and self.generation < generation <= self.epoch:
+        if self.adopted and self.generation < generation <= self.member_epoch:
             self.generation = generation
 
     def on_time(self, now: float) -> None:
@@ -224,71 +226,71 @@ class Group:
 
     __slots__ = (
         "_context",
-        "gives_up_until",
-        "id",
+        "bulk_move_until",
+        "failed_conversions",
+        "group_id",
         "leaving",
         "members",
-        "moved_in_vain",
-        "moves",
-        "moves_together_until",
         "next_move_at",
-        "nudges",
-        "passes_through",
-        "passes_through_until",
-        "relayed",
-        "static",
+        "passthrough_reason",
+        "passthrough_until",
+        "pending_moves",
+        "relayed_until",
+        "revocation_grace_until",
+        "scheduled_heartbeats",
+        "static_members",
         "timer_at",
     )
 
     def __init__(self, context: "Context", group_id: str) -> None:
         self._context = context
-        self.id = group_id
+        self.group_id = group_id
         self.members: dict[str, Member] = {}
-        self.static: dict[str, str] = {}
+        self.static_members: dict[str, str] = {}
         """Member id by instance id."""
-        self.passes_through: str | None = None
+        self.passthrough_reason: str | None = None
         """Why this group's calls are relayed although the policy says translate; None if they are translated."""
-        self.passes_through_until = -math.inf
+        self.passthrough_until = -math.inf
         """Until when that holds without looking again; the broker's own word holds until the policy changes.
 
         -inf: the next JoinGroup is looked at, and says what holds for other calls.
         """
         self.leaving: set[str] = set()
         """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
-        self.relayed: dict[str, float] = {}
+        self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
-        self.moves: dict[str, Move] = {}
+        self.pending_moves: dict[str, Move] = {}
         """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
         self.next_move_at = -math.inf
         """When the next of them may be told."""
-        self.moves_together_until = -math.inf
+        self.bulk_move_until = -math.inf
         """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
-        self.moved_in_vain = 0
+        self.failed_conversions = 0
         """How often they were, and somebody stayed in the classic group all the same."""
-        self.gives_up_until = math.inf
+        self.revocation_grace_until = math.inf
         """Until when its conversion waits for cooperative members that have partitions to give up."""
-        self.nudges: list[float] = []
+        self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
 
-    def translate(self) -> None:
+    def clear_passthrough(self) -> None:
         """Nothing is known any more for which its calls should be relayed."""
-        self.passes_through = None
-        self.passes_through_until = -math.inf
+        self.passthrough_reason = None
+        self.passthrough_until = -math.inf
 
-    def is_relayed(self, now: float) -> bool:
+    def is_passthrough(self, now: float) -> bool:
         """Whether its calls are relayed at this time."""
-        return self.passes_through is not None and not self._is_over(now)
+        return self.passthrough_reason is not None and not self._is_over(now)
 
     def _is_over(self, now: float) -> bool:
         """Whether the time has passed for which its calls were to be relayed."""
-        return -math.inf < self.passes_through_until <= now
+        return -math.inf < self.passthrough_until <= now
 
-    def look_again(self, now: float) -> None:
+    def expire_passthrough(self, now: float) -> None:
         """If the time is over for which its calls were to be relayed, begin as if nothing had been tried."""
         if self._is_over(now):
-            self.translate()
-            self.moves_together_until = -math.inf
+            self.clear_passthrough()
+            self.bulk_move_until = -math.inf
 
     @property
     def is_consumer_group(self) -> bool:
@@ -300,13 +302,15 @@ class Group:
         """
         now = self._context.now
         return any(
-            member.joined and not member.away and now - member.heard_at <= member.keep_alive_s
+            member.joined
+            and not member.may_have_moved
+            and now - member.broker_replied_at <= member.keep_alive_s
             for member in self.members.values()
         )
 
-    def holder_of(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> Member | None:
         """The newest member with this instance id; else an older one whose membership has not ended yet."""
-        newest = self.members.get(self.static.get(instance_id, ""))
+        newest = self.members.get(self.static_members.get(instance_id, ""))
         older = (one for one in self.members.values() if one.joined and one.instance_id == instance_id)
         return newest or next(older, None)
 

@@ -5,9 +5,8 @@ asked. What it says of ownership is not used: ConsumerGroupDescribe can be incom
 what it holds; it brings its claim with the JoinGroup that it is asked for.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
@@ -18,7 +17,7 @@ from protocol_codecs.messages.consumer_group_describe import (
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Steps
+from translation.engine.procedure import Procedure, Send
 from translation.member_state import MemberEvent
 from translation.migration.upgrade import move_classic
 from translation.policy.policy import Rule
@@ -70,9 +69,9 @@ def adopting(
     connection: Connection,
     request: Request,
     rule: Rule,
-    proceed: Callable[[], Steps],
+    proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
-) -> Steps:
+) -> Procedure[None]:
     """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID.
 
     A classic member is refused too when it is its turn to be moved to the new protocol.
@@ -82,7 +81,7 @@ def adopting(
             context, member, connection, instance_id=request.message.group_instance_id
         )
         if verdict is Verdict.NATIVE_MEMBER:
-            context.natives.heard(member.group.id, member.id)
+            context.natives.heard(member.group.group_id, member.member_id)
             context.forward(request)
             return
         if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
@@ -103,7 +102,7 @@ def adopting(
 
 def adopt_again(
     context: Context, member: Member, connection: Connection, request: Request
-) -> Generator[Ask | Park, Any, ErrorCode]:
+) -> Procedure[ErrorCode]:
     """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
 
     What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
@@ -141,13 +140,15 @@ def _is_of_another_membership(
 
 def look_for(
     context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
-) -> Generator[Ask | Park, Any, Found]:
+) -> Procedure[Found]:
     """Ask the broker who this is; with its instance id, also whether somebody else has that."""
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Verdict.CLASSIC_GROUP, None
-    response: ConsumerGroupDescribeResponse = yield Ask(
-        ApiKey.CONSUMER_GROUP_DESCRIBE, version, ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
+    response: ConsumerGroupDescribeResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        version,
+        ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,)),
     )
     if not response.groups:
         return Verdict.NOT_SAID, None
@@ -164,7 +165,7 @@ def look_for(
         case _:
             return Verdict.NOT_SAID, None
     for found in described.members:
-        if found.member_id == member.id:
+        if found.member_id == member.member_id:
             if found.member_type == _CLASSIC_MEMBER:
                 return Verdict.CLASSIC_MEMBER, None
             if found.member_epoch < 0:
@@ -186,15 +187,15 @@ def _adopt(
     member.client_id = request.client_id
     member.instance_id = found.instance_id
     context.hold_instance(member)
-    member.epoch = found.member_epoch
+    member.member_epoch = found.member_epoch
     # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
     member.generation = min(_generation_of(request), found.member_epoch)
     member.adopted = True
-    member.away = False
+    member.may_have_moved = False
     member.session_timeout_ms = _SESSION_TIMEOUT_MS
     member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
     member.subscription = frozenset(found.subscribed_topic_names)
-    member.touch(context.now)
+    member.renew_session(context.now)
     member.keep_alive_at = context.now + member.keep_alive_s
     context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
     context.emit(EventKind.ADOPTED, member)

@@ -1,8 +1,6 @@
 """A client of the new protocol goes back to the classic one, in its JoinGroup."""
 
 import math
-from collections.abc import Generator
-from typing import Any
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, Request
@@ -19,7 +17,7 @@ from translation.engine.join_outcomes import (
     wait,
 )
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Steps, UpstreamLost, Woken
+from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import end_left_behind, join_classic, leave_translated
 from translation.upstream.proxy_heartbeat import beat
@@ -27,11 +25,11 @@ from translation.upstream.proxy_heartbeat import beat
 
 def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
-) -> Steps:
+) -> Procedure[None]:
     """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
     if member is not None and member.joined and context.clients.is_late(member, connection, request):
         # That it claims nothing is not true any more: its client has joined again since, and works.
-        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.id))
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     if member is not None and any(one.joined for one in _memberships(member, request)):
         try:
@@ -58,14 +56,12 @@ def _memberships(member: Member, request: Request) -> list[Member]:
     without a rebalance.
     """
     instance_id = request.message.group_instance_id
-    if instance_id is None or member.group.holder_of(instance_id) is not member:
+    if instance_id is None or member.group.static_member(instance_id) is not member:
         return [member]
     return [one for one in member.group.members.values() if one is member or one.instance_id == instance_id]
 
 
-def _leave(
-    context: Context, member: Member, connection: Connection, request: Request
-) -> Generator[Ask | Park, Any, None]:
+def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """End its memberships, each if the client still has it when its turn comes."""
     overtake(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
@@ -77,7 +73,7 @@ def _leave(
             if context.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
-            if (yield from wait(member, context.now + context.settings.join_poll_s)) is Woken.SUPERSEDED:
+            if (yield from wait(member, context.now + context.settings.join_poll_s)) is WakeReason.SUPERSEDED:
                 raise Superseded("a newer JoinGroup came")
             if not context.clients.is_here(request):
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")

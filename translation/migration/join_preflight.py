@@ -5,9 +5,7 @@ or in a mixed one. The broker is asked, because the first heartbeat of a new mem
 and the conversion fails the pending JoinGroups of all its classic members.
 """
 
-from collections.abc import Generator
 from functools import partial
-from typing import Any
 
 from protocol_codecs import ErrorCode
 from translation.actions import Connection, EventKind, Request
@@ -22,7 +20,7 @@ from translation.engine.join_outcomes import (
     park,
 )
 from translation.engine.member import Group, Member, Move
-from translation.engine.procedure import Ask, Park
+from translation.engine.procedure import Procedure
 from translation.migration.adoption import Found, Verdict, look_for
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import (
@@ -37,8 +35,6 @@ from translation.migration.upgrade import (
     what_stands_in_the_way,
 )
 
-Asking = Generator[Ask | Park, Any, None]
-
 _IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})
 """Verdicts that say that it is a consumer group, and name no membership of the new protocol that is the client's."""
 
@@ -48,14 +44,15 @@ def find_out(
     member: Member,
     connection: Connection,
     request: Request,
-    left_behind: Move | None,
+    old_classic_membership: Move | None,
     deadline: float,
     *,
     claims: bool,
-) -> Asking:
+) -> Procedure[None]:
     """See that nothing stands in the way of this member's first heartbeat.
 
-    ``left_behind`` is the classic membership that the client gave up because the policy changed, ``claims`` whether
+    ``old_classic_membership`` is the classic membership that the client gave up because the policy changed, ``claims``
+    whether
     it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
     """
     if member.joined:
@@ -65,35 +62,44 @@ def find_out(
         return
     group = member.group
     # If the last try to begin this membership has failed, it is known already.
-    left_behind, member.left_behind = member.left_behind or left_behind, None
+    old_classic_membership, member.old_classic_membership = (
+        member.old_classic_membership or old_classic_membership,
+        None,
+    )
     instance_id = request.message.group_instance_id if request.message.member_id else None
-    left_behind = yield from _end_translated(context, member, connection, request, left_behind, deadline)
-    if not group.is_consumer_group or claims or instance_id or not context.ids.is_issued(member.id):
+    old_classic_membership = yield from _end_translated(
+        context, member, connection, request, old_classic_membership, deadline
+    )
+    if not group.is_consumer_group or claims or instance_id or not context.ids.is_issued(member.member_id):
         look = partial(
             _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
         )
         verdict, found = yield from look()
-        told = _was_told_to_move(left_behind, claims=claims)
-        if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.id):
-            if (yield from has_classic_members(group.id)):
+        told = _was_told_to_move(old_classic_membership, claims=claims)
+        if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.member_id):
+            if (yield from has_classic_members(group.group_id)):
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
             verdict, found = yield from look()
         if _is_for_the_broker(verdict, claims=claims):
             raise StaysClassic
         if verdict in _IN_A_CONSUMER_GROUP:
-            left = yield from _leave_classic_memberships(context, member, request, verdict, left_behind)
-            left_behind = None
+            left = yield from _leave_classic_memberships(
+                context, member, request, verdict, old_classic_membership
+            )
+            old_classic_membership = None
             if left and _may_have_become_classic(group):
                 verdict, found = yield from look()
         if found is not None:
-            member.epoch = found.member_epoch
+            member.member_epoch = found.member_epoch
             member.adopted = True
             context.emit(EventKind.ADOPTED, member)
         elif verdict is Verdict.CLASSIC_GROUP:
-            left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
-    if left_behind is not None:
-        yield from leave_classic(group, left_behind)
+            old_classic_membership = yield from _until_convertible(
+                context, member, request, old_classic_membership, deadline
+            )
+    if old_classic_membership is not None:
+        yield from leave_classic(group, old_classic_membership)
     _see_that_its_id_tells(context, member, request, claims=claims)
     # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
     see_that_somebody_waits(context, member, request)
@@ -129,16 +135,18 @@ def _end_translated(
     member: Member,
     connection: Connection,
     request: Request,
-    left_behind: Move | None,
+    old_classic_membership: Move | None,
     deadline: float,
-) -> Generator[Ask | Park, Any, Move | None]:
+) -> Procedure[Move | None]:
     """End the membership of a client that was to go back, and joins the new protocol after all.
 
     That is done before anything is asked about the group; gives what is still to be left behind.
     """
-    before = None if left_behind is None else member.group.members.get(left_behind.member_id)
+    before = (
+        None if old_classic_membership is None else member.group.members.get(old_classic_membership.member_id)
+    )
     if before is None or not before.joined:
-        return left_behind
+        return old_classic_membership
     while (yield from has_to_wait_for_others(context, before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
@@ -148,26 +156,26 @@ def _end_translated(
     return None
 
 
-def _was_told_to_move(left_behind: Move | None, *, claims: bool) -> bool:
+def _was_told_to_move(old_classic_membership: Move | None, *, claims: bool) -> bool:
     """Whether this JoinGroup is that of a client that was told to move; one with partitions has joined again since."""
-    return left_behind is not None and not claims
+    return old_classic_membership is not None and not claims
 
 
 def _leave_classic_memberships(
-    context: Context, member: Member, request: Request, verdict: Verdict, left_behind: Move | None
-) -> Generator[Ask | Park, Any, bool]:
+    context: Context, member: Member, request: Request, verdict: Verdict, old_classic_membership: Move | None
+) -> Procedure[bool]:
     """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any.
 
     Raises the outcome if it should not join the new protocol under the id that it had as a classic member.
     """
     group = member.group
     if verdict is Verdict.CLASSIC_MEMBER:
-        yield from leave_classic_membership(group.id, member.id, member.instance_id)
-    if left_behind is not None:
-        yield from leave_classic(group, left_behind)
+        yield from leave_classic_membership(group.group_id, member.member_id, member.instance_id)
+    if old_classic_membership is not None:
+        yield from leave_classic(group, old_classic_membership)
     if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_once_more(context, request):
         raise NeedsAnotherId("another process may be ending its classic membership too")
-    return verdict is Verdict.CLASSIC_MEMBER or left_behind is not None
+    return verdict is Verdict.CLASSIC_MEMBER or old_classic_membership is not None
 
 
 def _may_be_left_once_more(context: Context, request: Request) -> bool:
@@ -201,7 +209,7 @@ def _look(
     *,
     instance_id: str | None,
     claims: bool,
-) -> Generator[Ask | Park, Any, Found]:
+) -> Procedure[Found]:
     """Ask the broker who this is, for as long as it loads; raises the outcome if the JoinGroup is not to go on."""
     verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     while verdict is Verdict.LOADING and context.now < deadline:
@@ -209,7 +217,7 @@ def _look(
         verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
     if verdict is Verdict.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-    if claims and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.id):
+    if claims and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.member_id):
         # The broker knows who it is, and takes the classic JoinGroup of a member of either protocol at its word.
         raise StaysClassic
     if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
@@ -221,24 +229,24 @@ def _look(
 
 def see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
-    if not any(context.clients.is_here(waiting) for waiting in (request, *member.overtaken)):
+    if not any(context.clients.is_here(waiting) for waiting in (request, *member.superseded_requests)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 
-def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Asking:
+def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Procedure[None]:
     """Before a JoinGroup counts: has another process served this client since this one heard of it?
 
     Then the call may be a late one of a client that has joined there since, and what it claims is not true any more.
     A client that is here tries again, and is taken at its word.
     """
     _, found = yield from look_for(context, member, connection)
-    if found is not None and found.member_epoch != member.epoch:
-        member.epoch = found.member_epoch
+    if found is not None and found.member_epoch != member.member_epoch:
+        member.member_epoch = found.member_epoch
         member.adopted = True
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
-def _may_be_beside(context: Context, member: Member, left_behind: Move) -> bool:
+def _may_be_beside(context: Context, member: Member, old_classic_membership: Move) -> bool:
     """Whether a client may be a member of the new protocol before its classic membership ends.
 
     Leaving a classic group begins a rebalance. A heartbeat that comes when that is over, but its members have not given
@@ -249,28 +257,32 @@ def _may_be_beside(context: Context, member: Member, left_behind: Move) -> bool:
     But one member id has one membership; and where all members are moved together, the group has to be empty first.
     """
     return (
-        left_behind.member_id != member.id
-        and left_behind.instance_id in (None, member.instance_id)
+        old_classic_membership.member_id != member.member_id
+        and old_classic_membership.instance_id in (None, member.instance_id)
         and not moves_together(context, member.group)
     )
 
 
-def see_that_it_is_convertible(context: Context, member: Member, request: Request, deadline: float) -> Asking:
+def see_that_it_is_convertible(
+    context: Context, member: Member, request: Request, deadline: float
+) -> Procedure[None]:
     """Before the first heartbeat is tried once more: what was found out before the first try may not hold any more.
 
     A coordinator that has failed over has forgotten the rebalance that was under way.
     """
     if member.joined or member.group.is_consumer_group:
         return
-    left_behind, member.left_behind = member.left_behind, None
-    left_behind = yield from _until_convertible(context, member, request, left_behind, deadline)
-    if left_behind is not None:
-        yield from leave_classic(member.group, left_behind)
+    old_classic_membership, member.old_classic_membership = member.old_classic_membership, None
+    old_classic_membership = yield from _until_convertible(
+        context, member, request, old_classic_membership, deadline
+    )
+    if old_classic_membership is not None:
+        yield from leave_classic(member.group, old_classic_membership)
 
 
 def _until_convertible(
-    context: Context, member: Member, request: Request, left_behind: Move | None, deadline: float
-) -> Generator[Ask | Park, Any, Move | None]:
+    context: Context, member: Member, request: Request, old_classic_membership: Move | None, deadline: float
+) -> Procedure[Move | None]:
     """Wait until nothing stands in the way of converting the group.
 
     Gives what is to be left behind before it is; what is to be left behind after that is kept with the member.
@@ -280,9 +292,11 @@ def _until_convertible(
         obstacle, why = yield from what_stands_in_the_way(context, group)
         match obstacle:
             case Obstacle.NONE:
-                if left_behind is None or not _may_be_beside(context, member, left_behind):
-                    return left_behind
-                member.left_behind = left_behind
+                if old_classic_membership is None or not _may_be_beside(
+                    context, member, old_classic_membership
+                ):
+                    return old_classic_membership
+                member.old_classic_membership = old_classic_membership
                 return None
             case Obstacle.MEMBERS:
                 move_together(context, group)
@@ -293,10 +307,12 @@ def _until_convertible(
             case Obstacle.PASSING:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
-        if left_behind is not None and (left_behind.member_id != member.id or moves_together(context, group)):
+        if old_classic_membership is not None and (
+            old_classic_membership.member_id != member.member_id or moves_together(context, group)
+        ):
             # What is waited for, a rebalance or an empty group, may wait for what this client has left behind.
-            yield from leave_classic(group, left_behind)
-            left_behind = None
+            yield from leave_classic(group, old_classic_membership)
+            old_classic_membership = None
         yield from park(member, request, context.now + context.settings.join_poll_s)
 
 

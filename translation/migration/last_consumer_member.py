@@ -7,9 +7,6 @@ still have to give up is given away while they work on it. So the last one waits
 then the targets are what is held.
 """
 
-from collections.abc import Generator
-from typing import Any
-
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -19,16 +16,14 @@ from protocol_codecs.messages.consumer_group_describe import (
 from translation.actions import Connection
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park
+from translation.engine.procedure import Procedure, Send
 
 _TELLS_TYPES = 1
 """The version of ConsumerGroupDescribe since which the broker says who speaks which protocol (KIP-1099)."""
 _NEW_PROTOCOL = 1
 
 
-def has_to_wait_for_others(
-    context: Context, member: Member, connection: Connection
-) -> Generator[Ask | Park, Any, bool]:
+def has_to_wait_for_others(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
     """Whether this is the last member of the new protocol, and others still have something to give up.
 
     False if it has left already, and if the broker does not say who is in the group.
@@ -36,8 +31,8 @@ def has_to_wait_for_others(
     version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
     if not member.joined or version != _TELLS_TYPES or _is_known_not_to_be_the_last(member):
         return False
-    message = ConsumerGroupDescribeRequest(group_ids=(member.group.id,))
-    response: ConsumerGroupDescribeResponse = yield Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
+    message = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
+    response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
     return any(_others_have_to_give_up(group, member) for group in response.groups)
 
 
@@ -45,7 +40,7 @@ def _is_known_not_to_be_the_last(member: Member) -> bool:
     """Whether another client of this process is in the group, and stays: the broker need not be asked."""
     group = member.group
     return any(
-        other.joined and not other.away and other.id not in group.leaving
+        other.joined and not other.may_have_moved and other.member_id not in group.leaving
         for other in group.members.values()
         if other is not member
     )
@@ -56,7 +51,7 @@ def _others_have_to_give_up(group: ConsumerGroupDescribeResponseDescribedGroup, 
     others = [
         other
         for other in group.members
-        if other.member_id != member.id and other.member_id not in member.group.leaving
+        if other.member_id != member.member_id and other.member_id not in member.group.leaving
     ]
     return (
         group.error_code == ErrorCode.NONE

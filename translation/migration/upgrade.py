@@ -9,9 +9,8 @@ The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Onlin
 """
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import (
@@ -33,7 +32,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member import Group, Member, Move
-from translation.engine.procedure import Ask, Park, Steps
+from translation.engine.procedure import Procedure, Send, Wait
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_state import MemberEvent
 from translation.policy.assignors import why_not_translatable
@@ -63,20 +62,20 @@ def is_turn(context: Context, group: Group) -> bool:
 
 def move_together(context: Context, group: Group) -> None:
     """From now on tell every member at its next Heartbeat, if that has not begun yet."""
-    if group.moves_together_until == -math.inf:
-        group.moves_together_until = context.now + _TOGETHER_S
+    if group.bulk_move_until == -math.inf:
+        group.bulk_move_until = context.now + _TOGETHER_S
 
 
 def have_moved(group: Group) -> None:
     """A client is a member of the new protocol now: the broker has a consumer group, whatever was tried in vain."""
-    group.translate()
-    group.moves_together_until = -math.inf
-    group.moved_in_vain = 0
+    group.clear_passthrough()
+    group.bulk_move_until = -math.inf
+    group.failed_conversions = 0
 
 
 def moves_together(context: Context, group: Group) -> bool:
     """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
-    return context.now < group.moves_together_until
+    return context.now < group.bulk_move_until
 
 
 def left_alone_s(context: Context, group: Group) -> float:
@@ -86,13 +85,13 @@ def left_alone_s(context: Context, group: Group) -> float:
     of them have left it in time: one that died is out of it when its session ends, and one that does not come through
     here never is. So it is tried again, but the others are disturbed less and less often.
     """
-    together, group.moves_together_until = group.moves_together_until, -math.inf
-    if context.now < group.passes_through_until:
-        return group.passes_through_until - context.now  # another of its clients has found out before
+    together, group.bulk_move_until = group.bulk_move_until, -math.inf
+    if context.now < group.passthrough_until:
+        return group.passthrough_until - context.now  # another of its clients has found out before
     if together == -math.inf:
         return math.inf
-    group.moved_in_vain += 1
-    return context.settings.relayed_s * float(2 ** min(group.moved_in_vain - 1, _DOUBLINGS))
+    group.failed_conversions += 1
+    return context.settings.relayed_s * float(2 ** min(group.failed_conversions - 1, _DOUBLINGS))
 
 
 def tell(
@@ -100,9 +99,11 @@ def tell(
 ) -> None:
     """Remember a client that is told to join anew, mostly by its Heartbeat, and let the others wait for their turn."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
-    for forgotten in [move for move in group.moves.values() if move.told_at < context.now - _FORGET_S]:
-        del group.moves[forgotten.member_id]
-    group.moves[message.member_id] = Move(
+    for forgotten in [
+        move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
+    ]:
+        del group.pending_moves[forgotten.member_id]
+    group.pending_moves[message.member_id] = Move(
         message.member_id,
         message.group_instance_id,
         connection.id,
@@ -111,7 +112,7 @@ def tell(
         context.now,
     )
     group.next_move_at = context.now + rule.switch_pause_ms / 1000
-    context.emit_group(EventKind.POLICY_CHANGED, group.id, request, reason)
+    context.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
 def taken_up(group: Group, connection: Connection, request: Request, *, given_here: bool) -> Move | None:
@@ -122,13 +123,15 @@ def taken_up(group: Group, connection: Connection, request: Request, *, given_he
     move before; another one of the same client id and host may not have, and work on.
     """
     message: JoinGroupRequest = request.message
-    if message.member_id in group.moves:
-        return group.moves[message.member_id]
-    for move in reversed(group.moves.values()):  # it may have moved before, and left something behind there
+    if message.member_id in group.pending_moves:
+        return group.pending_moves[message.member_id]
+    for move in reversed(
+        group.pending_moves.values()
+    ):  # it may have moved before, and left something behind there
         if move.connection_id == connection.id:
             return move
     is_new = given_here or not message.member_id
-    for move in group.moves.values():
+    for move in group.pending_moves.values():
         same_instance = (
             message.group_instance_id is not None and message.group_instance_id == move.instance_id
         )
@@ -147,23 +150,23 @@ def claims_something(message: JoinGroupRequest) -> bool:
     return any(owned.partitions for owned in subscription.owned_partitions)
 
 
-def leave_translated(context: Context, member: Member, reason: str) -> Generator[Ask | Park, Any, None]:
+def leave_translated(context: Context, member: Member, reason: str) -> Procedure[None]:
     """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
 
     It may have ended by itself. Raises Failed if the coordinator was not there to do it.
     """
     group = member.group
     if member.joined:
-        group.leaving.add(member.id)
+        group.leaving.add(member.member_id)
         try:
             response = yield from leave(member)
         finally:
-            group.leaving.discard(member.id)
+            group.leaving.discard(member.member_id)
         if (
             response.error_code in NO_COORDINATOR
         ):  # else it would stay in the group until its session ends there
             raise Failed(response.error_code, "its membership could not be ended")
-    group.moves.pop(member.id, None)
+    group.pending_moves.pop(member.member_id, None)
     if member.joined:
         context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
@@ -181,43 +184,41 @@ def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:
     )
 
 
-def leave_classic(group: Group, move: Move) -> Generator[Ask | Park, Any, None]:
+def leave_classic(group: Group, move: Move) -> Procedure[None]:
     """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
-    yield from leave_classic_membership(group.id, move.member_id, move.instance_id)
-    group.moves.pop(move.member_id, None)
+    yield from leave_classic_membership(group.group_id, move.member_id, move.instance_id)
+    group.pending_moves.pop(move.member_id, None)
 
 
-def end_left_behind(member: Member) -> Generator[Ask | Park, Any, None]:
+def end_left_behind(member: Member) -> Procedure[None]:
     """End the classic membership that was to end as soon as this one of the same client has begun, if there is one.
 
     That of a static client has ended: this one is in its place.
 
     Raises Failed as :func:`leave_classic_membership` does; it is tried again at the client's next JoinGroup.
     """
-    move = member.left_behind
+    move = member.old_classic_membership
     if move is None:
         return
     if move.instance_id is None:
         yield from leave_classic(member.group, move)
-    member.group.moves.pop(move.member_id, None)
-    member.left_behind = None
+    member.group.pending_moves.pop(move.member_id, None)
+    member.old_classic_membership = None
 
 
-def leave_classic_membership(
-    group_id: str, member_id: str, instance_id: str | None
-) -> Generator[Ask | Park, Any, None]:
+def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:
     """LeaveGroup for one classic member; that there is none such is no error.
 
     Raises Failed if the coordinator was not there to do it: the client is to try again, and so are we.
     """
     identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
     message = LeaveGroupRequest(group_id=group_id, members=(identity,))
-    response: LeaveGroupResponse = yield Ask(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
+    response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, _LEAVE_VERSION, message)
     if response.error_code in NO_COORDINATOR:
         raise Failed(response.error_code, "its classic membership could not be ended")
 
 
-def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Steps:
+def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Procedure[None]:
     """A classic JoinGroup in a group that is being converted.
 
     ``called_off`` is the move of a client that was to go to the new protocol, and is not any more: the classic
@@ -237,12 +238,12 @@ def join_classic(context: Context, request: Request, called_off: Move | None = N
     if _has_waited_in_vain(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    response: JoinGroupResponse = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
         if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.clients.is_waiting(request):
             break
-        yield Park(context.now + _JOIN_RETRY_S)
-        response = yield Ask(ApiKey.JOIN_GROUP, request.version, request.message)
+        yield Wait(context.now + _JOIN_RETRY_S)
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     context.answer(request, response)
 
 
@@ -270,9 +271,9 @@ class Obstacle(Enum):
     """This is not a group of consumers, or not one that can be translated."""
 
 
-def has_classic_members(group_id: str) -> Generator[Ask | Park, Any, bool]:
+def has_classic_members(group_id: str) -> Procedure[bool]:
     """Whether the broker may have a classic group of this name with members in it."""
-    response: DescribeGroupsResponse = yield Ask(
+    response: DescribeGroupsResponse = yield Send(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     return not any(
@@ -289,22 +290,20 @@ def _has_no_classic_members(group: DescribedGroup) -> bool:
     return group.group_state in _WITHOUT_MEMBERS or not group.protocol_type
 
 
-def what_stands_in_the_way(
-    context: Context, group: Group
-) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
+def what_stands_in_the_way(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
     """Ask the broker whether a classic group can be converted, before any of its members is moved."""
-    obstacle, why = yield from _described_obstacle(group.id, context.allowed_assignors)
+    obstacle, why = yield from _described_obstacle(group.group_id, context.allowed_assignors)
     if obstacle is not Obstacle.GIVING_UP:
-        group.gives_up_until = math.inf
+        group.revocation_grace_until = math.inf
         return obstacle, why
-    group.gives_up_until = min(group.gives_up_until, context.now + context.settings.gives_up_within_s)
-    return (Obstacle.PASSING, why) if context.now < group.gives_up_until else (Obstacle.NONE, "")
+    group.revocation_grace_until = min(
+        group.revocation_grace_until, context.now + context.settings.revocation_grace_s
+    )
+    return (Obstacle.PASSING, why) if context.now < group.revocation_grace_until else (Obstacle.NONE, "")
 
 
-def _described_obstacle(
-    group_id: str, allowed_assignors: frozenset[str]
-) -> Generator[Ask | Park, Any, tuple[Obstacle, str]]:
-    response: DescribeGroupsResponse = yield Ask(
+def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Procedure[tuple[Obstacle, str]]:
+    response: DescribeGroupsResponse = yield Send(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     if not response.groups:
@@ -356,7 +355,7 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, i
 
 def move_classic(
     context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
-) -> Generator[Ask | Park, Any, bool]:
+) -> Procedure[bool]:
     """A classic member of a group that is to be translated sent a Heartbeat: whether it is told to join anew.
 
     ``mixed`` says that the group is a consumer group already, so that nothing has to be asked. A member whose turn
@@ -364,28 +363,28 @@ def move_classic(
     """
     group = member.group
     if not is_turn(context, group):
-        context.relay(group, member.id, group.next_move_at)
+        context.relay(group, member.member_id, group.next_move_at)
         return False
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not moves_together(context, group):
         obstacle, why = yield from what_stands_in_the_way(context, group)
     match obstacle:
         case Obstacle.PASSING:
-            context.relay(group, member.id, context.now + context.settings.assignment_interval_s)
+            context.relay(group, member.member_id, context.now + context.settings.assignment_interval_s)
         case Obstacle.LASTING:
-            group.passes_through = f"not converted: {why}"
-            group.passes_through_until = context.now + context.settings.relayed_s
+            group.passthrough_reason = f"not converted: {why}"
+            group.passthrough_until = context.now + context.settings.relayed_s
         case Obstacle.MEMBERS:
             move_together(context, group)
             if not moves_together(context, group):
                 obstacle = Obstacle.LASTING
-                group.passes_through = f"not all its members have left it: {why}"
-                group.passes_through_until = context.now + left_alone_s(context, group)
+                group.passthrough_reason = f"not all its members have left it: {why}"
+                group.passthrough_until = context.now + left_alone_s(context, group)
     if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
-        context.emit_group(EventKind.PASSED_THROUGH, group.id, request, f"not converted: {why}")
+        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
-    response: HeartbeatResponse = yield Ask(ApiKey.HEARTBEAT, request.version, request.message)
+    response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
     # anew either way.
     rebalances = mixed or moves_together(context, group)
@@ -393,7 +392,7 @@ def move_classic(
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
     if not is_turn(context, group):  # another was told while the broker was asked: heartbeats come together
-        context.relay(group, member.id, group.next_move_at)
+        context.relay(group, member.member_id, group.next_move_at)
         return False
     reason = "told to join the new protocol"
     tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)

@@ -9,7 +9,7 @@ from protocol_codecs import Uuid
 from protocol_codecs.uuids import uuid_to_text
 from translation.actions import ConnectionId, MemberProtocol
 from translation.member_state import MemberState
-from translation.partitions import OneTopic, TopicPartitions
+from translation.partitions import TopicPartitions, TopicPartitionSet
 
 Owned = frozenset[tuple[str, Uuid | None, int]]
 """(topic name or empty, topic id or None, partition index): classic calls tell names only, the new protocol ids."""
@@ -20,11 +20,11 @@ _SESSION_TIMEOUT_MS = 45_000
 """Kafka's default, for members whose own was not seen."""
 
 
-class PassingMember(msgspec.Struct, kw_only=True):
+class ObservedMember(msgspec.Struct, kw_only=True):
     """A member as its calls show it. ``owned`` is None as long as nothing told what it holds."""
 
     group_id: str
-    id: str
+    member_id: str
     protocol: MemberProtocol
     instance_id: str | None = None
     client_id: str | None = None
@@ -34,10 +34,10 @@ class PassingMember(msgspec.Struct, kw_only=True):
     """That of its last call which the broker accepted."""
     is_consumer: bool = True
     generation: int = -1
-    epoch: int = -1
+    member_epoch: int = -1
     state: MemberState = MemberState.ABSENT
     owned: Owned | None = None
-    asked_back: Owned = NOTHING
+    pending_revocation: Owned = NOTHING
     session_timeout_ms: int = _SESSION_TIMEOUT_MS
     rebalance_timeout_ms: int = -1
     alive_until: float = 0.0
@@ -57,6 +57,6 @@ def told(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
         for (name, topic_id), index in indexes.items()
     )
     return tuple(
-        OneTopic(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(sorted(index)))
+        TopicPartitionSet(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(sorted(index)))
         for name, topic_id, index in named
     )

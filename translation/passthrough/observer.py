@@ -23,8 +23,8 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
 from translation.member_state import MemberState
-from translation.passthrough.observed_member import NOTHING, Owned, PassingMember, told
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, told
+from translation.passthrough.topic_names import TopicNames
 
 OBSERVED: frozenset[int] = frozenset(
     {
@@ -53,10 +53,10 @@ _CONSUMER = "consumer"
 class Observer:
     """The members of one process whose calls pass through. Each method gives the events that follow, in order."""
 
-    def __init__(self, topics: TopicBook, *, members_limit: int = _MEMBERS_LIMIT) -> None:
+    def __init__(self, topics: TopicNames, *, members_limit: int = _MEMBERS_LIMIT) -> None:
         self._topics = topics
         self._limit = members_limit
-        self._members: dict[tuple[str, str], PassingMember] = {}
+        self._members: dict[tuple[str, str], ObservedMember] = {}
         self._events: list[Event] = []
 
     def asked(self, now: float, request: Request) -> list[Event]:
@@ -134,7 +134,7 @@ class Observer:
         self._change(member, MemberState.COMPLETING_REBALANCE, "JoinGroup answered")
         self._tell(EventKind.JOINED, member, partitions=member.owned)
 
-    def _give_up(self, member: PassingMember, claims: Owned) -> None:
+    def _give_up(self, member: ObservedMember, claims: Owned) -> None:
         """A JoinGroup does not claim any more what the client held."""
         given_up = (member.owned or NOTHING) - claims
         if given_up:
@@ -215,7 +215,7 @@ class Observer:
         else:
             self._tell(EventKind.CALL_REFUSED, member, reason=f"{what}: {name}")
 
-    def _static(self, group_id: str, instance_id: str | None) -> PassingMember | None:
+    def _static(self, group_id: str, instance_id: str | None) -> ObservedMember | None:
         if instance_id is None:
             return None
         for member in self._members.values():
@@ -226,21 +226,21 @@ class Observer:
     def _forget_predecessor(self, group_id: str, member_id: str, instance_id: str | None) -> None:
         """A newer process has the instance id now."""
         before = self._static(group_id, instance_id)
-        if before is not None and before.id != member_id:
+        if before is not None and before.member_id != member_id:
             self._end(before, EventKind.FENCED, "replaced by a member with the same instance id")
 
     # -- members of the new protocol -------------------------------------------------------------------------
 
-    def _claimed(self, member: PassingMember, message: ConsumerGroupHeartbeatRequest) -> None:
+    def _claimed(self, member: ObservedMember, message: ConsumerGroupHeartbeatRequest) -> None:
         """A native member says what it owns: what it leaves out it has given up."""
         if message.topic_partitions is None or member.owned is None:
             return
         given_up = member.owned - _by_id(message.topic_partitions)
-        if given_up & member.asked_back:
+        if given_up & member.pending_revocation:
             member.owned -= given_up
-            member.asked_back -= given_up
+            member.pending_revocation -= given_up
             self._tell(EventKind.REVOKED, member, partitions=given_up)
-        if not member.asked_back and member.state is MemberState.PREPARE_REBALANCE:
+        if not member.pending_revocation and member.state is MemberState.PREPARE_REBALANCE:
             self._change(member, MemberState.STABLE, "everything asked back was given up")
 
     def _consumer_beat(
@@ -264,8 +264,8 @@ class Observer:
             member = self._new_consumer(connection, request, member_id, response.member_epoch)
         member.connection_id = connection.id
         member.touch(now)
-        moved = member.epoch != response.member_epoch
-        member.epoch = member.generation = response.member_epoch
+        moved = member.member_epoch != response.member_epoch
+        member.member_epoch = member.generation = response.member_epoch
         if response.assignment is not None:
             self._reassigned(member, response)
         elif moved:
@@ -273,13 +273,13 @@ class Observer:
 
     def _new_consumer(
         self, connection: Connection, request: Request, member_id: str, epoch: int
-    ) -> PassingMember:
+    ) -> ObservedMember:
         message: ConsumerGroupHeartbeatRequest = request.message
         self._forget_predecessor(message.group_id, member_id, message.instance_id)
         member = self._member(connection, request, member_id, MemberProtocol.CONSUMER)
         member.instance_id = message.instance_id
         member.rebalance_timeout_ms = message.rebalance_timeout_ms
-        member.epoch = member.generation = epoch
+        member.member_epoch = member.generation = epoch
         if message.member_epoch == 0:
             member.owned = NOTHING
             self._tell(EventKind.JOINED, member)
@@ -289,27 +289,27 @@ class Observer:
             self._tell(EventKind.ADOPTED, member, reason="first seen at its heartbeat")
         return member
 
-    def _reassigned(self, member: PassingMember, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _reassigned(self, member: ObservedMember, response: ConsumerGroupHeartbeatResponse) -> None:
         assert response.assignment is not None  # noqa: S101  the caller looked
         target = _by_id(response.assignment.topic_partitions)
         owned = member.owned or NOTHING
         member.owned = owned | target
-        member.asked_back = owned - target
+        member.pending_revocation = owned - target
         if target - owned:
             self._tell(EventKind.ASSIGNED, member, partitions=target - owned)
-        if member.asked_back:
+        if member.pending_revocation:
             self._change(member, MemberState.PREPARE_REBALANCE, "partitions are to be revoked")
-            self._tell(EventKind.REVOKE_REQUESTED, member, partitions=member.asked_back)
+            self._tell(EventKind.REVOKE_REQUESTED, member, partitions=member.pending_revocation)
 
     # -- all -------------------------------------------------------------------------------------------------
 
     def _member(
         self, connection: Connection, request: Request, member_id: str, protocol: MemberProtocol
-    ) -> PassingMember:
+    ) -> ObservedMember:
         key = (request.message.group_id, member_id)
         member = self._members.get(key)
         if member is None or member.protocol is not protocol:
-            member = PassingMember(group_id=key[0], id=member_id, protocol=protocol)
+            member = ObservedMember(group_id=key[0], member_id=member_id, protocol=protocol)
             if len(self._members) < self._limit and not _is_long(connection, request, member_id):
                 self._members[key] = member
         member.connection_id = connection.id
@@ -318,41 +318,41 @@ class Observer:
         member.software = connection.software
         return member
 
-    def _change(self, member: PassingMember, state: MemberState, reason: str) -> None:
+    def _change(self, member: ObservedMember, state: MemberState, reason: str) -> None:
         before, member.state = member.state, state
         if state is not before:
             self._tell(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
 
-    def _end(self, member: PassingMember, kind: EventKind, reason: str) -> None:
-        self._members.pop((member.group_id, member.id), None)
+    def _end(self, member: ObservedMember, kind: EventKind, reason: str) -> None:
+        self._members.pop((member.group_id, member.member_id), None)
         member.owned = NOTHING
         self._change(member, MemberState.ABSENT, reason)
         self._tell(kind, member, reason=reason)
-        self._topics.forget(member.group_id, member.id)
+        self._topics.forget(member.group_id, member.member_id)
 
     def _tell(
         self,
         kind: EventKind,
-        member: PassingMember,
+        member: ObservedMember,
         *,
         reason: str = "",
         previous_state: str = "",
         partitions: Owned = NOTHING,
     ) -> None:
         def name_of(topic_id: Uuid) -> str:
-            return self._topics.name(member.group_id, member.id, topic_id)
+            return self._topics.name(member.group_id, member.member_id, topic_id)
 
         event = Event(
             kind=kind,
             group_id=member.group_id,
-            member_id=member.id,
+            member_id=member.member_id,
             instance_id=member.instance_id,
             protocol=member.protocol,
             client_id=member.client_id,
             client_host=member.client_host,
             software=member.software,
             generation=member.generation,
-            epoch=member.epoch,
+            epoch=member.member_epoch,
             state=member.state,
             previous_state=previous_state,
             partitions=told(partitions, name_of),

@@ -10,7 +10,7 @@ _LONGEST_TOPIC = 249
 """Kafka's own bound for names of topics."""
 
 
-class TopicBook:
+class TopicNames:
     """Names of topics. An id never changes its name, so nothing here gets stale."""
 
     def __init__(self, *, limit: int = _LIMIT) -> None:

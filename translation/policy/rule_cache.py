@@ -8,14 +8,14 @@ LONGEST_GROUP_ID = 255
 translated, so that nothing has to be remembered of it."""
 
 
-class RuleBook:
+class RuleCache:
     """The policy of now, and the groups that were looked up in it."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._found: dict[str, Rule] = {}
 
-    def of(self, group_id: str) -> Rule:
+    def rule_for(self, group_id: str) -> Rule:
         """What the policy says now of a group."""
         rule = self._found.get(group_id)
         if rule is None:
@@ -27,7 +27,7 @@ class RuleBook:
             self._found[group_id] = rule
         return rule
 
-    def use(self, policy: Policy) -> None:
+    def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
         self._policy = policy
         self._found.clear()

@@ -11,8 +11,6 @@ How the broker behaves here was read from Kafka 4.0 to 4.4 (``GroupMetadataManag
 """
 
 import math
-from collections.abc import Generator
-from typing import Any
 
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import (
@@ -24,7 +22,7 @@ from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTo
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
-from translation.engine.procedure import Ask, Park, UpstreamLost
+from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.policy.policy import Mode
@@ -51,7 +49,7 @@ _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 _MAX_INT32 = 2**31 - 1
 _BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
 
-Asking = Generator[Ask | Park, Any, ConsumerGroupHeartbeatResponse]
+HeartbeatProcedure = Procedure[ConsumerGroupHeartbeatResponse]
 
 
 def heartbeat_version(context: Context, connection: Connection) -> int | None:
@@ -61,9 +59,9 @@ def heartbeat_version(context: Context, connection: Connection) -> int | None:
     )
 
 
-def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
+def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> HeartbeatProcedure:
     """Send a heartbeat, and note what is known whatever the answer says."""
-    membership = member.membership
+    membership = member.incarnation
     try:
         response: ConsumerGroupHeartbeatResponse = yield asking(request)
     except UpstreamLost:
@@ -72,14 +70,14 @@ def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> Asking:
     return heard(member, membership, request, response)
 
 
-def asking(request: ConsumerGroupHeartbeatRequest) -> Ask:
+def asking(request: ConsumerGroupHeartbeatRequest) -> Send:
     """The question that a heartbeat is."""
-    return Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
+    return Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
 
 
 def lost(member: Member, membership: int) -> None:
     """The answer to a heartbeat of this membership will never come."""
-    member.lost_answer = membership == member.membership
+    member.reply_lost = membership == member.incarnation
 
 
 def heard(
@@ -89,10 +87,10 @@ def heard(
     response: ConsumerGroupHeartbeatResponse,
 ) -> ConsumerGroupHeartbeatResponse:
     """What an answer means to the member of now: it may have begun another membership meanwhile."""
-    if membership != member.membership:  # it ended while the request was under way
+    if membership != member.incarnation:  # it ended while the request was under way
         response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
     elif request.server_assignor is not None and response.error_code == ErrorCode.NONE:
-        member.told_assignor = request.server_assignor
+        member.broker_assignor = request.server_assignor
     return response
 
 
@@ -103,41 +101,49 @@ def _full_request(
         member.rebalance_timeout_ms + member.session_timeout_ms + context.settings.upstream_margin_ms
     )
     # One of several processes says it at each heartbeat of a client, and nearly always the same.
-    says = (member.epoch, member.instance_id, member.rack, rebalance_timeout_ms, member.server_assignor)
-    said = member.said
+    says = (
+        member.member_epoch,
+        member.instance_id,
+        member.rack,
+        rebalance_timeout_ms,
+        member.effective_assignor,
+    )
+    said = member.last_full_request
     if said is not None and said[0] == says and said[1] is topics and said[2] is owned:
         return said[3]
     request = ConsumerGroupHeartbeatRequest(
-        group_id=member.group.id,
-        member_id=member.id,
-        member_epoch=member.epoch,
+        group_id=member.group.group_id,
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
         instance_id=member.instance_id,
         rack_id=member.rack,
         rebalance_timeout_ms=min(rebalance_timeout_ms, _MAX_INT32),
         subscribed_topic_names=tuple(sorted(topics)),
-        server_assignor=member.server_assignor,
+        server_assignor=member.effective_assignor,
         topic_partitions=to_topics(owned),
     )
-    member.said = says, topics, owned, request
+    member.last_full_request = says, topics, owned, request
     return request
 
 
-def full_heartbeat(context: Context, member: Member, topics: frozenset[str], owned: Partitions) -> Asking:
+def full_heartbeat(
+    context: Context, member: Member, topics: frozenset[str], owned: Partitions
+) -> HeartbeatProcedure:
     """Heartbeat with everything: to join (epoch 0, nothing owned), or to say what the client holds.
 
     ``owned`` is the client's own word (see the module's text); what it omits the broker takes as released.
     """
     # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
-    joining = member.epoch == 0
+    joining = member.member_epoch == 0
     response = yield from ask(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
-        member.told_topics = topics
-        member.told_on = member.turns.speaks_on
+        member.broker_subscription = topics
+        member.subscribed_on = member.queue.running_on
         _absorb(context, member, response, NONE if joining else owned)
     return response
 
 
-def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = False) -> Asking:
+def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = False) -> HeartbeatProcedure:
     """Heartbeat to stay in the group; never acknowledges a revocation.
 
     After a lost answer it is a full request that owns everything that the client may hold, because a plain
@@ -160,9 +166,9 @@ def answered(
     response: ConsumerGroupHeartbeatResponse,
     *,
     client_is_here: bool,
-) -> Asking:
+) -> HeartbeatProcedure:
     """What follows for the membership from the answer to a :func:`plain_request`; gives the answer that counts."""
-    if response.error_code == _TOPIC_REFUSED and member.told_on != member.turns.speaks_on:
+    if response.error_code == _TOPIC_REFUSED and member.subscribed_on != member.queue.running_on:
         # The topics are another connection's, and this one's principal may not describe all of them. That says nothing
         # of the client that subscribed to them.
         request = _silent_request(member)
@@ -172,7 +178,9 @@ def answered(
         request = plain_request(context, member, client_is_here=client_is_here)
         response = yield from ask(member, request)
     if response.error_code == _NONE:
-        _absorb(context, member, response, None if request.topic_partitions is None else member.may_hold)
+        _absorb(
+            context, member, response, None if request.topic_partitions is None else member.possibly_owned
+        )
     return response
 
 
@@ -183,53 +191,51 @@ def changes_nothing(member: Member, response: ConsumerGroupHeartbeatResponse) ->
     """
     return not (
         response.error_code != _NONE
-        or response.member_epoch != member.epoch
+        or response.member_epoch != member.member_epoch
         or member.machine.state is not _STABLE
-        or member.parked_join is not None
-        or member.lost_answer
-        or member.unacknowledged
-        or member.handed != member.assignment
+        or member.waiting_join is not None
+        or member.reply_lost
+        or member.pending_revocation
+        or member.synced_assignment != member.broker_assignment
         or (response.assignment is not None and not _has_assigned(member, response.assignment))
     )
 
 
 def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssignment) -> bool:
     """Whether it is the assignment that the member has. The same bytes are the same object, as a rule."""
-    known = member.assigned
-    if known is not None and known[0] is assignment and known[1] is member.assignment:
+    known = member.decoded_assignment
+    if known is not None and known[0] is assignment and known[1] is member.broker_assignment:
         return True
-    same = from_topics(assignment.topic_partitions) == member.assignment
+    same = from_topics(assignment.topic_partitions) == member.broker_assignment
     if same:
-        member.assigned = assignment, member.assignment
+        member.decoded_assignment = assignment, member.broker_assignment
     return same
 
 
-def _give_up_what_was_refused(
-    context: Context, member: Member, error_code: int
-) -> Generator[Ask | Park, Any, None]:
+def _give_up_what_was_refused(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """The broker refused a heartbeat for something that it can do without."""
     if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
-        reason = f"the broker does not have the assignor {member.server_assignor!r} that the policy says"
+        reason = f"the broker does not have the assignor {member.effective_assignor!r} that the policy says"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        member.server_assignor = member.told_assignor or member.own_assignor
+        member.effective_assignor = member.broker_assignor or member.mapped_assignor
     else:  # it was allowed when the client joined
-        _, forbidden = yield from look_up(context, member.told_topics)
-        member.told_topics -= forbidden
+        _, forbidden = yield from look_up(context, member.broker_subscription)
+        member.broker_subscription -= forbidden
 
 
 def plain_request(context: Context, member: Member, *, client_is_here: bool) -> ConsumerGroupHeartbeatRequest:
     """What :func:`plain_heartbeat` sends."""
     if _needs_full_request(context, member, client_is_here=client_is_here):
-        return _full_request(context, member, member.told_topics, member.may_hold)
+        return _full_request(context, member, member.broker_subscription, member.possibly_owned)
     return _silent_request(member)
 
 
 def _silent_request(member: Member) -> ConsumerGroupHeartbeatRequest:
     """All that is left out is null: unchanged."""
     return ConsumerGroupHeartbeatRequest(
-        group_id=member.group.id,
-        member_id=member.id,
-        member_epoch=member.epoch,
+        group_id=member.group.group_id,
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
         instance_id=member.instance_id,
         server_assignor=_changed_assignor(member),
     )
@@ -237,8 +243,8 @@ def _silent_request(member: Member) -> ConsumerGroupHeartbeatRequest:
 
 def _changed_assignor(member: Member) -> str | None:
     """The assignor, if the broker was told another one. That of an adopted member is not known before it joins."""
-    unchanged = member.adopted or member.told_assignor in (None, member.server_assignor)
-    return None if unchanged else member.server_assignor
+    unchanged = member.adopted or member.broker_assignor in (None, member.effective_assignor)
+    return None if unchanged else member.effective_assignor
 
 
 def assignor_for(context: Context, member: Member) -> str:
@@ -248,11 +254,13 @@ def assignor_for(context: Context, member: Member) -> str:
     4.4 (KAFKA-20434) a group epoch moves with each change of the assignor that most members vote for; of one vote each
     for two assignors the broker takes now this one and now that one, and the group never comes to rest.
     """
-    rule = context.rules.of(member.group.id)
+    rule = context.rules.rule_for(member.group.group_id)
     if rule.assignor is not None:
         return rule.assignor
     members = member.group.members.values()
-    return next((one.own_assignor for one in members if one.joined and not one.adopted), member.own_assignor)
+    return next(
+        (one.mapped_assignor for one in members if one.joined and not one.adopted), member.mapped_assignor
+    )
 
 
 def choose_assignors(context: Context, group: Group) -> None:
@@ -261,40 +269,43 @@ def choose_assignors(context: Context, group: Group) -> None:
     It goes with a heartbeat, and no client is asked to join again for it: brokers keep what a member says in any
     heartbeat. It takes effect when they next compute the group's assignment, since 4.4 at once.
     """
-    if context.rules.of(group.id).mode is not Mode.TRANSLATE:
+    if context.rules.rule_for(group.group_id).mode is not Mode.TRANSLATE:
         return
     changed = False
     for member in group.members.values():
         assignor = assignor_for(context, member)
         if (
-            assignor != member.server_assignor
+            assignor != member.effective_assignor
         ):  # also while its first JoinGroup is under way with the older one
-            member.server_assignor = assignor
+            member.effective_assignor = assignor
             changed = True
     if changed:
-        context.nudge(group)
+        context.heartbeat_group(group)
 
 
 def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
     if member.adopted:
         return False  # what its client holds is not known before it has joined here
-    never_had = not member.unacknowledged <= member.may_hold
+    never_had = not member.pending_revocation <= member.possibly_owned
     # The answer that brought a change may have gone to another process that served the client before.
     missed = not context.settings.sole_process
-    return member.lost_answer or member.epoch == 0 or (client_is_here and (never_had or missed))
+    return member.reply_lost or member.member_epoch == 0 or (client_is_here and (never_had or missed))
 
 
-def leave(member: Member, epoch: int = LEAVE_EPOCH) -> Asking:
+def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
     """Leave the group on the member's behalf: -1 for good, -2 for a static member whose instance comes back."""
-    return (yield from leave_for(member, member.id, epoch))
+    return (yield from leave_for(member, member.member_id, epoch))
 
 
-def leave_for(member: Member, member_id: str, epoch: int) -> Asking:
+def leave_for(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
     """The same for another member id with the same instance id: one that this member replaces."""
     request = ConsumerGroupHeartbeatRequest(
-        group_id=member.group.id, member_id=member_id, member_epoch=epoch, instance_id=member.instance_id
+        group_id=member.group.group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=member.instance_id,
     )
-    response: ConsumerGroupHeartbeatResponse = yield Ask(_HEARTBEAT, HEARTBEAT_VERSION, request)
+    response: ConsumerGroupHeartbeatResponse = yield Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
     return response
 
 
@@ -305,24 +316,24 @@ def _absorb(
 
     ``owned`` is the list that the request carried: what it omitted is acknowledged. None if it carried none.
     """
-    before = member.assignment
-    epoch_before = member.epoch
+    before = member.broker_assignment
+    epoch_before = member.member_epoch
     if response.assignment is not None:
-        member.assignment = from_topics(response.assignment.topic_partitions)
-    withdrawn = member.unacknowledged | (before - member.assignment)
+        member.broker_assignment = from_topics(response.assignment.topic_partitions)
+    withdrawn = member.pending_revocation | (before - member.broker_assignment)
     released = NONE if owned is None else withdrawn - owned
-    member.unacknowledged = withdrawn - released - member.assignment
-    member.epoch = response.member_epoch
-    member.lost_answer = False
+    member.pending_revocation = withdrawn - released - member.broker_assignment
+    member.member_epoch = response.member_epoch
+    member.reply_lost = False
     note(context, member, response)
-    if released or member.epoch > epoch_before > 0:
+    if released or member.member_epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.
-        context.nudge(member.group)
+        context.heartbeat_group(member.group)
 
 
 def note(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
     """The broker has the member at this moment, and says when it wants to hear of it again."""
-    member.heard_at = context.now
+    member.broker_replied_at = context.now
     if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
         member.keep_alive_s = response.heartbeat_interval_ms / 1000
     keep_alive(context, member)
@@ -335,7 +346,7 @@ def keep_alive(context: Context, member: Member) -> None:
         context.book(member)  # else it is called early enough, as nearly always: both have moved back
 
 
-def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Park, Any, None]:
+def learn_names(context: Context, partitions: Partitions) -> Procedure[None]:
     """Ask the broker for the names of topics that are known by id only.
 
     A topic that the principal may not describe, or that is already deleted, stays without a name and its
@@ -349,19 +360,17 @@ def learn_names(context: Context, partitions: Partitions) -> Generator[Ask | Par
         topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
     context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
 
-def look_up(
-    context: Context, topics: frozenset[str]
-) -> Generator[Ask | Park, Any, tuple[dict[str, Uuid], set[str]]]:
+def look_up(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
     """The topic ids by name, and the names of topics that the principal may not describe."""
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,
     )
-    response: MetadataResponse = yield Ask(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
     found = {
         topic.name: topic.topic_id
         for topic in response.topics
@@ -384,21 +393,26 @@ def reconsider(context: Context, member: Member) -> None:
     """
     if member.state is not _STABLE:
         return
-    visible = context.visible(member, member.assignment)
-    if member.unacknowledged & member.may_hold or not member.handed <= visible:
+    visible = context.visible(member, member.broker_assignment)
+    if member.pending_revocation & member.possibly_owned or not member.synced_assignment <= visible:
         context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
         context.emit(
             EventKind.REVOKE_REQUESTED,
             member,
-            partitions=(member.handed - visible) | (member.unacknowledged & member.may_hold),
+            partitions=(member.synced_assignment - visible)
+            | (member.pending_revocation & member.possibly_owned),
         )
-    elif visible == member.handed:
-        member.gather_until = member.gather_limit = math.inf
-    elif member.cooperative or not member.handed:
+    elif visible == member.synced_assignment:
+        member.addition_debounce_until = member.addition_debounce_limit = math.inf
+    elif member.cooperative or not member.synced_assignment:
         context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
-    elif member.gather_until == math.inf or visible != member.gathered:
+    elif member.addition_debounce_until == math.inf or visible != member.debounced_assignment:
         settings = context.settings
-        member.gathered = visible
-        member.gather_limit = min(member.gather_limit, context.now + settings.gather_limit_s)
-        member.gather_until = min(context.now + settings.gather_s, member.gather_limit)
+        member.debounced_assignment = visible
+        member.addition_debounce_limit = min(
+            member.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
+        )
+        member.addition_debounce_until = min(
+            context.now + settings.addition_debounce_s, member.addition_debounce_limit
+        )
         context.book(member)

@@ -1,38 +1,35 @@
 """One heartbeat to the broker, the client's or one of the proxy's own, and what follows from its answer."""
 
-from collections.abc import Generator
-from typing import Any
-
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from translation import error_mapping
 from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Ask, Park, Steps
+from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream.consumer_group_heartbeat import keep_alive, learn_names, plain_heartbeat, reconsider
 
 
-def beat_for(context: Context, member: Member) -> Steps:
+def beat_for(context: Context, member: Member) -> Procedure[None]:
     """A heartbeat that no client asked for: to keep the broker's session, or because the group changed."""
     if member.joined:
         yield from beat(context, member)
 
 
-def beat(context: Context, member: Member) -> Generator[Ask | Park, Any, int]:
+def beat(context: Context, member: Member) -> Procedure[int]:
     """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
 
     FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
     """
-    epoch = member.epoch
+    epoch = member.member_epoch
     response = yield from plain_heartbeat(context, member)
     return (yield from what_follows(context, member, epoch, response))
 
 
 def what_follows(
     context: Context, member: Member, epoch: int, response: ConsumerGroupHeartbeatResponse
-) -> Generator[Ask | Park, Any, int]:
+) -> Procedure[int]:
     """Apply the broker's answer to a heartbeat; gives the code that a classic client understands, as :func:`beat`.
 
     ``epoch`` is the member's epoch when the heartbeat was sent.
@@ -47,9 +44,9 @@ def what_follows(
     elif response.error_code != ErrorCode.NONE:
         keep_alive(context, member)  # not now, but again after the usual time
     else:
-        yield from learn_names(context, member.assignment)
+        yield from learn_names(context, member.broker_assignment)
         before = member.state
         reconsider(context, member)
-        if member.epoch != epoch and member.state is before is MemberState.STABLE:
+        if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
             context.emit(EventKind.EPOCH_MOVED, member)
     return code

@@ -1,8 +1,8 @@
-"""Writes down what was seen of each client, version and scenario, for the README's table.
+"""Writes down what was seen of each client, version and scenario, for docs/evidence/clients.md.
 
 A test that is marked `scenario("...")` and parametrised by a `case`, or by a `client` and an `assignor` that go
 through the proxy, makes a line; what it measured goes along with pytest's own `record_property`.
-tools/scenario_table.py prints the table.
+tools/scenario_table.py writes its tables.
 """
 
 import fcntl

@@ -1,13 +1,13 @@
 """Events as tests tell them."""
 
 from translation.actions import Event, EventKind
-from translation.partitions import OneTopic, TopicPartitions
+from translation.partitions import TopicPartitions, TopicPartitionSet
 
 MICRO = 1_000_000
 
 
 def topic(*indexes: int, name: str = "t") -> TopicPartitions:
-    return (OneTopic(name, None, indexes),) if indexes else ()
+    return (TopicPartitionSet(name, None, indexes),) if indexes else ()
 
 
 def event(kind: EventKind, member: str = "m-1", group: str = "g", **fields) -> Event:

@@ -23,7 +23,7 @@ from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy, Rule
 
 LONG = "x" * 30_000
@@ -267,7 +267,7 @@ def flood(number: int) -> Event:
         text,
         group="one" if number % 8 < 4 else text,
         reason=text,
-        owned=(OneTopic(text, None, tuple(range(50))),),
+        owned=(TopicPartitionSet(text, None, tuple(range(50))),),
     )
 
 

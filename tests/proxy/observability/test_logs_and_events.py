@@ -12,7 +12,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventTeller
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from translation.actions import Event, EventKind
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def changed(previous: str, state: str, reason: str = "assignment changed") -> Ev
         previous_state=previous,
         state=state,
         reason=reason,
-        partitions=(OneTopic("t", None, (0, 1)),),
+        partitions=(TopicPartitionSet("t", None, (0, 1)),),
     )
 
 
@@ -211,7 +211,7 @@ def test_lines_of_one_kind_are_throttled_and_the_suppressed_ones_are_counted_and
 def test_a_line_names_no_thousands_of_partitions():
     out = io.StringIO()
     configure(Log(), out)
-    partitions = (OneTopic("t", None, tuple(range(5000))),)
+    partitions = (TopicPartitionSet("t", None, tuple(range(5000))),)
     EventTeller(Metrics()).tell(
         Event(kind=EventKind.JOINED, group_id="g", member_id="m", partitions=partitions)
     )

@@ -24,7 +24,7 @@ from proxy.observability.status_page import SHOWN, group_path
 from proxy.observability.timeline import timeline
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
-from translation.partitions import OneTopic
+from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy
 
 HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
@@ -290,7 +290,7 @@ def test_durations_are_short(seconds, said):
 
 def test_partitions_are_put_together():
     assert (
-        partitions((OneTopic("a", None, (0, 1, 2, 3, 7, 9, 10)), OneTopic("", "id", (1,))))
+        partitions((TopicPartitionSet("a", None, (0, 1, 2, 3, 7, 9, 10)), TopicPartitionSet("", "id", (1,))))
         == "a 0-3, 7, 9, 10; id 1"
     )
     assert partitions(None) == "not known"

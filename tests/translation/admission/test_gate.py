@@ -20,7 +20,7 @@ from tests.translation.live_groups import described, mixed_group
 from translation.actions import Connection, ConnectionId, EventKind, RequestId
 from translation.engine.member import Member
 from translation.policy.policy import Mode, Policy, Rule
-from translation.policy.rule_cache import RuleBook
+from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
 
 VICTIM = "epochgate-victim"
@@ -53,12 +53,12 @@ def state_of(bench: Bench) -> Any:
     """All that the translation knows of groups and members, and when it wants to be called."""
     context = bench.translator._context
     groups = {
-        group.id: (
-            {member.id: state_of_member(member) for member in group.members.values()},
-            dict(group.static),
-            group.passes_through,
-            dict(group.relayed),
-            dict(group.moves),
+        group.group_id: (
+            {member.member_id: state_of_member(member) for member in group.members.values()},
+            dict(group.static_members),
+            group.passthrough_reason,
+            dict(group.relayed_until),
+            dict(group.pending_moves),
         )
         for group in context.groups.values()
     }
@@ -67,9 +67,9 @@ def state_of(bench: Bench) -> Any:
 
 
 def state_of_member(member: Member) -> Any:
-    apart = ("group", "_context", "turns", "machine", "timer_at")
+    apart = ("group", "_context", "queue", "machine", "timer_at")
     values = [repr(getattr(member, name)) for name in member.__slots__ if name not in apart]
-    return member.state, member.turns.idle, values
+    return member.state, member.queue.idle, values
 
 
 def a_victim(**settings: Any) -> tuple[Bench, Connection]:
@@ -270,11 +270,11 @@ def test_another_protocol_type_does_not_turn_a_group_with_members_to_pass_throug
     stranger = bench.connect()
     join = bench.join(stranger, "", protocol_type="connect")
     bench.passed(stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    assert bench.translator._context.groups[GROUP].passes_through is None
+    assert bench.translator._context.groups[GROUP].passthrough_reason is None
     accepted = bench.join(stranger, "", protocol="stream")
     bench.passed(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
     group = bench.translator._context.groups[GROUP]
-    assert group.passes_through is None
+    assert group.passthrough_reason is None
     relayed = bench.heartbeat(stranger, "stream-1", 3)
     assert bench.forwarded[-1] == relayed
     heartbeat_succeeds(bench, own)
@@ -511,16 +511,16 @@ def test_a_group_with_a_longer_id_than_anybody_needs_is_relayed_and_nothing_is_k
 
 def test_a_group_with_a_long_id_is_rejected_all_the_same() -> None:
     reject = Policy(rules=(Rule(pattern="g+", mode=Mode.REJECT),))
-    assert RuleBook(reject).of("g" * 256).mode is Mode.REJECT
+    assert RuleCache(reject).rule_for("g" * 256).mode is Mode.REJECT
 
 
 def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
     bench = Bench(settings=TranslatorSettings(groups_limit=50))
     context = bench.translator._context
     for n in range(150):
-        context.member(f"live-{n}", "m").epoch = 1
+        context.member(f"live-{n}", "m").member_epoch = 1
     for n in range(1000):
-        context.group(f"stranger-{n}").passes_through = "protocol type is 'connect', not 'consumer'"
+        context.group(f"stranger-{n}").passthrough_reason = "protocol type is 'connect', not 'consumer'"
     assert sum(not group.members for group in context.groups.values()) <= 50
     assert sum(bool(group.members) for group in context.groups.values()) == 150
 
@@ -528,7 +528,7 @@ def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
 def test_a_call_without_a_right_does_not_end_the_time_for_which_a_group_is_relayed() -> None:
     bench = Bench(lets_in=False)
     group = bench.translator._context.group(GROUP)
-    group.passes_through, group.passes_through_until = "not converted", bench.now + 1
+    group.passthrough_reason, group.passthrough_until = "not converted", bench.now + 1
     bench.advance(2)
     before = state_of(bench)
     bench.heartbeat(bench.connect(), "a", 1)

@@ -129,7 +129,7 @@ def test_a_revocation_between_join_and_sync_is_acknowledged_without_another_join
 
 
 def test_additions_for_an_eager_member_are_gathered() -> None:
-    bench = Bench(settings=TranslatorSettings(gather_s=0.5))
+    bench = Bench(settings=TranslatorSettings(addition_debounce_s=0.5))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), session_timeout_ms=60_000)
     first = bench.heartbeat(connection, A, 1)

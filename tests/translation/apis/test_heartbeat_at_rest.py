@@ -179,7 +179,7 @@ def there_and_back_again(bench: Bench) -> None:
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
     bench.heartbeat(connection, A, 1)
     bench.beat(1)
-    assert not bench.translator._context.group(GROUP).moves
+    assert not bench.translator._context.group(GROUP).pending_moves
 
 
 def another_has_its_instance_id(bench: Bench) -> None:
@@ -271,7 +271,7 @@ ONE_OF_SEVERAL = {it_may_have_been_elsewhere_and_nobody_can_say}
     ],
 )
 def test_both_ways_are_one(script: Script, sole_process: bool) -> None:
-    settings = TranslatorSettings(sole_process=sole_process, gather_s=0.5)
+    settings = TranslatorSettings(sole_process=sole_process, addition_debounce_s=0.5)
     short, _ = told(script, settings, short=True)
     long, _ = told(script, settings, short=False)
     assert short == long

@@ -114,7 +114,7 @@ def test_back_to_observe_a_member_that_has_not_been_told_stays_whatever_its_clie
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), epoch=2)
-    bench.translator._context.group(GROUP).moves["older"] = Move(
+    bench.translator._context.group(GROUP).pending_moves["older"] = Move(
         "older", None, connection.id, "app", "", bench.now
     )
     bench.translator.set_policy(bench.now, OBSERVE_ALL)

@@ -27,13 +27,13 @@ class Moving(Bench):
         assert self.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
         self.waits = self.joins_anew(self.first, A)
 
-    def joins_anew(self, connection: Connection, left_behind: str) -> RequestId:
+    def joins_anew(self, connection: Connection, old_classic_membership: str) -> RequestId:
         """A client that was told joins, and leaves the classic group; its JoinGroup."""
         asked = self.join(connection, "")
         join = self.join(connection, self.answers[asked].member_id)
         self.reply(NO_CONSUMER_GROUP)
         self.reply(CUT_SHORT)
-        leaves(self, left_behind)
+        leaves(self, old_classic_membership)
         self.reply(LeaveGroupResponse())
         return join
 

@@ -311,8 +311,8 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     """It was told to move once, joined the classic group anew instead, and works on what it was assigned there."""
     bench = Bench(new_group=False)
     connection = bench.connect()
-    left_behind = Move(B, None, connection.id, "app", "/10.0.0.1", bench.now)
-    bench.translator._context.group(GROUP).moves[B] = left_behind
+    old_classic_membership = Move(B, None, connection.id, "app", "/10.0.0.1", bench.now)
+    bench.translator._context.group(GROUP).pending_moves[B] = old_classic_membership
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
@@ -346,6 +346,6 @@ def test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it
     bench = Bench()
     context = bench.translator._context
     group = context.group(GROUP)
-    group.gives_up_until = bench.now + 300
+    group.revocation_grace_until = bench.now + 300
     context.drop_group_if_empty(group)
-    assert context.group(GROUP).gives_up_until == bench.now + 300
+    assert context.group(GROUP).revocation_grace_until == bench.now + 300

@@ -7,7 +7,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.engine.member_ids import MemberIds
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 
 LONG = "x" * 30_000
 HERE, ELSEWHERE = ConnectionId(1), ConnectionId(2)
@@ -35,7 +35,7 @@ def beat(
 
 
 def test_a_member_that_passes_through_with_long_texts_is_told_of_and_not_remembered() -> None:
-    observer = Observer(TopicBook())
+    observer = Observer(TopicNames())
     for texts in ({"group_id": LONG}, {"client_id": LONG}, {"software": LONG}):
         for _ in range(2):
             assert [event.kind for event in beat(observer, **texts)] == [EventKind.ADOPTED], (
@@ -46,7 +46,7 @@ def test_a_member_that_passes_through_with_long_texts_is_told_of_and_not_remembe
 
 
 def test_a_topic_that_can_not_exist_is_no_name() -> None:
-    topics, topic_id = TopicBook(), Uuid(bytes(15) + b"\x01")
+    topics, topic_id = TopicNames(), Uuid(bytes(15) + b"\x01")
     topics.subscribed("g", "m", (LONG,))
     topics.subscribed(LONG, "m", ("t",))
     assert topics.name("g", "m", topic_id) == topics.name(LONG, "m", topic_id) == ""

@@ -29,7 +29,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request, RequestId
 from translation.passthrough.observer import Observer
-from translation.passthrough.topic_names import TopicBook
+from translation.passthrough.topic_names import TopicNames
 
 TOPIC = Uuid(bytes(15) + b"\x01")
 
@@ -38,7 +38,7 @@ class Watched:
     """One client whose calls pass through; ``now`` is the time in seconds."""
 
     def __init__(self) -> None:
-        self.topics = TopicBook()
+        self.topics = TopicNames()
         self.observer = Observer(self.topics)
         self.connection = Connection(ConnectionId(1), "/10.0.0.1", {}, "librdkafka/2.8.0")
         self.now = 0.0
