@@ -43,6 +43,10 @@ class WatchedTranslator:
         """The broker's answer to a group call that was relayed."""
         return self._shown(self._translator.passed(now, connection, request, response))
 
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+        """Whether a member's Heartbeat is only forwarded."""
+        return self._translator.passes_through(now, group_id, member_id)
+
     def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of a connection for a group."""
         return self._translator.admits(connection_id, group_id)

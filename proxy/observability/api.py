@@ -39,18 +39,18 @@ class _GroupId(Convertor[str]):
 register_url_convertor("group", _GroupId())
 
 
-def asked_group(request: Request) -> str:
+def requested_group(request: Request) -> str:
     """The group id of a request: of its path, or of ``?id=`` for those that clients change in a path (``..``)."""
     group_id: str = request.query_params.get("id", request.path_params["group_id"])
     return group_id
 
 
-async def picture(processes: Processes, *, events: bool) -> Snapshot | None:
+async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | None:
     """The picture of this moment, merged of all processes; None if none of them answers.
 
     ``events``: with the latest events of each group.
     """
-    told = await processes.ask("groups with events" if events else "groups", Snapshot)
+    told = await processes.query("groups with events" if events else "groups", Snapshot)
     return merge(told) if told else None
 
 
@@ -62,7 +62,7 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
             asked = read_query(request.query_params.multi_items(), GROUPS)
         except QueryError as error:
             return problem(_BAD_REQUEST, str(error))
-        found = await picture(processes, events=asked.get("events", False))
+        found = await merged_snapshot(processes, events=asked.get("events", False))
         if found is None:
             return problem(_UNAVAILABLE, "no process answers")
         found = msgspec.structs.replace(found, groups=_chosen(found, asked.get("id"), asked.get("after")))
@@ -77,8 +77,8 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
             read_query(request.query_params.multi_items(), ONE_GROUP)
         except QueryError as error:
             return problem(_BAD_REQUEST, str(error))
-        group_id = asked_group(request)
-        found = await picture(processes, events=True)
+        group_id = requested_group(request)
+        found = await merged_snapshot(processes, events=True)
         if found is None:
             return problem(_UNAVAILABLE, "no process answers")
         for one in found.groups:

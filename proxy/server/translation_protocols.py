@@ -34,6 +34,10 @@ class Translation(Protocol):
         """Whether the broker has accepted a call of this connection for this group."""
         ...
 
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+        """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
+        ...
+
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client's side of a connection has ended; the broker's stays until Release."""
         ...

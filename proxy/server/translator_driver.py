@@ -18,7 +18,7 @@ import trio
 from protocol_codecs import ApiKey, Message
 from proxy.metrics.counters import HotHistogram
 from proxy.metrics.periodic import run_periodically
-from proxy.observability.broker_queries import Ask
+from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.group_routes import GroupRoutes
 from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
@@ -146,6 +146,14 @@ class TranslatorDriver:
                 self._routes.remember(shell, connection, request)
         self._dispatch(self._handle_request, connection.id, connection, request)
 
+    def passes_through(self, connection_id: ConnectionId, group_id: str, member_id: str) -> bool:
+        """Whether :meth:`request` would do nothing with a member's Heartbeat on this connection but forward it."""
+        return (
+            not self._working
+            and connection_id in self._connections
+            and self._translator.passes_through(self._clock(), group_id, member_id)
+        )
+
     def passed(
         self,
         shell: TranslatedConnection,
@@ -158,9 +166,15 @@ class TranslatorDriver:
         Until the broker has accepted its sender once, nothing that it says is believed.
         """
         group_id = request.message.group_id
-        if response is None:
+        if request.api_key == _HEARTBEAT and response.error_code == 0:
             if self._translator.admits(connection.id, group_id):
-                self._observe(request, lambda now: self._observer.asked(now, request))
+                if not self._routes.leads_to(group_id, shell):
+                    self._routes.remember(shell, connection, request)
+                if self._observer.kept_alive(self._clock(), connection.id, request.message):
+                    return
+        elif response is None:
+            if self._translator.admits(connection.id, group_id):
+                self._observe(request, lambda now: self._observer.request_forwarded(now, request))
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.admits(connection.id, group_id):
@@ -169,7 +183,9 @@ class TranslatorDriver:
             self._dispatch(self._handle_passed, connection.id, connection, request, response)
         if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
             self._routes.remember(shell, connection, request)
-        self._observe(request, lambda now: self._observer.answered(now, connection, request, response))
+        self._observe(
+            request, lambda now: self._observer.response_received(now, connection, request, response)
+        )
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
         """Show the observer a call, and tell what it makes of it."""
@@ -184,19 +200,19 @@ class TranslatorDriver:
     def _admitted(self, admitted: Admitted) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: what it no longer claims
         # ends now, not when it is answered.
-        self._observe(admitted.request, lambda now: self._observer.asked(now, admitted.request))
+        self._observe(admitted.request, lambda now: self._observer.request_forwarded(now, admitted.request))
 
     def _tell(self, events: Iterable[Event]) -> None:
         """Tell events, and the observer of those that end what it knows."""
         for event in events:
             self._emit(event)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._tell(self._observer.moved(event.group_id, event.member_id, event.reason))
+                self._tell(self._observer.member_moved(event.group_id, event.member_id, event.reason))
             elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
-                self._observer.taken_over(event.group_id, event.member_id)
+                self._observer.member_translated(event.group_id, event.member_id)
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
+        self, group_id: str, question: Callable[[Connection], BrokerQuery | None], tell: Callable[[Any], None]
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         return self._routes.ask(group_id, question, tell)

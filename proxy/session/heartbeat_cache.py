@@ -13,6 +13,7 @@ import msgspec
 
 from protocol_codecs import ApiKey, Message, decode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from proxy.wire.framing import request_frame, response_body_offset, response_frame
 from proxy.wire.request_header import RequestHeader
 
@@ -25,16 +26,16 @@ MAX_CACHED_FRAME_BYTES = 1024
 """Longer frames are not kept: they carry lists, and lists change."""
 
 
-class CachedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request of the client, and what was read of it."""
+class CachedHeartbeat(msgspec.Struct, frozen=True, gc=False):
+    """The client's last Heartbeat, as bytes and as what they mean."""
 
     frame: bytes
     header: RequestHeader
     client_id: str | None
-    message: Message
+    message: HeartbeatRequest
 
-    def again(self, frame: bytes) -> RequestHeader | None:
-        """The header of this frame if it says the same once more, else None."""
+    def repeated_in(self, frame: bytes) -> RequestHeader | None:
+        """The header of ``frame`` if that differs from this one in the correlation id at most, else None."""
         before = self.frame
         if (
             len(frame) != len(before)

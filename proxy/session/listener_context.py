@@ -11,6 +11,7 @@ from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
 from proxy.wire.broker_addresses import MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
+from translation.actions import ConnectionId
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Mode
 
@@ -37,7 +38,8 @@ class ListenerContext(msgspec.Struct, frozen=True):
     """What the connections of one listener share. ``clock`` returns seconds; latencies are measured with it.
 
     ``topics`` maps the topic ids that were seen to names, ``mode_of`` returns the policy's mode for a group id, and
-    ``held_calls`` bounds the memory for large group calls in all listeners together.
+    ``passes_through`` returns for a connection, group and member whether the translation is sure to forward a
+    Heartbeat. ``held_calls`` bounds the memory for large group calls in all listeners together.
     """
 
     map_address: MapAddress
@@ -47,6 +49,9 @@ class ListenerContext(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
     topics: TopicNames = msgspec.field(default_factory=TopicNames)
     mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
+    passes_through: Callable[[ConnectionId, str, str], bool] = lambda _connection_id, _group_id, _member_id: (
+        False
+    )
     held_calls: HeldCallsBudget = msgspec.field(
         default_factory=lambda: HeldCallsBudget(Limits().group_calls_held_max_bytes)
     )

@@ -81,9 +81,7 @@ class RequestMetrics:
         self._upstream_requests = _Cache(
             lambda key: m.upstream_requests.labels(*_labels(key[0], key[1]), str(key[2]).lower())
         )
-        self._relayed = _Cache(
-            lambda key: (*self._requests[*key, False], self._upstream_requests[*key, False])
-        )
+        self._relayed = _Cache(lambda key: (*self._requests[key], self._upstream_requests[*key[:2], False]))
         self._responses = _Cache(
             lambda key: (
                 m.upstream_responses.labels(*_labels(*key)),
@@ -112,9 +110,9 @@ class RequestMetrics:
         sizes.count += 1
         sizes.total += size
 
-    def relayed(self, api_key: int, version: int, size: int) -> None:
-        """A client's request went to a broker as it came."""
-        count, sizes, sent = self._relayed[api_key, version]
+    def relayed(self, api_key: int, version: int, size: int, *, decoded: bool = False) -> None:
+        """A client's request of ``size`` bytes went to a broker as it came."""
+        count, sizes, sent = self._relayed[api_key, version, decoded]
         count.value += 1
         sizes.count += 1
         sizes.total += size

@@ -17,14 +17,17 @@ from translation.passthrough.topic_names import TopicNames
 TOPIC_IDS_FROM = 10
 """The version of Metadata since which responses have the ids of topics."""
 
-_BEATEN = HeartbeatResponse()
+_HEARTBEAT_SUCCEEDED = HeartbeatResponse()
 _FLEXIBLE_HEARTBEAT = 4
 _MOST_BYTES = 1024 * 1024
 """A larger response passes unseen: it would have to be held in memory whole."""
 
 
 class ResponseTap:
-    """Gathers the pieces of one response and gives ``look`` the whole frame once the last is there."""
+    """Gathers the pieces of a response and gives ``look`` the whole frame once the last is there.
+
+    One tap can serve several requests of a connection, since their responses come one after another.
+    """
 
     __slots__ = ("_gathered", "_look", "_too_large")
 
@@ -36,14 +39,17 @@ class ResponseTap:
     def take(self, data: bytes, *, last: bool) -> None:
         """The next piece."""
         if self._too_large:
+            self._too_large = not last
             return
         if self._gathered is not None:
             if len(self._gathered) + len(data) > _MOST_BYTES:
-                self._too_large = True
-                self._gathered.clear()
+                self._too_large = not last
+                self._gathered = None
                 return
             self._gathered += data
             data = bytes(self._gathered) if last else b""
+            if last:
+                self._gathered = None
         elif not last:
             self._gathered = bytearray(data)
         if last:
@@ -51,6 +57,24 @@ class ResponseTap:
                 self._look(data)
             except CodecError:
                 return
+
+
+class HeartbeatTap(ResponseTap):
+    """The tap of a Heartbeat: calls ``on_success`` for a plain success, gives ``look`` any other response."""
+
+    __slots__ = ("_on_success", "_version")
+
+    def __init__(self, version: int, on_success: Callable[[], None], look: Callable[[bytes], None]) -> None:
+        super().__init__(look)
+        self._version = version
+        self._on_success = on_success
+
+    def take(self, data: bytes, *, last: bool) -> None:
+        """The next piece."""
+        if last and self._gathered is None and is_plain_success(data, self._version):
+            self._on_success()
+        else:
+            super().take(data, last=last)
 
 
 _HEARTBEAT_SIZES = {0: 10, 1: 14, 2: 14, 3: 14, 4: 16}
@@ -81,14 +105,13 @@ def decode_group_call(
 def tap_group_call(
     request: Request, on_response: Callable[[Message], None], max_elements: int
 ) -> ResponseTap:
-    """Gives ``on_response`` the response to a call, unless it has more elements than this."""
+    """A tap that gives ``on_response`` the decoded response, unless it has more than ``max_elements``."""
 
     def look(frame: bytes) -> None:
-        if request.api_key == ApiKey.HEARTBEAT and is_plain_success(frame, request.version):
-            on_response(_BEATEN)
-        else:
-            on_response(read_group_response(request.api_key, request.version, frame, max_elements))
+        on_response(read_group_response(request.api_key, request.version, frame, max_elements))
 
+    if request.api_key == ApiKey.HEARTBEAT:
+        return HeartbeatTap(request.version, lambda: on_response(_HEARTBEAT_SUCCEEDED), look)
     return ResponseTap(look)
 
 

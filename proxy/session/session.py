@@ -18,10 +18,11 @@ from itertools import count
 
 from protocol_codecs import ApiKey, CodecError, ErrorCode, Message, decode, decode_bounded, decode_prefix
 from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.group_calls import GroupCalls, Treatment, refusal
-from proxy.session.heartbeat_cache import MAX_CACHED_FRAME_BYTES, CachedRequest, heartbeat_response_frame
+from proxy.session.heartbeat_cache import MAX_CACHED_FRAME_BYTES, CachedHeartbeat, heartbeat_response_frame
 from proxy.session.in_flight import InFlightRequest, InFlightRequests, Origin
 from proxy.session.injected_requests import InjectedRequests
 from proxy.session.listener_context import (
@@ -32,7 +33,13 @@ from proxy.session.listener_context import (
     check_version_offered,
 )
 from proxy.session.request_metrics import api_name
-from proxy.session.response_tap import TOPIC_IDS_FROM, decode_group_call, tap_group_call, tap_topic_names
+from proxy.session.response_tap import (
+    TOPIC_IDS_FROM,
+    ResponseTap,
+    decode_group_call,
+    tap_group_call,
+    tap_topic_names,
+)
 from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, SaslState, begins_with_gssapi
 from proxy.wire import api_versions, node_endpoints, request_upgrades, share_groups
@@ -136,7 +143,8 @@ class ClientSession:
         )
         self._awaiting: RequestId | None = None
         self._answered_ahead: InFlightRequest | None = None  # what it was asked in
-        self._last_heartbeat: CachedRequest | None = None
+        self._last_heartbeat: CachedHeartbeat | None = None
+        self._passing_heartbeat_tap: ResponseTap | None = None  # of the last Heartbeat, if it was forwarded
         self._relaying = False  # in the middle of a request that goes upstream in pieces
         self._accepting = True
 
@@ -279,9 +287,15 @@ class ClientSession:
             return
         self.requests_started += 1
         last = self._last_heartbeat
-        if last is not None and (again := last.again(piece.data)) is not None:
+        if last is not None and (header := last.repeated_in(piece.data)) is not None:
             self._sasl.ordinary_request()
-            self._hand_to_translation(again, piece.data, last.client_id, last.message)
+            tap, message = self._passing_heartbeat_tap, last.message
+            if tap is not None and self._context.passes_through(
+                self._id, message.group_id, message.member_id
+            ):
+                self._relay_heartbeat(header, piece, tap)
+            else:
+                self._hand_to_translation(header, piece.data, last.client_id, message)
             return
         header = read_header(piece.data)
         if header.api_key == _API_VERSIONS and header.version > NEWEST_REVIEWED[_API_VERSIONS]:
@@ -396,6 +410,19 @@ class ClientSession:
         if self._injected.waiting:
             self._send_next_injected()
 
+    def _relay_heartbeat(self, header: RequestHeader, piece: Piece, tap: ResponseTap) -> None:
+        """Relay a repeated Heartbeat that the translation is sure to forward, before anybody looks at it."""
+        context = self._context
+        context.request_metrics.relayed(_HEARTBEAT, header.version, piece.frame_size, decoded=True)
+        self._in_flight.relay(
+            InFlightRequest(
+                _RELAYED, _HEARTBEAT, header.version, header.correlation_id, context.clock(), tap=tap
+            )
+        )
+        self.to_upstream.append(piece.data)
+        if self._injected.waiting:
+            self._send_next_injected()
+
     def _attach_rewriters(self, entry: InFlightRequest, piece: Piece) -> None:
         """Have the response edited if it may carry broker addresses or versions."""
         api_key, version = entry.api_key, entry.version
@@ -458,8 +485,9 @@ class ClientSession:
             self._apply_treatment(message, header, Piece(frame, first=True, last=True, frame_size=len(frame)))
             return
         client_id = client_id_of(frame, header)
-        if header.api_key == _HEARTBEAT and len(frame) <= MAX_CACHED_FRAME_BYTES:
-            self._last_heartbeat = CachedRequest(frame, header, client_id, message)
+        if isinstance(message, HeartbeatRequest) and len(frame) <= MAX_CACHED_FRAME_BYTES:
+            self._last_heartbeat = CachedHeartbeat(frame, header, client_id, message)
+            self._passing_heartbeat_tap = None
         self._hand_to_translation(header, frame, client_id, message)
 
     def _hand_to_translation(
@@ -508,6 +536,7 @@ class ClientSession:
         :raises LookupError: it works on another one, or on none.
         """
         header, _, _ = self._take_held(request_id)
+        self._passing_heartbeat_tap = None
         entry, self._answered_ahead = self._answered_ahead, None
         if entry is None:
             entry = self._give_answer(header, message)
@@ -543,6 +572,9 @@ class ClientSession:
             )
         if header.api_key in OBSERVED:
             self._tap_call(entry, request)
+            last = self._last_heartbeat
+            if last is not None and last.message is request.message:
+                self._passing_heartbeat_tap = entry.tap
         self._context.request_metrics.sent(header.api_key, header.version, injected=False)
         self.to_upstream.append(frame)
 

@@ -332,6 +332,7 @@ class ProxyProcess:
             while self._work:
                 what, arguments = self._work.popleft()
                 foreseen = self._foreseen(what, *arguments)
+                relayed = self._relayed_unseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
                 actions = getattr(self.translator, what)(self.now_s, *arguments)
@@ -339,6 +340,8 @@ class ProxyProcess:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if foreseen is not None and not _came_true(foreseen, actions):
                     raise Violation(5, f"{self} foresaw {foreseen} and then did {actions}")
+                if relayed is not None and actions != [Forward(relayed.id)]:
+                    raise Violation(5, f"{self} would have relayed {relayed} unseen, and did {actions}")
                 for action in actions:
                     self._act(action)
         finally:
@@ -367,6 +370,15 @@ class ProxyProcess:
         if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
             return self.translator.foresee_request(*arguments)
         return self.translator.foresee_reply(*arguments) if what == "handle_reply" else None
+
+    def _relayed_unseen(self, what: str, *arguments: Any) -> Request | None:
+        """The Heartbeat that the shell relays without the translation, if this is one."""
+        if what != "handle_request" or arguments[1].api_key != ApiKey.HEARTBEAT:
+            return None
+        request: Request = arguments[1]
+        message = request.message
+        passes = self.translator.passes_through(self.now_s, message.group_id, message.member_id)
+        return request if passes else None
 
     def _act(self, action: Any) -> None:
         match action:

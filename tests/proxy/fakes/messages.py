@@ -50,9 +50,12 @@ def ask_versions(correlation_id: int, version: int = 3) -> bytes:
     return wire.request(ApiKey.API_VERSIONS, version, correlation_id, message or ApiVersionsRequest())
 
 
+def heartbeat_message(group_id: str = "g") -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
+
+
 def heartbeat(correlation_id: int, group_id: str = "g", version: int = 3) -> bytes:
-    message = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
-    return wire.request(ApiKey.HEARTBEAT, version, correlation_id, message)
+    return wire.request(ApiKey.HEARTBEAT, version, correlation_id, heartbeat_message(group_id))
 
 
 def join_group(correlation_id: int, group_id: str = "g", version: int = 5) -> bytes:

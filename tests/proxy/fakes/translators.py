@@ -27,6 +27,11 @@ class ForwardEverything:
     def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
         return []
 
+    heartbeats_pass_through = False
+
+    def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
+        return self.heartbeats_pass_through
+
     def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
         return True
 

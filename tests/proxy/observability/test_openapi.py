@@ -15,8 +15,8 @@ from schemathesis.config import SchemathesisConfig
 
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
-from proxy.observability.group_registry import GroupBook
+from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, life, topic
 from translation.policy.policy import Mode, Policy
@@ -36,12 +36,12 @@ class AdminPort:
     """An admin port on loopback, in a thread with a trio of its own."""
 
     def __init__(self) -> None:
-        registry = GroupBook(Policy(default=Mode.TRANSLATE))
+        registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
         for group in ("a", "b", "c", "null", "0", "\U0001f600"):
             for event in life("m-1", group=group, owned=topic(0, 1)) + life(
                 "m-2", group=group, protocol="classic"
             ):
-                registry.tell(event, 990 * MICRO)
+                registry.record(event, 990 * MICRO)
         metrics = Metrics()
         self.health = Health(metrics)
         self.health.ready()
@@ -65,11 +65,11 @@ class AdminPort:
         self.answering = True
         outer = self
 
-        class Panel(OwnPanel):
-            async def ask(self, what, kind):
-                return await super().ask(what, kind) if outer.answering else []
+        class Backend(SingleProcessBackend):
+            async def query(self, name, kind):
+                return await super().query(name, kind) if outer.answering else []
 
-        self._app = admin_app(Panel(metrics, self.health, answers), Visibility(page_groups=4))
+        self._app = admin_app(Backend(metrics, self.health, answers), Visibility(page_groups=4))
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()

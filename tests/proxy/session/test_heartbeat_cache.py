@@ -8,7 +8,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from proxy.session.heartbeat_cache import CachedRequest, HeartbeatFrames, heartbeat_response_frame
+from proxy.session.heartbeat_cache import CachedHeartbeat, HeartbeatFrames, heartbeat_response_frame
 from proxy.session.listener_context import ClientError
 from proxy.wire.framing import request_frame, response_frame
 from proxy.wire.request_header import read_header
@@ -28,9 +28,9 @@ def a_beat(
 
 def test_the_same_request_is_recognised_whatever_its_correlation_id():
     frame = a_beat(1)
-    known = CachedRequest(frame, read_header(frame), "app", BEAT)
+    known = CachedHeartbeat(frame, read_header(frame), "app", BEAT)
     again = a_beat(2**31 - 1)
-    assert known.again(again) == read_header(again)
+    assert known.repeated_in(again) == read_header(again)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_same_request_is_recognised_whatever_its_correlation_id():
 )
 def test_any_other_difference_makes_it_another_request(other):
     frame = a_beat(1)
-    assert CachedRequest(frame, read_header(frame), "app", BEAT).again(other) is None
+    assert CachedHeartbeat(frame, read_header(frame), "app", BEAT).repeated_in(other) is None
 
 
 def test_the_request_upstream_is_written_as_if_it_were_the_first():
