@@ -2,17 +2,17 @@
 
 import math
 
-from translation.apis.leave_group import end_expired, expire, overdue
+from translation.apis.leave_group import forget_expired, remove_expired, timeout_expired
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream.consumer_group_heartbeat import choose_assignors, keep_alive
-from translation.upstream.proxy_heartbeat import beat_for
+from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
+from translation.upstream.proxy_heartbeat import proxy_heartbeat
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
     """Look at every deadline of a member; more than one may be due."""
-    if overdue(context, member):
+    if timeout_expired(context, member):
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
     if member.addition_debounce_until <= now:
@@ -29,7 +29,7 @@ def group_time(context: Context, group: Group, now: float) -> None:
     due = [when for when in group.scheduled_heartbeats if when <= now]
     group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
     if due:
-        choose_assignors(context, group)  # whose the group votes for may have left
+        update_assignors(context, group)  # whose the group votes for may have left
         for member in list(group.members.values()):
             if member.broker_replied_at < due[-1]:
                 heartbeat(context, member)
@@ -43,23 +43,23 @@ def heartbeat(context: Context, member: Member) -> None:
     Where other processes may serve its client, that is done only while the client is connected here: it may be
     with another process already, whose epoch would be moved behind its back.
     """
-    served_here = context.settings.sole_process or context.clients.is_connected(member.connection_id)
+    served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
     if member.joined and served_here and member.queue.idle and member.waiting_join is None:
         _start(context, member, expiring=False)
     elif member.keep_alive_at <= context.now:
-        if member.join_answered_on != member.queue.running_on and context.clients.is_connected(
+        if member.join_answered_on != member.queue.running_on and context.connections.is_connected(
             member.join_answered_on
         ):
             context.scheduler.end_silence(member.queue)
-        keep_alive(context, member)
+        schedule_keepalive(context, member)
 
 
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
-        steps = expire(context, member) if expiring else beat_for(context, member)
+        steps = remove_expired(context, member) if expiring else proxy_heartbeat(context, member)
         context.scheduler.start(steps, member.queue, member.connection_id, member.client_id)
         return
     # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
     member.keep_alive_at = math.inf
     if expiring:
-        end_expired(context, member)
+        forget_expired(context, member)

@@ -67,7 +67,7 @@ def by_name(partitions: Partitions, names: Mapping[Uuid, str]) -> dict[str, tupl
     return {name: tuple(sorted(indexes)) for name, indexes in sorted(out.items())}
 
 
-def told(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
+def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
     """The set for people: sorted by name and index, with the topic's id."""
     return tuple(
         sorted(

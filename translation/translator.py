@@ -27,19 +27,19 @@ from translation.engine.member import Member
 from translation.engine.member_ids import may_be_translated
 from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.member_state import MemberState
-from translation.migration.adoption import adopting
+from translation.migration.adoption import adopt_then
 from translation.migration.downgrade import back_to_classic
 from translation.migration.upgrade import (
-    claims_something,
-    is_turn,
-    join_classic,
-    keeps_its_membership,
-    taken_up,
-    tell,
+    keeps_membership,
+    match_pending_move,
+    may_move_now,
+    owns_partitions,
+    relay_classic_join,
+    request_rejoin,
 )
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
-from translation.upstream.consumer_group_heartbeat import choose_assignors, heartbeat_version
+from translation.upstream.consumer_group_heartbeat import heartbeat_version, update_assignors
 from translation.uuids import kafka_uuid
 
 _TRANSLATE = Mode.TRANSLATE
@@ -104,7 +104,7 @@ class Translator:
         """A call of a client, in one of the APIs that concern groups."""
         context = self._context
         context.now = now
-        context.clients.asked(connection, request)
+        context.connections.track(connection, request)
         deal = self._dealt_by.get(request.api_key)
         if deal is None:
             context.forward(request)
@@ -124,14 +124,14 @@ class Translator:
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's decoded answer to a :class:`~translation.actions.Call`."""
         self._context.now = now
-        self._context.scheduler.reply(call_id, message)
+        self._context.scheduler.handle_reply(call_id, message)
         return self._actions()
 
     def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
         """The broker answered a group call that was relayed: what it accepted counts here too."""
         context = self._context
         context.now = now
-        passed_calls.answered(context, connection, request, response)
+        passed_calls.observe_response(context, connection, request, response)
         return self._actions()
 
     def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
@@ -143,8 +143,8 @@ class Translator:
         """The client closed its side. Its members live on until their sessions end."""
         context = self._context
         context.now = now
-        members = context.clients.members_on(connection_id)
-        context.clients.gone(connection_id)
+        members = context.connections.members_on(connection_id)
+        context.connections.client_gone(connection_id)
         context.abandon_joins(members, connection_id)
         return self._actions()
 
@@ -159,7 +159,7 @@ class Translator:
         """Whether every member that is reached through a connection is Stable, with no conversation under way."""
         return all(
             member.state is MemberState.STABLE and member.queue.idle
-            for member in self._context.clients.members_on(connection_id)
+            for member in self._context.connections.members_on(connection_id)
         )
 
     def next_deadline(self) -> float:
@@ -177,7 +177,7 @@ class Translator:
 
         What the broker refused before is tried again. The members of live groups are moved one after another, at
         their own Heartbeats (:mod:`translation.migration.upgrade`). A changed assignor goes upstream at once and
-        disturbs nobody (:func:`translation.upstream.consumer_group_heartbeat.choose_assignors`).
+        disturbs nobody (:func:`translation.upstream.consumer_group_heartbeat.update_assignors`).
         """
         context = self._context
         context.now = now
@@ -187,7 +187,7 @@ class Translator:
             group.bulk_move_until = -math.inf
             group.failed_conversions = 0
             group.revocation_grace_until = math.inf
-            choose_assignors(context, group)
+            update_assignors(context, group)
             context.drop_group_if_empty(group)
         return self._actions()
 
@@ -198,7 +198,7 @@ class Translator:
         actions, context.actions = context.actions, []
         return actions
 
-    def _relays(self, group_id: str, member_id: str) -> bool:
+    def _is_relayed(self, group_id: str, member_id: str) -> bool:
         """Whether the broker itself deals with the calls of this member."""
         if not group_id:
             return True
@@ -251,7 +251,7 @@ class Translator:
         context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
         return False
 
-    def _meant_by_join(self, message: JoinGroupRequest) -> Member | None:
+    def _member_of_join(self, message: JoinGroupRequest) -> Member | None:
         """The member that a JoinGroup is for: its own, or the one whose instance id it takes over."""
         group = self._context.groups.get(message.group_id)
         if group is None:
@@ -269,7 +269,7 @@ class Translator:
         if not message.group_id:
             context.forward(request)  # the broker says what it thinks of that
             return
-        if not self._is_admitted(connection, request, self._join_group, self._meant_by_join(message)):
+        if not self._is_admitted(connection, request, self._join_group, self._member_of_join(message)):
             return
         context.actions.append(Admitted(request))
         rule = self._context.rules.rule_for(message.group_id)
@@ -290,7 +290,7 @@ class Translator:
         elif context.now < context.group(message.group_id).passthrough_until and not self._has_joined(
             message
         ):
-            self._join_left_alone(connection, request)
+            self._join_passthrough(connection, request)
         elif not self._is_session_timeout(message.session_timeout_ms):
             context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
             context.drop_group_if_empty(context.group(message.group_id))
@@ -310,7 +310,7 @@ class Translator:
         member = self._known(message)
         return member is not None and member.joined
 
-    def _join_left_alone(self, connection: Connection, request: Request) -> None:
+    def _join_passthrough(self, connection: Connection, request: Request) -> None:
         """A JoinGroup of a group that is not converted for now; its client may have been told to move before."""
         message: JoinGroupRequest = request.message
         given_here = self._context.ids.is_issued(message.member_id)
@@ -322,7 +322,7 @@ class Translator:
     ) -> None:
         context = self._context
         message: JoinGroupRequest = request.message
-        if self._joins_the_new_protocol(message):
+        if self._is_joining_upstream(message):
             self._translate_join(connection, request)  # in its turn; it is called back when it has joined
             return
         given_here = context.ids.is_issued(message.member_id)
@@ -344,23 +344,23 @@ class Translator:
         if member is not None and member.joined:  # whatever else its client has left behind before
             move = group.pending_moves.get(member.member_id)
         else:
-            move = taken_up(group, connection, request, given_here=given_here)
+            move = match_pending_move(group, connection, request, given_here=given_here)
             member = group.members.get(message.member_id if move is None else move.member_id)
         if member is None and message.group_instance_id is not None:
             # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
             member = group.static_member(message.group_instance_id)
         if member is None:
-            called_off = None if move is None or keeps_its_membership(message, move) else move
-            steps = join_classic(context, request, called_off)
+            cancelled_move = None if move is None or keeps_membership(message, move) else move
+            steps = relay_classic_join(context, request, cancelled_move)
             context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
-        elif member.joined and message.member_id == member.member_id and claims_something(message):
+        elif member.joined and message.member_id == member.member_id and owns_partitions(message):
             self._translate_join(connection, request)  # it has not heard yet that it is to join anew
         elif move is not None or not member.joined or message.member_id != member.member_id:
             self._start(member, connection, request, back_to_classic(context, member, connection, request))
         else:
             self._translate_join(connection, request)  # its turn to be moved has not come
 
-    def _joins_the_new_protocol(self, message: JoinGroupRequest) -> bool:
+    def _is_joining_upstream(self, message: JoinGroupRequest) -> bool:
         """Whether an earlier JoinGroup of this client, from before the policy changed, is still under way upstream.
 
         Its first heartbeat is yet to be sent. If this one made the client a classic member under the same id meanwhile,
@@ -391,9 +391,11 @@ class Translator:
         message: JoinGroupRequest = request.message
         group = context.group(message.group_id)
         member_id = message.member_id
-        if self._needs_another_id(connection, request):
+        if self._needs_new_member_id(connection, request):
             reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
-            tell(context, group, connection, request, context.rules.rule_for(group.group_id), reason)
+            request_rejoin(
+                context, group, connection, request, context.rules.rule_for(group.group_id), reason
+            )
             answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.ids.issue())
             context.answer(request, answer)
             return
@@ -403,7 +405,7 @@ class Translator:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
-        elif context.fenced(message.group_id, member_id, message.group_instance_id):
+        elif context.is_fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.expire_passthrough(context.now)
@@ -411,11 +413,15 @@ class Translator:
         group.relayed_until.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         given_here = context.ids.is_issued(member_id)
-        move = taken_up(group, connection, request, given_here=given_here) if group.pending_moves else None
+        move = (
+            match_pending_move(group, connection, request, given_here=given_here)
+            if group.pending_moves
+            else None
+        )
         steps = join_group.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
 
-    def _needs_another_id(self, connection: Connection, request: Request) -> bool:
+    def _needs_new_member_id(self, connection: Connection, request: Request) -> bool:
         """Whether a client that lost patience with its classic JoinGroup must not keep the id that was sent with it."""
         message: JoinGroupRequest = request.message
         return (
@@ -423,7 +429,7 @@ class Translator:
             and request.version >= MEMBER_ID_REQUIRED_FROM
             and message.group_instance_id is None
             and self._context.find(message.group_id, message.member_id) is None
-            and not claims_something(message)
+            and not owns_partitions(message)
         )
 
     def _heartbeat(self, connection: Connection, request: Request) -> None:
@@ -439,17 +445,17 @@ class Translator:
         def refuse(code: ErrorCode) -> None:
             context.answer(request, HeartbeatResponse(error_code=code))
 
-        if self._relays(message.group_id, message.member_id):
+        if self._is_relayed(message.group_id, message.member_id):
             context.forward(request)
         elif not self._is_admitted(connection, request, self._heartbeat, self._known(message)):
             return
-        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif self._moves_back(connection, request):
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             member = context.member(message.group_id, message.member_id)
-            self._known_or_adopted(
+            self._start_or_adopt(
                 member, connection, request, lambda: heartbeat(context, member, connection, request), refuse
             )
 
@@ -478,9 +484,9 @@ class Translator:
             group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
         if message.member_id in group.pending_moves:
             return True
-        if translated or member is None or not member.joined or not is_turn(context, group):
+        if translated or member is None or not member.joined or not may_move_now(context, group):
             return False
-        tell(context, group, connection, request, rule, "told to go back to the classic protocol")
+        request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
         return True
 
     def _sync_group(self, connection: Connection, request: Request) -> None:
@@ -490,15 +496,15 @@ class Translator:
         def refuse(code: ErrorCode) -> None:
             context.answer(request, SyncGroupResponse(error_code=code))
 
-        if self._relays(message.group_id, message.member_id):
+        if self._is_relayed(message.group_id, message.member_id):
             context.forward(request)
         elif not self._is_admitted(connection, request, self._sync_group, self._known(message)):
             return
-        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
-            self._known_or_adopted(
+            self._start_or_adopt(
                 member, connection, request, lambda: sync(context, member, connection, request), refuse
             )
 
@@ -512,17 +518,17 @@ class Translator:
         # A commit without a member id belongs to no member: an admin's, or a client's that assigns by hand.
         if (
             not message.member_id
-            or self._relays(message.group_id, message.member_id)
+            or self._is_relayed(message.group_id, message.member_id)
             or self._is_of_native(message.group_id, message.member_id)
         ):
             context.forward(request)
         elif not self._is_admitted(connection, request, self._commit, self._known(message)):
             return
-        elif context.fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
-            self._known_or_adopted(
+            self._start_or_adopt(
                 member,
                 connection,
                 request,
@@ -543,7 +549,7 @@ class Translator:
     def _leave_group(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: LeaveGroupRequest = request.message
-        members = [member for member in leave_group.leaving(context, message) if member is not None]
+        members = [member for member in leave_group.named_members(context, message) if member is not None]
         if not members:
             context.forward(request)  # brokers deal with it for members of either protocol
             return
@@ -567,7 +573,7 @@ class Translator:
             group.group_id
             for group in message.groups
             if group.member_id
-            and not self._relays(group.group_id, group.member_id)
+            and not self._is_relayed(group.group_id, group.member_id)
             and not self._is_of_native(group.group_id, group.member_id)
         )
         if offset_fetch.names_a_member(message, translated):
@@ -580,7 +586,7 @@ class Translator:
         steps = describe_groups(self._context, connection, request)
         self._context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
 
-    def _known_or_adopted(
+    def _start_or_adopt(
         self,
         member: Member,
         connection: Connection,
@@ -596,7 +602,7 @@ class Translator:
             self._context.scheduler.start(proceed(), member.queue, connection.id, request.client_id)
         else:
             rule = self._context.rules.rule_for(member.group.group_id)
-            steps = adopting(self._context, member, connection, request, rule, proceed, refuse)
+            steps = adopt_then(self._context, member, connection, request, rule, proceed, refuse)
             self._start(member, connection, request, steps)
 
     def _start(

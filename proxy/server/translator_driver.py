@@ -174,7 +174,7 @@ class TranslatorDriver:
                     return
         elif response is None:
             if self._translator.admits(connection.id, group_id):
-                self._observe(request, lambda now: self._observer.asked(now, request))
+                self._observe(request, lambda now: self._observer.request_forwarded(now, request))
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.admits(connection.id, group_id):
@@ -183,7 +183,9 @@ class TranslatorDriver:
             self._dispatch(self._handle_passed, connection.id, connection, request, response)
         if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
             self._routes.remember(shell, connection, request)
-        self._observe(request, lambda now: self._observer.answered(now, connection, request, response))
+        self._observe(
+            request, lambda now: self._observer.response_received(now, connection, request, response)
+        )
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
         """Show the observer a call, and tell what it makes of it."""
@@ -198,16 +200,16 @@ class TranslatorDriver:
     def _admitted(self, admitted: Admitted) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: what it no longer claims
         # ends now, not when it is answered.
-        self._observe(admitted.request, lambda now: self._observer.asked(now, admitted.request))
+        self._observe(admitted.request, lambda now: self._observer.request_forwarded(now, admitted.request))
 
     def _tell(self, events: Iterable[Event]) -> None:
         """Tell events, and the observer of those that end what it knows."""
         for event in events:
             self._emit(event)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._tell(self._observer.moved(event.group_id, event.member_id, event.reason))
+                self._tell(self._observer.member_moved(event.group_id, event.member_id, event.reason))
             elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
-                self._observer.taken_over(event.group_id, event.member_id)
+                self._observer.member_translated(event.group_id, event.member_id)
 
     def ask(
         self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]

@@ -16,7 +16,7 @@ from translation.admission import gate, passed_calls
 from translation.apis import heartbeat, join_group, leave_group, offset_commit
 from translation.engine import context, join_outcomes
 from translation.engine.admitted_groups import Admissions
-from translation.engine.connections import Clients
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.native_members import NativeMembers
@@ -27,7 +27,7 @@ from translation.partitions import NONE, from_topics
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 from translation.upstream import consumer_group_heartbeat
-from translation.upstream.proxy_heartbeat import reconsider
+from translation.upstream.proxy_heartbeat import detect_rebalance
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -35,17 +35,17 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 @contextmanager
 def acknowledge_early() -> Iterator[None]:
     """Every heartbeat says that the client owns nothing."""
-    plain_request = consumer_group_heartbeat.plain_request
+    keepalive_request = consumer_group_heartbeat.keepalive_request
 
     def broken(*about: Any, **more: Any) -> Any:
-        request = plain_request(*about, **more)
+        request = keepalive_request(*about, **more)
         if request.member_epoch > 0 and request.topic_partitions is None:
             request = replaced(request, topic_partitions=())
         return request
 
     with (
-        patch.object(consumer_group_heartbeat, "plain_request", broken),
-        patch.object(heartbeat, "plain_request", broken),
+        patch.object(consumer_group_heartbeat, "keepalive_request", broken),
+        patch.object(heartbeat, "keepalive_request", broken),
     ):
         yield
 
@@ -79,7 +79,7 @@ def ignore_a_lost_answer() -> AbstractContextManager[Any]:
     return patch.object(
         consumer_group_heartbeat,
         "_needs_full_request",
-        lambda context, member, *, client_is_here: member.epoch == 0,
+        lambda context, member, *, client_is_here: member.member_epoch == 0,
     )
 
 
@@ -111,7 +111,7 @@ def ignore_the_claim() -> AbstractContextManager[Any]:
         return NONE
         yield
 
-    return patch.object(join_group, "_claims", broken)
+    return patch.object(join_group, "_owned_partitions", broken)
 
 
 def forget_what_is_withheld() -> AbstractContextManager[Any]:
@@ -128,12 +128,12 @@ def forget_what_is_withheld() -> AbstractContextManager[Any]:
 
 def no_keep_alive() -> AbstractContextManager[Any]:
     """Nothing is sent for clients that heartbeat more slowly than the broker's session."""
-    return patch.object(deadlines, "heartbeat", consumer_group_heartbeat.keep_alive)
+    return patch.object(deadlines, "heartbeat", consumer_group_heartbeat.schedule_keepalive)
 
 
 def no_suspended_session() -> AbstractContextManager[Any]:
     """The session runs on while the client waits in JoinGroup."""
-    park = join_outcomes.park
+    park = join_outcomes.wait_in_join
 
     def broken(member: Member, request: Any, until: float) -> Any:
         if member.session_deadline == math.inf:
@@ -141,7 +141,7 @@ def no_suspended_session() -> AbstractContextManager[Any]:
             member._context.book(member)
         return (yield from park(member, request, until))
 
-    return patch.object(join_group, "park", broken)
+    return patch.object(join_group, "wait_in_join", broken)
 
 
 def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
@@ -161,16 +161,16 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
     """A client is asked to rejoin whenever the broker's epoch moves."""
 
     def broken(context: Context, member: Member) -> None:
-        reconsider(context, member)
+        detect_rebalance(context, member)
         if member.state is MemberState.STABLE and member.member_epoch != member.generation:
             context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
-    return patch("translation.upstream.proxy_heartbeat.reconsider", broken)
+    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", broken)
 
 
 def never_tell() -> AbstractContextManager[Any]:
     """Changes of the assignment are kept from the client."""
-    return patch("translation.upstream.proxy_heartbeat.reconsider", lambda context, member: None)
+    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", lambda context, member: None)
 
 
 def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
@@ -190,12 +190,12 @@ def do_not_replace_static_members() -> AbstractContextManager[Any]:
 
 def let_a_late_join_group_in() -> AbstractContextManager[Any]:
     """A JoinGroup that a newer one overtook on its way is taken for the newest."""
-    return patch.object(Clients, "is_late", lambda *_: False)
+    return patch.object(ClientConnections, "is_stale", lambda *_: False)
 
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
     """Back to observe, a membership ends although its client still claims partitions."""
-    return patch.object(translator, "claims_something", lambda message: False)
+    return patch.object(translator, "owns_partitions", lambda message: False)
 
 
 def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
@@ -224,7 +224,7 @@ def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
     def broken(self: Context, member: Member, generation: int) -> bool:
         return not self.settings.sole_process and generation > member.generation
 
-    return patch.object(Context, "was_elsewhere", broken)
+    return patch.object(Context, "served_elsewhere", broken)
 
 
 def do_not_call_off_a_move() -> AbstractContextManager[Any]:
@@ -233,7 +233,7 @@ def do_not_call_off_a_move() -> AbstractContextManager[Any]:
 
     def broken(self: Any, connection: Any, request: Any) -> bool:
         group = self._context.groups.get(request.message.group_id)
-        return (group is not None and request.message.member_id in group.moves) or moves_back(
+        return (group is not None and request.message.member_id in group.pending_moves) or moves_back(
             self, connection, request
         )
 
@@ -242,7 +242,7 @@ def do_not_call_off_a_move() -> AbstractContextManager[Any]:
 
 def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
     """A JoinGroup counts although its client has hung up, and may have joined elsewhere."""
-    return patch.object(join_preflight, "see_that_somebody_waits", lambda *_: None)
+    return patch.object(join_preflight, "ensure_client_waiting", lambda *_: None)
 
 
 def remember_one_answered_generation() -> AbstractContextManager[Any]:
@@ -260,13 +260,15 @@ def remember_one_answered_generation() -> AbstractContextManager[Any]:
 def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
     """A call with an older generation tells where its client is, and no later call tells better."""
     return patch.object(
-        Clients, "heard", lambda self, member, connection, generation: self.reach(member, connection)
+        ClientConnections,
+        "record_call",
+        lambda self, member, connection, generation: self.bind(member, connection),
     )
 
 
 def keep_a_changed_assignor() -> AbstractContextManager[Any]:
     """An assignor that the policy changes reaches the broker only when the client joins again."""
-    return patch.object(translator, "choose_assignors", lambda context, group: None)
+    return patch.object(translator, "update_assignors", lambda context, group: None)
 
 
 def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
@@ -286,12 +288,12 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
         if member.instance_id is not None:
             member.group.static_members[member.instance_id] = member.member_id
 
-    return patch.object(Context, "hold_instance", broken)
+    return patch.object(Context, "claim_instance", broken)
 
 
 def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:
     """A Heartbeat shows that its client is here, also one that came together with the news that it is not."""
-    return patch.object(heartbeat, "_is_still_here", lambda *_: True)
+    return patch.object(heartbeat, "_is_still_connected", lambda *_: True)
 
 
 def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[Any]:
@@ -300,7 +302,9 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     def broken(context: Context, member: Member, reason: str) -> Any:
         yield from consumer_group_heartbeat.leave(member)
 
-    return patch.multiple(join_preflight, leave_translated=broken, has_to_wait_for_others=_nobody_has_to_wait)
+    return patch.multiple(
+        join_preflight, leave_consumer_membership=broken, has_to_wait_for_others=_nobody_has_to_wait
+    )
 
 
 def leave_last_while_others_have_to_give_up() -> AbstractContextManager[Any]:
@@ -315,12 +319,12 @@ def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
     """A client that lost patience with a relayed JoinGroup joins the new protocol under the same member id."""
-    return patch.object(translator.Translator, "_needs_another_id", lambda *_: False)
+    return patch.object(translator.Translator, "_needs_new_member_id", lambda *_: False)
 
 
 def keep_an_id_that_another_process_may_be_ending() -> AbstractContextManager[Any]:
     """A classic member that was elsewhere before keeps its id, and a late LeaveGroup from there ends what it begins."""
-    return patch.object(join_preflight, "_may_be_left_once_more", lambda *_: False)
+    return patch.object(join_preflight, "_may_be_left_again", lambda *_: False)
 
 
 def _nobody_has_to_wait(*_: Any) -> Any:
@@ -330,7 +334,7 @@ def _nobody_has_to_wait(*_: Any) -> Any:
 
 def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractContextManager[Any]:
     """A client counts as away when an older connection of it ends, also if it is heard where it joined last."""
-    return patch.object(Clients, "_has_stayed", lambda *_: False)
+    return patch.object(ClientConnections, "_never_left", lambda *_: False)
 
 
 def believe_any_newer_generation() -> AbstractContextManager[Any]:
@@ -340,7 +344,7 @@ def believe_any_newer_generation() -> AbstractContextManager[Any]:
 
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     """That a group is no consumer group counts although it may have been converted since that was asked."""
-    look = join_preflight._look
+    look = join_preflight._lookup_member
     first: dict[tuple[int, int], adoption.Found] = {}
 
     def broken(
@@ -351,7 +355,7 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
             first[asked] = yield from look(context, member, connection, request, *rest, **named)
         return first[asked]
 
-    return patch.object(join_preflight, "_look", broken)
+    return patch.object(join_preflight, "_lookup_member", broken)
 
 
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
@@ -359,12 +363,12 @@ def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
     drop = Context.drop_group_if_empty
 
     def broken(self: Context, group: Any) -> None:
-        newer = self.groups.get(group.id)
+        newer = self.groups.get(group.group_id)
         if newer is not None:
-            self.groups[group.id] = group
+            self.groups[group.group_id] = group
             drop(self, group)
-            if group.id in self.groups:
-                self.groups[group.id] = newer
+            if group.group_id in self.groups:
+                self.groups[group.group_id] = newer
 
     return patch.object(Context, "drop_group_if_empty", broken)
 
@@ -383,7 +387,7 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
 
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
     """A classic JoinGroup that waited goes to the broker although its client has hung up."""
-    return patch.object(upgrade, "_has_waited_in_vain", lambda *_: False)
+    return patch.object(upgrade, "_client_is_gone", lambda *_: False)
 
 
 def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
@@ -395,22 +399,22 @@ def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
     """A classic member with partitions is converted because its client was told to move once before."""
     return patch.object(
         join_preflight,
-        "_was_told_to_move",
-        lambda old_classic_membership, *, claims: old_classic_membership is not None,
+        "_completes_a_move",
+        lambda old_classic_membership, *, owns_partitions: old_classic_membership is not None,
     )
 
 
 def leave_the_classic_group_first() -> AbstractContextManager[Any]:
     """A client that moves leaves its classic group, which rebalances, before the first heartbeat converts it."""
-    return patch.object(join_preflight, "_may_be_beside", lambda *_: False)
+    return patch.object(join_preflight, "_may_join_before_leaving", lambda *_: False)
 
 
 @contextmanager
 def leave_a_group_alone_for_ever() -> Iterator[None]:
     """A group that somebody has not left in time, when all were told to, is not tried again."""
     with (
-        patch.object(join_preflight, "left_alone_s", lambda *_: math.inf),
-        patch.object(join_group, "left_alone_s", lambda *_: math.inf),
+        patch.object(join_preflight, "passthrough_backoff_s", lambda *_: math.inf),
+        patch.object(join_group, "passthrough_backoff_s", lambda *_: math.inf),
     ):
         yield
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.consumer_groups.group import ConsumerGroupState
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.native import NativeMember
-from translation.policy.assignors import server_assignor
+from translation.policy.assignors import map_assignor
 from translation.policy.policy import Mode
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _wrong_assignor(world: "World", client: Any) -> str | None:
     policy = world.policy.rules[0].assignor
     beside = [one for one in world.alive() if isinstance(one, ClassicClient)]
     beside = [one for one in beside if world.process_of(one) is world.process_of(client)]
-    wanted = {policy} if policy else {server_assignor(one.habits.protocols) for one in beside}
+    wanted = {policy} if policy else {map_assignor(one.habits.protocols) for one in beside}
     if member.server_assignor in wanted:
         return None
     return f"the broker has assignor {member.server_assignor} for {client}, not one of {sorted(wanted)}"

@@ -308,7 +308,7 @@ class Watch:
             case ApiKey.LEAVE_GROUP:
                 return
         if ErrorCode.REBALANCE_IN_PROGRESS in codes:
-            self._told_to_rejoin(process, standing)
+            self._start_rebalance_timeout(process, standing)
         for code in codes & _OVER if arrives else ():
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
@@ -384,7 +384,7 @@ class Watch:
         if told and standing is not None and standing.asked_to_rejoin_ms is None:
             standing.asked_to_rejoin_ms = self.kernel.now_ms
 
-    def _told_to_rejoin(self, process: "ProxyProcess", standing: Standing) -> None:
+    def _start_rebalance_timeout(self, process: "ProxyProcess", standing: Standing) -> None:
         self.count("rejoins")
         if standing.asked_to_rejoin_ms is None:
             standing.asked_to_rejoin_ms = self.kernel.now_ms

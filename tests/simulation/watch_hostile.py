@@ -18,7 +18,7 @@ from tests.simulation.fingerprint import fingerprint
 from tests.simulation.watch import Violation, Watch
 from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
-from translation.engine.connections import Clients
+from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Scheduler
@@ -27,7 +27,7 @@ from translation.translator import Translator
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Scheduler, Clients, Translator, Group)
+_NOT_OF_MEMBERS = (Context, Scheduler, ClientConnections, Translator, Group)
 """They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`)."""
 
 

@@ -23,7 +23,7 @@ _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Answers that the broker gives only to a principal that may act in the group."""
 
 
-def answered(context: Context, connection: Connection, request: Request, response: Any) -> None:
+def observe_response(context: Context, connection: Connection, request: Request, response: Any) -> None:
     """The broker answered a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.admissions.withdraw(connection.id, request.message.group_id)
@@ -51,7 +51,7 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     So are those of the whole group, unless other clients of it are translated.
     """
     if response.error_code == ErrorCode.NONE:
-        context.natives.left(
+        context.natives.discard(
             message.group_id, response.member_id
         )  # it is a classic member, whatever it was before
     reason = why_not_translated(context, message)
@@ -70,9 +70,9 @@ def _heard_native(
 ) -> None:
     member_id = response.member_id or message.member_id
     if message.member_epoch < 0:
-        context.natives.left(message.group_id, member_id)
+        context.natives.discard(message.group_id, member_id)
         return
-    context.natives.heard(message.group_id, member_id)
+    context.natives.add(message.group_id, member_id)
     member = context.find(message.group_id, member_id)
     if member is not None and member.adopted and member.last_join_on is None:
         # It was taken for a classic client because of the form of its id, and no classic client has joined under it.

@@ -21,38 +21,38 @@ from translation.engine.join_outcomes import (
     Outcome,
     PassesThrough,
     StaysClassic,
-    overtake,
-    park,
-    patience,
-    refuse_overtaken,
+    join_wait_limit_s,
+    refuse_superseded,
     refused,
-    resume_session,
+    restart_session_timer,
+    take_over_waiting_join,
+    wait_in_join,
 )
-from translation.engine.member import Member, Move
+from translation.engine.member import Member, PendingMove
 from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
-from translation.migration.adoption import look_for
-from translation.migration.join_preflight import find_out, see_that_it_is_convertible, see_that_somebody_waits
+from translation.migration.adoption import lookup_member
+from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.upgrade import (
-    end_left_behind,
-    have_moved,
-    join_classic,
+    conversion_succeeded,
+    end_old_classic_membership,
     leave_classic,
-    left_alone_s,
+    passthrough_backoff_s,
+    relay_classic_join,
 )
 from translation.partitions import NONE, Partitions
-from translation.policy.assignors import is_cooperative, server_assignor
+from translation.policy.assignors import is_cooperative, map_assignor
 from translation.upstream.consumer_group_heartbeat import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     assignor_for,
     full_heartbeat,
-    learn_names,
+    learn_topic_names,
     leave,
     leave_for,
-    look_up,
+    lookup_topics,
 )
-from translation.upstream.proxy_heartbeat import beat
+from translation.upstream.proxy_heartbeat import heartbeat_upstream
 
 NEWEST_EMBEDDED_VERSION = 3
 """The newest version of the embedded consumer protocol that assignments are written in."""
@@ -65,19 +65,19 @@ def join(
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: Move | None,
+    old_classic_membership: PendingMove | None,
 ) -> Procedure[None]:
     """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
     ``old_classic_membership`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
-    if message.member_id and context.fenced(message.group_id, member.member_id, message.group_instance_id):
+    if message.member_id and context.is_fenced(message.group_id, member.member_id, message.group_instance_id):
         context.answer(
             request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
         )  # replaced while this call waited
         return
-    if context.clients.is_late(member, connection, request):
+    if context.connections.is_stale(member, connection, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     try:
@@ -87,45 +87,55 @@ def join(
         context.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
         context.forward(request)
         return
-    overtake(context, member)
+    take_over_waiting_join(context, member)
     holder = member.group.static_members.get(message.group_instance_id or "")
     _describe_client(context, member, connection, request, subscription)
     member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
-    deadline = context.now + patience(context, member)
-    claimed = _claimed(subscription)
+    deadline = context.now + join_wait_limit_s(context, member)
+    reported_owned = _reported_owned(subscription)
     try:
-        yield from find_out(
-            context, member, connection, request, old_classic_membership, deadline, claims=bool(claimed)
+        yield from join_preflight(
+            context,
+            member,
+            connection,
+            request,
+            old_classic_membership,
+            deadline,
+            owns_partitions=bool(reported_owned),
         )
-        _hold_instance(context, member, instead_of=holder)
-        if not claimed:
-            yield from _end_abandoned(context, member, connection, request)
-        claims = yield from _claims(context, member, claimed)
-        _tell_given_up(context, member, claims)
+        _claim_instance(context, member, instead_of=holder)
+        if not reported_owned:
+            yield from _end_abandoned_memberships(context, member, connection, request)
+        owned_partitions = yield from _owned_partitions(context, member, reported_owned)
+        _report_revoked(context, member, owned_partitions)
         while True:
-            claims = yield from _take_part(context, member, connection, request, claimed, claims, deadline)
-            yield from end_left_behind(member)
-            yield from learn_names(context, member.broker_assignment)
-            if (yield from _has_waited(context, member, request, claims, deadline)):
+            owned_partitions = yield from _heartbeat_until_joined(
+                context, member, connection, request, reported_owned, owned_partitions, deadline
+            )
+            yield from end_old_classic_membership(member)
+            yield from learn_topic_names(context, member.broker_assignment)
+            if (yield from _await_assignment(context, member, request, owned_partitions, deadline)):
                 break
             # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
-            yield from find_out(context, member, connection, request, None, deadline, claims=False)
+            yield from join_preflight(
+                context, member, connection, request, None, deadline, owns_partitions=False
+            )
     except StaysClassic:
-        refuse_overtaken(context, member)
-        yield from join_classic(context, request)
+        refuse_superseded(context, member)
+        yield from relay_classic_join(context, request)
     except Outcome as outcome:
-        outcome.settle(context, member, request)
+        outcome.apply(context, member, request)
     except UpstreamLost:
-        resume_session(context, member)
-        refuse_overtaken(context, member)  # on other connections, which are still there
+        restart_session_timer(context, member)
+        refuse_superseded(context, member)  # on other connections, which are still there
         raise
     else:
-        _answer(context, member, request, claims)
+        _answer(context, member, request, owned_partitions)
 
 
-def _hold_instance(context: Context, member: Member, instead_of: str | None) -> None:
+def _claim_instance(context: Context, member: Member, instead_of: str | None) -> None:
     """The member has its instance id from now on, in the place of the member that had it when this call came.
 
     :raises Failed: a newer process has taken it meanwhile.
@@ -134,16 +144,16 @@ def _hold_instance(context: Context, member: Member, instead_of: str | None) -> 
         holder = member.group.static_members.get(member.instance_id)
         if holder not in (None, member.member_id, instead_of):
             raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-        context.hold_instance(member)
+        context.claim_instance(member)
 
 
-def _tell_given_up(context: Context, member: Member, claims: Partitions) -> None:
+def _report_revoked(context: Context, member: Member, owned_partitions: Partitions) -> None:
     """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
     if not member.joined or member.adopted:
         return
-    given_up = member.possibly_owned - claims
+    given_up = member.possibly_owned - owned_partitions
     if given_up:
-        member.reported_owned = claims
+        member.reported_owned = owned_partitions
         context.emit(EventKind.REVOKED, member, partitions=given_up)
 
 
@@ -156,7 +166,7 @@ def _describe_client(
 ) -> None:
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
-    context.clients.reach(member, connection)
+    context.connections.bind(member, connection)
     member.last_join_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
@@ -164,7 +174,7 @@ def _describe_client(
         # A new process has it at once, because the newer one wins.
         member.group.static_members[member.instance_id] = member.member_id
     elif member.joined:  # else it may be an older one: the broker is asked first
-        context.hold_instance(member)
+        context.claim_instance(member)
     member.session_timeout_ms = message.session_timeout_ms
     # JoinGroup v0 has no rebalance timeout: it is the session timeout.
     member.rebalance_timeout_ms = (
@@ -173,13 +183,13 @@ def _describe_client(
     member.protocol_type = message.protocol_type
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
-    member.mapped_assignor = server_assignor(protocols)
+    member.mapped_assignor = map_assignor(protocols)
     member.effective_assignor = assignor_for(context, member)
     member.subscription = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
 
 
-def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+def _reported_owned(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
     """What the client says that it still holds.
 
     That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
@@ -188,30 +198,32 @@ def _claimed(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]
     return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
 
 
-def _claims(context: Context, member: Member, claimed: set[tuple[str, int]]) -> Procedure[Partitions]:
+def _owned_partitions(
+    context: Context, member: Member, reported_owned: set[tuple[str, int]]
+) -> Procedure[Partitions]:
     """The claim by topic id, cut to what the client can hold at all.
 
     A member that this process knows can hold only what it claimed and was handed before. One that comes from
     elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
     """
-    if not claimed:
+    if not reported_owned:
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
         known = {(names.get(pair[0]), pair[1]): pair for pair in member.possibly_owned}
-        if context.settings.sole_process or claimed <= known.keys():
-            return frozenset(pair for name, pair in known.items() if name in claimed)
-    ids, _ = yield from look_up(context, frozenset(topic for topic, _ in claimed))
-    return frozenset((ids[topic], index) for topic, index in claimed if topic in ids)
+        if context.settings.sole_process or reported_owned <= known.keys():
+            return frozenset(pair for name, pair in known.items() if name in reported_owned)
+    ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))
+    return frozenset((ids[topic], index) for topic, index in reported_owned if topic in ids)
 
 
-def _take_part(
+def _heartbeat_until_joined(
     context: Context,
     member: Member,
     connection: Connection,
     request: Request,
-    claimed: set[tuple[str, int]],
-    claims: Partitions,
+    reported_owned: set[tuple[str, int]],
+    owned_partitions: Partitions,
     deadline: float,
 ) -> Procedure[Partitions]:
     """Heartbeat until the broker has this membership; gives what the client holds in it."""
@@ -220,19 +232,19 @@ def _take_part(
     refused_before = False
     while True:
         joining = member.member_epoch == 0
-        response = yield from full_heartbeat(context, member, topics, NONE if joining else claims)
+        response = yield from full_heartbeat(context, member, topics, NONE if joining else owned_partitions)
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
-                have_moved(member.group)
+                conversion_succeeded(member.group)
                 context.heartbeat_group(member.group)
-            return claims
-        if context.now < deadline and _may_be_otherwise_soon(code, joining=joining):
-            yield from park(member, request, context.now + context.settings.load_retry_s)
-            yield from see_that_it_is_convertible(context, member, request, deadline)
+            return owned_partitions
+        if context.now < deadline and _is_transient(code, joining=joining):
+            yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
+            yield from ensure_convertible(context, member, request, deadline)
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
-        see_that_somebody_waits(context, member, request)
+        ensure_client_waiting(context, member, request)
         if joining and member.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
             yield from leave_classic(member.group, member.old_classic_membership)
             member.old_classic_membership = None
@@ -243,14 +255,14 @@ def _take_part(
             raise Failed(error_mapping.for_join(code), said)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
-            _, forbidden = yield from look_up(context, topics)
+            _, forbidden = yield from lookup_topics(context, topics)
             topics -= forbidden
         elif (
             code == ErrorCode.FENCED_MEMBER_EPOCH
             and not joining
-            and (yield from _catch_up(context, member, connection))
+            and (yield from _resync_epoch(context, member, connection))
         ):
-            claims = yield from _claims(context, member, claimed)
+            owned_partitions = yield from _owned_partitions(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
             # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
@@ -260,13 +272,13 @@ def _take_part(
             yield from _release_instance(context, member, is_new=not request.message.member_id)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-            yield from _look_once_more(context, member, request, deadline, said, first=first)
+            yield from _check_once_more(context, member, request, deadline, said, first=first)
             refused_before = True
         else:
             raise Failed(error_mapping.for_join(code), said)
 
 
-def _look_once_more(
+def _check_once_more(
     context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
 ) -> Procedure[None]:
     """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
@@ -274,11 +286,11 @@ def _look_once_more(
     Raises the outcome if that is not why.
     """
     if not first:
-        raise PassesThrough(said, for_s=left_alone_s(context, member.group))
-    yield from see_that_it_is_convertible(context, member, request, deadline)
+        raise PassesThrough(said, for_s=passthrough_backoff_s(context, member.group))
+    yield from ensure_convertible(context, member, request, deadline)
 
 
-def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
+def _is_transient(code: int, *, joining: bool) -> bool:
     """Whether the same heartbeat may be answered in another way a little later."""
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return True
@@ -286,12 +298,12 @@ def _may_be_otherwise_soon(code: int, *, joining: bool) -> bool:
     return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _catch_up(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
+def _resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
     """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
 
     Leaving instead would free at once what the client claims.
     """
-    _, found = yield from look_for(context, member, connection)
+    _, found = yield from lookup_member(context, member, connection)
     if found is None or found.member_epoch == member.member_epoch:
         return False
     member.member_epoch = found.member_epoch
@@ -299,7 +311,7 @@ def _catch_up(context: Context, member: Member, connection: Connection) -> Proce
     return True
 
 
-def _end_abandoned(
+def _end_abandoned_memberships(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[None]:
     """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
@@ -339,7 +351,7 @@ def _release_instance(context: Context, member: Member, *, is_new: bool) -> Proc
     there, only a process that comes without a member id is a new one (``is_new``); one that has an id already
     replaces nobody but itself.
     """
-    _stand_back(member)
+    _fail_if_replaced(member)
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
     response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
@@ -347,7 +359,7 @@ def _release_instance(context: Context, member: Member, *, is_new: bool) -> Proc
             if described.instance_id == member.instance_id:
                 if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-                _stand_back(member)
+                _fail_if_replaced(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
                 replaced = context.find(member.group.group_id, described.member_id)
                 if replaced is not None and replaced is not member:
@@ -357,14 +369,14 @@ def _release_instance(context: Context, member: Member, *, is_new: bool) -> Proc
                     context.drop_if_idle(replaced)
 
 
-def _stand_back(member: Member) -> None:
+def _fail_if_replaced(member: Member) -> None:
     """Raise if a newer JoinGroup has taken this one's instance id over."""
     if member.group.static_members.get(member.instance_id or "", member.member_id) != member.member_id:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
 
 
-def _has_waited(
-    context: Context, member: Member, request: Request, claims: Partitions, deadline: float
+def _await_assignment(
+    context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
 ) -> Procedure[bool]:
     """Let a client that holds nothing wait until it has something, for a while.
 
@@ -372,53 +384,53 @@ def _has_waited(
     the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
     is asked when the wait gets long. False if the membership was lost meanwhile.
     """
-    if claims or not member.subscription:
+    if owned_partitions or not member.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
     while not context.visible(member, member.broker_assignment) and context.now < deadline:
-        yield from park(member, request, min(deadline, context.now + context.settings.join_poll_s))
+        yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
-            _gone_while_waiting(context)
+            _fail_if_served_elsewhere(context)
             return False
-        code = yield from beat(context, member)
+        code = yield from heartbeat_upstream(context, member)
         if code in error_mapping.MEMBERSHIP_LOST:
-            _gone_while_waiting(context)
+            _fail_if_served_elsewhere(context)
             return False
         if code != ErrorCode.NONE:
             raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
         if context.now >= asks_at:
             asks_at = math.inf
-            existing, _ = yield from look_up(context, member.broker_subscription)
+            existing, _ = yield from lookup_topics(context, member.broker_subscription)
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     return True
 
 
-def _gone_while_waiting(context: Context) -> None:
+def _fail_if_served_elsewhere(context: Context) -> None:
     """Raise if joining anew could end what the client has begun with another process meanwhile."""
     if not context.settings.sole_process:
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
-def _answer(context: Context, member: Member, request: Request, claims: Partitions) -> None:
+def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:
     """Give the client its generation: the member epoch at this moment."""
     if member.state is not MemberState.COMPLETING_REBALANCE:
         # Else the client may not have heard the answer before this one, and has the generation before that.
         member.previous_generation = member.generation
     member.generation = member.member_epoch
-    member.possibly_owned = claims
+    member.possibly_owned = owned_partitions
     member.reported_owned = None
     member.adopted = False
     # A client that has hung up meanwhile may have been elsewhere when it comes back.
     member.may_have_moved = not any(
-        context.clients.is_waiting(waiting) for waiting in (request, *member.superseded_requests)
+        context.connections.is_waiting(waiting) for waiting in (request, *member.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
     member.renew_session(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
-    context.emit(EventKind.JOINED, member, partitions=claims)
+    context.emit(EventKind.JOINED, member, partitions=owned_partitions)
     context.book(member)
     response = JoinGroupResponse(
         error_code=ErrorCode.NONE,

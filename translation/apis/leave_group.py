@@ -16,7 +16,7 @@ from translation.upstream.consumer_group_heartbeat import leave
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-def leaving(context: Context, message: LeaveGroupRequest) -> list[Member | None]:
+def named_members(context: Context, message: LeaveGroupRequest) -> list[Member | None]:
     """The member that each part of a LeaveGroup names, by member id or by instance id; None if not known here.
 
     Up to v2 a request has one part; since v3 it has any number.
@@ -36,7 +36,7 @@ def leaving(context: Context, message: LeaveGroupRequest) -> list[Member | None]
 def leave_group(context: Context, connection: Connection, request: Request) -> Procedure[None]:
     """A LeaveGroup of the client. Brokers since 4.0 do it for members of the new protocol themselves."""
     message: LeaveGroupRequest = request.message
-    members = leaving(context, message)
+    members = named_members(context, message)
     deadline = context.now + context.settings.leave_wait_s
     for last in [member for member in members if member is not None]:
         while context.now < deadline and (yield from has_to_wait_for_others(context, last, connection)):
@@ -68,7 +68,7 @@ def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
     return code
 
 
-def overdue(context: Context, member: Member) -> bool:
+def timeout_expired(context: Context, member: Member) -> bool:
     """Whether a deadline of the member has passed that ends its membership.
 
     No SyncGroup from a client that is heard does not: it goes on with the generation that it has, because the
@@ -86,23 +86,23 @@ def overdue(context: Context, member: Member) -> bool:
     return False
 
 
-def expire(context: Context, member: Member) -> Procedure[None]:
+def remove_expired(context: Context, member: Member) -> Procedure[None]:
     """End the membership of a client that let its session or its rebalance timeout pass.
 
     Epoch -1 removes a member without looking at its epoch, so it is sent only by a process that knows that the
     client is not served elsewhere; otherwise the broker's own session timeout decides. The member's other calls wait
     until the broker has answered: a JoinGroup that comes now must not be overtaken by the -1.
     """
-    if not overdue(context, member):
+    if not timeout_expired(context, member):
         return  # the client was heard again before it was this conversation's turn
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.
         with suppress(UpstreamLost):
             yield from leave(member)
-    end_expired(context, member)
+    forget_expired(context, member)
 
 
-def end_expired(context: Context, member: Member) -> None:
+def forget_expired(context: Context, member: Member) -> None:
     """The same without a word to the broker: there is no connection left on which it could be said."""
     if not member.joined:
         return

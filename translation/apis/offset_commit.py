@@ -24,8 +24,8 @@ from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 from translation.member_state import MemberState
-from translation.migration.adoption import Verdict, adopt_again, look_for
-from translation.upstream.consumer_group_heartbeat import plain_heartbeat
+from translation.migration.adoption import Verdict, lookup_member, readopt
+from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
 """The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""
@@ -44,28 +44,28 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     generation = message.generation_id_or_member_epoch
     member.learn_generation(generation)
     if not transactional:  # a transactional one comes from the producer's connection
-        context.clients.heard(member, connection, generation)
+        context.connections.record_call(member, connection, generation)
     if member.generation >= 0:
         member.renew_session(context.now)
     code = ErrorCode.NONE
-    if context.was_elsewhere(member, generation):
-        code = yield from adopt_again(context, member, connection, request)
+    if context.served_elsewhere(member, generation):
+        code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, message)
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
         return
-    if member.adopted and not context.clients.is_waiting(request):
+    if member.adopted and not context.connections.is_waiting(request):
         return  # its client has gone, and may have given up with another process what it commits here
     version, message = _for_a_member(request)
     response = yield from _send(member, request.api_key, version, message)
     if any(code in _STALE for code in _codes(response)):
         # The epoch moved in an answer that never arrived; the generation is current, so try the newest epoch once.
-        heartbeat = yield from plain_heartbeat(context, member)
+        heartbeat = yield from keepalive_heartbeat(context, member)
         known = heartbeat.error_code == ErrorCode.NONE
-        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.clients.is_waiting(request):
+        if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.connections.is_waiting(request):
             # Only a client that is still here may commit at an epoch that another process has moved.
-            known = (yield from adopt_again(context, member, connection, request)) == ErrorCode.NONE
+            known = (yield from readopt(context, member, connection, request)) == ErrorCode.NONE
         if known:
             response = yield from _send(member, request.api_key, version, message)
     if ErrorCode.UNKNOWN_MEMBER_ID in _codes(response) and (
@@ -105,14 +105,14 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
     instance_id = request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
         return False
-    verdict, _ = yield from look_for(context, member, connection, instance_id=instance_id)
+    verdict, _ = yield from lookup_member(context, member, connection, instance_id=instance_id)
     return verdict is Verdict.REPLACED
 
 
 def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
     """What a commit is refused with here; NONE if it may go on."""
     if member.generation < 0:
-        return context.no_member(member, message)
+        return context.membership_error(member, message)
     if not _generation_counts(member, message.generation_id_or_member_epoch):
         reason = f"commit with generation {message.generation_id_or_member_epoch}"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)

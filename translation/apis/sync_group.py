@@ -14,9 +14,9 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
-from translation.migration.adoption import adopt_again
+from translation.migration.adoption import readopt
 from translation.partitions import NONE, Partitions, by_name
-from translation.upstream.consumer_group_heartbeat import learn_names
+from translation.upstream.consumer_group_heartbeat import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
 """Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
@@ -29,10 +29,10 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     what the client gets.
     """
     member.learn_generation(request.message.generation_id)
-    context.clients.heard(member, connection, request.message.generation_id)
+    context.connections.record_call(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
-    if context.was_elsewhere(member, request.message.generation_id):
-        code = yield from adopt_again(context, member, connection, request)
+    if context.served_elsewhere(member, request.message.generation_id):
+        code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
@@ -40,7 +40,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             member.renew_session(context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
-    yield from learn_names(context, member.broker_assignment)
+    yield from learn_topic_names(context, member.broker_assignment)
     member.renew_session(context.now)
     member.rebalance_deadline = math.inf
     context.book(member)
@@ -69,7 +69,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
 
 def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
-        return context.no_member(member, message)
+        return context.membership_error(member, message)
     if message.generation_id != member.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet

@@ -23,7 +23,7 @@ class _Client:
         self.requests: set[RequestId] = set()
 
 
-class Clients:
+class ClientConnections:
     """See the module.
 
     ``release`` is called for a connection whose client is gone and that nothing needs any more; ``awaits_answer`` tells
@@ -40,7 +40,7 @@ class Clients:
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def asked(self, connection: Connection, request: Request) -> None:
+    def track(self, connection: Connection, request: Request) -> None:
         """Remember where a request's answer goes."""
         client = self._clients.get(connection.id)
         if client is None:
@@ -48,7 +48,7 @@ class Clients:
         client.requests.add(request.id)
         self._connection_of[request.id] = connection.id
 
-    def settle(self, request: Request) -> bool:
+    def complete(self, request: Request) -> bool:
         """Forget a request; False if its client is gone, so that nobody waits for an answer."""
         connection_id = self._connection_of.pop(request.id, None)
         if connection_id is None:
@@ -56,7 +56,7 @@ class Clients:
         self._clients[connection_id].requests.discard(request.id)
         return True
 
-    def who_asked(self, request: Request) -> Connection | None:
+    def connection_of(self, request: Request) -> Connection | None:
         """The connection on which a request waits."""
         connection_id = self._connection_of.get(request.id)
         return None if connection_id is None else self.connection(connection_id)
@@ -65,7 +65,7 @@ class Clients:
         """Whether the client of this request is still there, as far as was read, and has no answer yet."""
         return request.id in self._connection_of
 
-    def is_here(self, request: Request) -> bool:
+    def is_still_connected(self, request: Request) -> bool:
         """The same as the kernel knows it, for calls that count only while somebody waits for their answer.
 
         A process that stood still, or a connection that did, brings a call together with the news that its client has
@@ -87,7 +87,7 @@ class Clients:
         client = None if connection_id is None else self._clients.get(connection_id)
         return client is not None and client.alive
 
-    def gone(self, connection_id: ConnectionId) -> None:
+    def client_gone(self, connection_id: ConnectionId) -> None:
         """The client's side is closed; its upstream side stays while members are reached through it."""
         client = self._clients.get(connection_id)
         if client is None:
@@ -101,7 +101,7 @@ class Clients:
         client.requests.clear()
         self.maybe_release(connection_id)
 
-    def lost(self, connection_id: ConnectionId) -> None:
+    def upstream_lost(self, connection_id: ConnectionId) -> None:
         """Both sides are gone: nothing can be sent for its members until their clients come back."""
         client = self._clients.pop(connection_id, None)
         if client is None:
@@ -115,7 +115,7 @@ class Clients:
                 self._clients.get(member.join_answered_on) if member.join_answered_on is not None else None
             )
             if last_join_on is not None and last_join_on.alive:
-                self.reach(member, last_join_on.connection)  # as before it was heard on the one that is lost
+                self.bind(member, last_join_on.connection)  # as before it was heard on the one that is lost
             else:
                 member.keep_alive_at = math.inf
 
@@ -142,26 +142,26 @@ class Clients:
             else sorted(client.members, key=lambda member: (member.group.group_id, member.member_id))
         )
 
-    def reach(self, member: Member, connection: Connection) -> None:
+    def bind(self, member: Member, connection: Connection) -> None:
         """The member's client was heard on this connection: from now on the member is reached through it."""
         if member.connection_id == connection.id:
             return
-        self.detach(member)
+        self.unbind(member)
         member.connection_id = connection.id
         member.client_host = connection.client_host
         member.software = connection.software
         self._clients[connection.id].members.add(member)
 
-    def heard(self, member: Member, connection: Connection, generation: int) -> None:
+    def record_call(self, member: Member, connection: Connection, generation: int) -> None:
         """A call of the member's client came. One with an older generation is late: it may be elsewhere now. One with a
         generation that nobody gave it will be refused, unless the broker knows better
         (:mod:`translation.migration.adoption`)."""
         if generation == member.generation or member.connection_id is None:
-            self.reach(member, connection)
-        if self._has_stayed(member, connection):
+            self.bind(member, connection)
+        if self._never_left(member, connection):
             member.may_have_moved = False
 
-    def _has_stayed(self, member: Member, connection: Connection) -> bool:
+    def _never_left(self, member: Member, connection: Connection) -> bool:
         """Whether a call on this connection shows that the client has not been elsewhere since its last JoinGroup here.
 
         It is the connection on which that was answered, and still open. What was closed since, if anything, is an older
@@ -169,14 +169,14 @@ class Clients:
         """
         return connection.id == member.join_answered_on and self.is_connected(connection.id)
 
-    def detach(self, member: Member) -> None:
+    def unbind(self, member: Member) -> None:
         """The member is reached through no connection any more."""
         before, member.connection_id = member.connection_id, None
         if before is not None and before in self._clients:
             self._clients[before].members.discard(member)
             self.maybe_release(before)
 
-    def is_late(self, member: Member, connection: Connection, request: Request) -> bool:
+    def is_stale(self, member: Member, connection: Connection, request: Request) -> bool:
         """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
 
         The client has joined again on a connection that it opened later, and that is still open, or was followed by

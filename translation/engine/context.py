@@ -22,19 +22,19 @@ from translation.actions import (
     Request,
 )
 from translation.engine.admitted_groups import Admissions
-from translation.engine.connections import Clients
+from translation.engine.connections import ClientConnections
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
 from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import Scheduler, WakeReason
 from translation.engine.timers import Timers
 from translation.member_state import MemberEvent, MemberState
-from translation.partitions import NONE, Partitions, told
+from translation.partitions import NONE, Partitions, to_topic_partitions
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
 
-_LOOKED_AT_FOR_ROOM = 100
+_EVICTION_CANDIDATES = 100
 """Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
 
 _WAKES = {MemberEvent.FENCED: WakeReason.MEMBERSHIP_LOST, MemberEvent.REPLACED: WakeReason.REPLACED}
@@ -65,7 +65,7 @@ class Context:
         self.groups: dict[str, Group] = {}
         self.topic_names: dict[Uuid, str] = {}
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
-        self.clients = Clients(self._release, self.scheduler.is_busy)
+        self.connections = ClientConnections(self._release, self.scheduler.is_busy)
         self.admissions = Admissions(settings.admitted_groups_limit)
         self.natives = NativeMembers(settings.native_members_limit)
 
@@ -73,12 +73,12 @@ class Context:
 
     def answer(self, request: Request, message: Any) -> None:
         """Answer a client's request, unless it is gone."""
-        if self.clients.settle(request):
+        if self.connections.complete(request):
             self.actions.append(Answer(request.id, message))
 
     def forward(self, request: Request) -> None:
         """Relay a client's request as it came, unless it is gone."""
-        if self.clients.settle(request):
+        if self.connections.complete(request):
             self.actions.append(Forward(request.id))
 
     def _release(self, connection_id: ConnectionId) -> None:
@@ -89,11 +89,11 @@ class Context:
 
     def connection_lost(self, connection_id: ConnectionId) -> None:
         """Both sides of a connection are gone: calls on it have no answer any more."""
-        waiting = self.clients.members_on(connection_id)
-        self.clients.lost(connection_id)
+        waiting = self.connections.members_on(connection_id)
+        self.connections.upstream_lost(connection_id)
         self.admissions.forget(connection_id)
         self.abandon_joins(waiting, connection_id)
-        self.scheduler.lost(connection_id)
+        self.scheduler.connection_lost(connection_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """Nobody waits any more for the JoinGroups of these members that wait on this connection."""
@@ -109,12 +109,12 @@ class Context:
         if group is None:
             group = self.groups[group_id] = Group(self, group_id)
             if len(self.groups) > self.settings.groups_limit:
-                self._forget_a_group(group)
+                self._evict_group(group)
         return group
 
-    def _forget_a_group(self, newest: Group) -> None:
+    def _evict_group(self, newest: Group) -> None:
         """Make room. What is known of a group without members can be found out again."""
-        for group in list(islice(self.groups.values(), _LOOKED_AT_FOR_ROOM)):
+        for group in list(islice(self.groups.values(), _EVICTION_CANDIDATES)):
             del self.groups[group.group_id]
             if group is not newest and not group.members and not group.pending_moves:
                 return
@@ -147,7 +147,7 @@ class Context:
         member = self.find(group_id, member_id)
         return (group_id, member_id) in self.natives and (member is None or not member.joined)
 
-    def fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
+    def is_fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
         """Whether another member has this instance id now: the classic contract is that the newer one wins."""
         if instance_id is None or not self.settings.sole_process:
             # Another process may have seen a later one: the broker is asked (:mod:`translation.migration.adoption`).
@@ -156,7 +156,7 @@ class Context:
         holder_id = None if group is None else group.static_members.get(instance_id)
         return holder_id is not None and holder_id != member_id
 
-    def was_elsewhere(self, member: Member, generation: int) -> bool:
+    def served_elsewhere(self, member: Member, generation: int) -> bool:
         """Whether another process may have served this client since it joined here.
 
         Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
@@ -166,7 +166,7 @@ class Context:
             return False  # an older generation is an older one, wherever the newer one came from
         return generation > member.generation or member.may_have_moved
 
-    def hold_instance(self, member: Member) -> None:
+    def claim_instance(self, member: Member) -> None:
         """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
 
         A process that alone serves the group knows who is the newest. One of several may know an older one; there a
@@ -184,9 +184,9 @@ class Context:
         if member.group.static_members.get(member.instance_id or "") == member.member_id:
             del member.group.static_members[member.instance_id or ""]
 
-    def no_member(self, member: Member, message: Any) -> ErrorCode:
+    def membership_error(self, member: Member, message: Any) -> ErrorCode:
         """What a client is answered whose membership has ended, maybe while its call waited."""
-        if self.fenced(member.group.group_id, member.member_id, message.group_instance_id):
+        if self.is_fenced(member.group.group_id, member.member_id, message.group_instance_id):
             return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -201,7 +201,7 @@ class Context:
         ):
             del group.members[member.member_id]
             member.queue.detach_owner()
-            self.clients.detach(member)
+            self.connections.unbind(member)
             if (
                 member.instance_id is not None
                 and group.static_members.get(member.instance_id) == member.member_id
@@ -314,8 +314,8 @@ class Context:
             epoch=member.member_epoch,
             state=member.state,
             previous_state=previous_state,
-            partitions=told(partitions, self.topic_names) if partitions else (),
-            owned=None if member.adopted else told(held, self.topic_names),
+            partitions=to_topic_partitions(partitions, self.topic_names) if partitions else (),
+            owned=None if member.adopted else to_topic_partitions(held, self.topic_names),
             reason=reason,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
         )
@@ -323,7 +323,7 @@ class Context:
 
     def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
         """Tell the outside what happened to a call that belongs to no member known here."""
-        connection = self.clients.who_asked(request)
+        connection = self.connections.connection_of(request)
         event = Event(
             kind=kind,
             group_id=group_id,

@@ -21,20 +21,20 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
     return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
 
 
-def patience(context: Context, member: Member) -> float:
+def join_wait_limit_s(context: Context, member: Member) -> float:
     """How long this client may be kept waiting in JoinGroup (seconds)."""
     settings = context.settings
     return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
 
 
-def resume_session(context: Context, member: Member) -> None:
+def restart_session_timer(context: Context, member: Member) -> None:
     """The client does not wait in JoinGroup any more: its session runs again."""
     if member.joined:
         member.renew_session(context.now)
         context.book(member)
 
 
-def refuse_overtaken(context: Context, member: Member) -> None:
+def refuse_superseded(context: Context, member: Member) -> None:
     """A JoinGroup goes on without an answer of its own: those that it took over get none of it either.
 
     Their client has joined anew since; whoever still waits for them tries again.
@@ -47,7 +47,7 @@ def refuse_overtaken(context: Context, member: Member) -> None:
 class Outcome(Exception):
     """A JoinGroup ends in another way than with a generation."""
 
-    def settle(self, context: Context, member: Member, request: Request) -> None:
+    def apply(self, context: Context, member: Member, request: Request) -> None:
         """Do what this outcome means for everybody who waits."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class PassesThrough(Outcome):
         super().__init__(reason)
         self.for_s = for_s
 
-    def settle(self, context: Context, member: Member, request: Request) -> None:
+    def apply(self, context: Context, member: Member, request: Request) -> None:
         """Relay the request, and those that it took over."""
         group = member.group
         group.passthrough_reason = str(self)
@@ -70,17 +70,17 @@ class PassesThrough(Outcome):
         member.superseded_requests.clear()
 
 
-class Overtaken(Outcome):
-    """A newer JoinGroup of the same member goes on in this one's place, and answers for both (:func:`overtake`)."""
+class AnsweredByNewer(Outcome):
+    """A newer JoinGroup of the same member answers both requests (:func:`take_over_waiting_join`)."""
 
-    def settle(self, _context: Context, _member: Member, _request: Request) -> None:
+    def apply(self, _context: Context, _member: Member, _request: Request) -> None:
         """Leave the answer to the newer one."""
 
 
-class Superseded(Outcome):
+class RejectedByNewer(Outcome):
     """A newer JoinGroup goes on, and answers for itself only: who sent this one is to try again."""
 
-    def settle(self, context: Context, _member: Member, request: Request) -> None:
+    def apply(self, context: Context, _member: Member, request: Request) -> None:
         """Refuse this one."""
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
@@ -92,19 +92,19 @@ class Failed(Outcome):
         super().__init__(reason)
         self.error_code = error_code
 
-    def settle(self, context: Context, member: Member, request: Request) -> None:
+    def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer the request, and those that it took over."""
-        resume_session(context, member)
+        restart_session_timer(context, member)
         context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.superseded_requests, request):
             context.answer(waiting, refused(waiting, self.error_code, member.member_id))
         member.superseded_requests.clear()
 
 
-class NeedsAnotherId(Outcome):
+class NeedsNewMemberId(Outcome):
     """The client is to join as another member, under an id that nobody had before (KIP-394)."""
 
-    def settle(self, context: Context, member: Member, request: Request) -> None:
+    def apply(self, context: Context, member: Member, request: Request) -> None:
         """Tell it the id, whichever of its JoinGroups it waits for."""
         member_id = context.ids.issue()
         context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
@@ -117,7 +117,7 @@ class StaysClassic(Exception):
     """A classic member joins again: it stays one until it is moved at a Heartbeat, after which it holds nothing."""
 
 
-def overtake(context: Context, member: Member) -> None:
+def take_over_waiting_join(context: Context, member: Member) -> None:
     """It is a newer JoinGroup's turn: take the answer over from the one that waits."""
     older, member.waiting_join = member.waiting_join, None
     if older is not None:
@@ -126,7 +126,7 @@ def overtake(context: Context, member: Member) -> None:
         context.scheduler.wake(older, WakeReason.SUPERSEDED)
 
 
-def wait(
+def suspend_join(
     member: Member, until: float, answered_by_newer: Request | None = None
 ) -> Generator[Wait, Any, WakeReason]:
     """A JoinGroup lets others in for a while; tells why it goes on.
@@ -144,11 +144,11 @@ def wait(
     return wake_reason
 
 
-def park(member: Member, request: Request, until: float) -> Procedure[None]:
+def wait_in_join(member: Member, request: Request, until: float) -> Procedure[None]:
     """Wait for partitions; raises if there is nothing to go on for."""
-    wake_reason = yield from wait(member, until, request)
+    wake_reason = yield from suspend_join(member, until, request)
     if wake_reason is WakeReason.SUPERSEDED:
-        raise Overtaken("a newer JoinGroup came")
+        raise AnsweredByNewer("a newer JoinGroup came")
     if (
         wake_reason is WakeReason.REPLACED
     ):  # as classic brokers do with the JoinGroup that waits of the older process

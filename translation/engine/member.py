@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from translation.engine.context import Context
 
 
-class Move(msgspec.Struct, frozen=True):
+class PendingMove(msgspec.Struct, frozen=True):
     """A client that was told to join anew, and the membership that it leaves behind."""
 
     member_id: str
@@ -176,7 +176,7 @@ class Member:
         self.keep_alive_s = 5.0
         self.keep_alive_at = math.inf
 
-        self.old_classic_membership: Move | None = None
+        self.old_classic_membership: PendingMove | None = None
         """The classic membership of its client, which is to end as soon as this one has begun."""
 
         # a JoinGroup that waits for partitions, and those that it took over
@@ -259,7 +259,7 @@ class Group:
         """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
-        self.pending_moves: dict[str, Move] = {}
+        self.pending_moves: dict[str, PendingMove] = {}
         """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
         self.next_move_at = -math.inf
         """When the next of them may be told."""

@@ -20,7 +20,7 @@ class NativeMembers:
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._members
 
-    def heard(self, group_id: str, member_id: str) -> None:
+    def add(self, group_id: str, member_id: str) -> None:
         """The broker has this member, and it is a native one."""
         if len(group_id) + len(member_id) > _LONGEST:
             return
@@ -30,6 +30,6 @@ class NativeMembers:
         if len(self._members) > self._limit:
             self._members.popitem(last=False)
 
-    def left(self, group_id: str, member_id: str) -> None:
+    def discard(self, group_id: str, member_id: str) -> None:
         """It is a member no more; a classic client may come with its id."""
         self._members.pop((group_id, member_id), None)

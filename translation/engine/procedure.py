@@ -195,7 +195,7 @@ class Scheduler:
         self._run_next(queue)
         return procedure
 
-    def ask(
+    def start_with(
         self,
         ask: Send,
         on_reply: ReplyHandler,
@@ -211,7 +211,7 @@ class Scheduler:
         procedure.turn_began_at = self._context.now
         self._send(procedure, ask)
 
-    def reply(self, call_id: CallId, message: Any) -> None:
+    def handle_reply(self, call_id: CallId, message: Any) -> None:
         """The broker answered a call. Unknown ids are of conversations that ended with their connection."""
         procedure = self._calls.pop(call_id, None)
         if procedure is None:
@@ -228,7 +228,7 @@ class Scheduler:
             None if procedure is None or procedure.on_reply is None else procedure.on_reply.foresees(message)
         )
 
-    def lost(self, connection_id: ConnectionId) -> None:
+    def connection_lost(self, connection_id: ConnectionId) -> None:
         """The upstream connection is gone, and every call on it with it."""
         for call_id in sorted(self._calls_on.pop(connection_id, ())):
             self._resume_with_reply(self._calls.pop(call_id), UpstreamLost())
@@ -266,7 +266,7 @@ class Scheduler:
     def _end_turn_in_time(self, procedure: RunningProcedure) -> None:
         """Close its connection when whoever waits longest has waited long enough, or see that it is looked at then."""
         now, limit_s = self._context.now, self._context.settings.turn_limit_s
-        clients = self._context.clients
+        clients = self._context.connections
         waits_since = min(
             (
                 one.waiting_since
@@ -308,7 +308,7 @@ class Scheduler:
         self._under_way[connection_id] -= 1
         if not self._under_way[connection_id]:
             del self._under_way[connection_id]
-            self._context.clients.maybe_release(connection_id)
+            self._context.connections.maybe_release(connection_id)
 
     def _resume_with_reply(self, procedure: RunningProcedure, answer: Any) -> None:
         procedure.call_id = None
@@ -320,7 +320,7 @@ class Scheduler:
             finally:  # also by an exception
                 if procedure.generator is None:
                     queue.running = None
-                    self._context.clients.maybe_release(procedure.connection_id)
+                    self._context.connections.maybe_release(procedure.connection_id)
             if procedure.generator is not None:
                 self._under_way[procedure.connection_id] += 1
                 self._resume(procedure, None)
@@ -331,7 +331,10 @@ class Scheduler:
     def _run_next(self, queue: ProcedureQueue) -> None:
         while queue.running is None and queue.waiting:
             procedure = queue.waiting.popleft()
-            if not procedure.started and self._context.clients.connection(procedure.connection_id) is None:
+            if (
+                not procedure.started
+                and self._context.connections.connection(procedure.connection_id) is None
+            ):
                 if procedure.generator is not None:
                     procedure.generator.close()  # its connection went away while it waited
                 self._finished(procedure)
@@ -367,7 +370,7 @@ class Scheduler:
             self._send_or_fail(procedure, step)
 
     def _send_or_fail(self, procedure: RunningProcedure, ask: Send) -> None:
-        if self._context.clients.connection(procedure.connection_id) is None:
+        if self._context.connections.connection(procedure.connection_id) is None:
             self._resume(procedure, UpstreamLost())
         else:
             self._send(procedure, ask)

@@ -19,7 +19,7 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 from translation.member_state import MemberEvent
-from translation.migration.upgrade import move_classic
+from translation.migration.upgrade import move_classic_member
 from translation.policy.policy import Rule
 
 _CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
@@ -47,7 +47,7 @@ class Verdict(Enum):
     LOADING = auto()
     """The broker can't say yet."""
 
-    NOT_SAID = auto()
+    UNAVAILABLE = auto()
     """The broker can't say; its own answer to the call tells the client why."""
 
     REPLACED = auto()
@@ -63,7 +63,7 @@ class Verdict(Enum):
 Found = tuple[Verdict, ConsumerGroupDescribeResponseMember | None]
 
 
-def adopting(
+def adopt_then(
     context: Context,
     member: Member,
     connection: Connection,
@@ -77,11 +77,11 @@ def adopting(
     A classic member is refused too when it is its turn to be moved to the new protocol.
     """
     if not member.joined:
-        verdict, found = yield from look_for(
+        verdict, found = yield from lookup_member(
             context, member, connection, instance_id=request.message.group_instance_id
         )
         if verdict is Verdict.NATIVE_MEMBER:
-            context.natives.heard(member.group.group_id, member.member_id)
+            context.natives.add(member.group.group_id, member.member_id)
             context.forward(request)
             return
         if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
@@ -89,9 +89,9 @@ def adopting(
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
             return
         if verdict is not Verdict.MEMBER or found is None:
-            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.NOT_SAID, Verdict.LOADING):
+            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.UNAVAILABLE, Verdict.LOADING):
                 mixed = verdict is Verdict.CLASSIC_MEMBER
-                if (yield from move_classic(context, member, connection, request, rule, mixed=mixed)):
+                if (yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)):
                     refuse(ErrorCode.UNKNOWN_MEMBER_ID)
                     return
             context.forward(request)
@@ -100,7 +100,7 @@ def adopting(
     yield from proceed()
 
 
-def adopt_again(
+def readopt(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[ErrorCode]:
     """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
@@ -113,8 +113,8 @@ def adopt_again(
     process has given it to the client in this membership, but a classic group before it, and nothing changes.
     """
     instance_id = request.message.group_instance_id
-    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
-    if verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+    verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
+    if verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if found is not None and _is_of_another_membership(member, _generation_of(request), found):
         reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
@@ -126,7 +126,7 @@ def adopt_again(
     if verdict is Verdict.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
-        return context.no_member(member, request.message)
+        return context.membership_error(member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
 
@@ -138,7 +138,7 @@ def _is_of_another_membership(
     return member.joined and generation > member.generation and generation > found.member_epoch
 
 
-def look_for(
+def lookup_member(
     context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
 ) -> Procedure[Found]:
     """Ask the broker who this is; with its instance id, also whether somebody else has that."""
@@ -151,7 +151,7 @@ def look_for(
         ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,)),
     )
     if not response.groups:
-        return Verdict.NOT_SAID, None
+        return Verdict.UNAVAILABLE, None
     described = response.groups[0]
     match described.error_code:
         case ErrorCode.NONE:
@@ -163,7 +163,7 @@ def look_for(
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return Verdict.LOADING, None
         case _:
-            return Verdict.NOT_SAID, None
+            return Verdict.UNAVAILABLE, None
     for found in described.members:
         if found.member_id == member.member_id:
             if found.member_type == _CLASSIC_MEMBER:
@@ -183,10 +183,10 @@ def _adopt(
     request: Request,
     found: ConsumerGroupDescribeResponseMember,
 ) -> None:
-    context.clients.reach(member, connection)
+    context.connections.bind(member, connection)
     member.client_id = request.client_id
     member.instance_id = found.instance_id
-    context.hold_instance(member)
+    context.claim_instance(member)
     member.member_epoch = found.member_epoch
     # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
     member.generation = min(_generation_of(request), found.member_epoch)

@@ -8,26 +8,30 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
     Outcome,
-    Superseded,
-    overtake,
-    patience,
-    refuse_overtaken,
+    RejectedByNewer,
+    join_wait_limit_s,
+    refuse_superseded,
     refused,
-    resume_session,
-    wait,
+    restart_session_timer,
+    suspend_join,
+    take_over_waiting_join,
 )
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
 from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.migration.upgrade import end_left_behind, join_classic, leave_translated
-from translation.upstream.proxy_heartbeat import beat
+from translation.migration.upgrade import (
+    end_old_classic_membership,
+    leave_consumer_membership,
+    relay_classic_join,
+)
+from translation.upstream.proxy_heartbeat import heartbeat_upstream
 
 
 def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
 ) -> Procedure[None]:
     """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
-    if member is not None and member.joined and context.clients.is_late(member, connection, request):
+    if member is not None and member.joined and context.connections.is_stale(member, connection, request):
         # That it claims nothing is not true any more: its client has joined again since, and works.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
@@ -35,18 +39,18 @@ def back_to_classic(
         try:
             yield from _leave(context, member, connection, request)
         except Outcome as outcome:
-            outcome.settle(context, member, request)
+            outcome.apply(context, member, request)
             return
         except UpstreamLost:
-            resume_session(context, member)
-            refuse_overtaken(context, member)  # on other connections, which are still there
+            restart_session_timer(context, member)
+            refuse_superseded(context, member)  # on other connections, which are still there
             raise
-        refuse_overtaken(context, member)
+        refuse_superseded(context, member)
     elif member is not None:
         # An older JoinGroup of this client that waits here would begin a membership beside the classic one.
-        overtake(context, member)
-        refuse_overtaken(context, member)
-    yield from join_classic(context, request)
+        take_over_waiting_join(context, member)
+        refuse_superseded(context, member)
+    yield from relay_classic_join(context, request)
 
 
 def _memberships(member: Member, request: Request) -> list[Member]:
@@ -63,22 +67,24 @@ def _memberships(member: Member, request: Request) -> list[Member]:
 
 def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """End its memberships, each if the client still has it when its turn comes."""
-    overtake(context, member)
+    take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
-    deadline = context.now + patience(context, member)
-    yield from end_left_behind(member)
+    deadline = context.now + join_wait_limit_s(context, member)
+    yield from end_old_classic_membership(member)
     for one in _memberships(member, request):
         while (yield from has_to_wait_for_others(context, one, connection)):
             if context.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
-            if (yield from wait(member, context.now + context.settings.join_poll_s)) is WakeReason.SUPERSEDED:
-                raise Superseded("a newer JoinGroup came")
-            if not context.clients.is_here(request):
+            if (
+                yield from suspend_join(member, context.now + context.settings.join_poll_s)
+            ) is WakeReason.SUPERSEDED:
+                raise RejectedByNewer("a newer JoinGroup came")
+            if not context.connections.is_still_connected(request):
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
             if one is member and one.joined:
-                yield from beat(context, one)
-        yield from leave_translated(context, one, "back to the classic protocol")
+                yield from heartbeat_upstream(context, one)
+        yield from leave_consumer_membership(context, one, "back to the classic protocol")
         context.release_instance(one)
         context.drop_if_idle(one)

@@ -13,52 +13,52 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     MEMBER_ID_REQUIRED_FROM,
     Failed,
-    NeedsAnotherId,
+    NeedsNewMemberId,
     Outcome,
     PassesThrough,
     StaysClassic,
-    park,
+    wait_in_join,
 )
-from translation.engine.member import Group, Member, Move
+from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure
-from translation.migration.adoption import Found, Verdict, look_for
+from translation.migration.adoption import Found, Verdict, lookup_member
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import (
     Obstacle,
+    begin_bulk_move,
+    find_obstacle,
     has_classic_members,
+    is_bulk_move,
     leave_classic,
     leave_classic_membership,
-    leave_translated,
-    left_alone_s,
-    move_together,
-    moves_together,
-    what_stands_in_the_way,
+    leave_consumer_membership,
+    passthrough_backoff_s,
 )
 
 _IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})
 """Verdicts that say that it is a consumer group, and name no membership of the new protocol that is the client's."""
 
 
-def find_out(
+def join_preflight(
     context: Context,
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: Move | None,
+    old_classic_membership: PendingMove | None,
     deadline: float,
     *,
-    claims: bool,
+    owns_partitions: bool,
 ) -> Procedure[None]:
     """See that nothing stands in the way of this member's first heartbeat.
 
-    ``old_classic_membership`` is the classic membership that the client gave up because the policy changed, ``claims``
-    whether
-    it comes with partitions in hand. Raises the outcome if it is not to join the new protocol, or not yet.
+    ``old_classic_membership`` is the classic membership that the client gave up because the policy changed;
+    ``owns_partitions`` says that its JoinGroup reports owned partitions. Raises the outcome if the client is not to
+    join the new protocol, or not yet.
     """
     if member.joined:
         if not context.settings.sole_process:
-            yield from _see_that_it_is_the_latest(context, member, connection)
-            see_that_somebody_waits(context, member, request)
+            yield from _ensure_latest(context, member, connection)
+            ensure_client_waiting(context, member, request)
         return
     group = member.group
     # If the last try to begin this membership has failed, it is known already.
@@ -67,21 +67,33 @@ def find_out(
         None,
     )
     instance_id = request.message.group_instance_id if request.message.member_id else None
-    old_classic_membership = yield from _end_translated(
+    old_classic_membership = yield from _end_consumer_membership(
         context, member, connection, request, old_classic_membership, deadline
     )
-    if not group.is_consumer_group or claims or instance_id or not context.ids.is_issued(member.member_id):
+    if (
+        not group.is_consumer_group
+        or owns_partitions
+        or instance_id
+        or not context.ids.is_issued(member.member_id)
+    ):
         look = partial(
-            _look, context, member, connection, request, deadline, instance_id=instance_id, claims=claims
+            _lookup_member,
+            context,
+            member,
+            connection,
+            request,
+            deadline,
+            instance_id=instance_id,
+            owns_partitions=owns_partitions,
         )
         verdict, found = yield from look()
-        told = _was_told_to_move(old_classic_membership, claims=claims)
+        told = _completes_a_move(old_classic_membership, owns_partitions=owns_partitions)
         if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.member_id):
             if (yield from has_classic_members(group.group_id)):
                 raise StaysClassic  # if it is none of them, the broker says so
             # It is no classic group either. Another client's first heartbeat may have converted it between the answers.
             verdict, found = yield from look()
-        if _is_for_the_broker(verdict, claims=claims):
+        if _must_relay(verdict, owns_partitions=owns_partitions):
             raise StaysClassic
         if verdict in _IN_A_CONSUMER_GROUP:
             left = yield from _leave_classic_memberships(
@@ -95,17 +107,19 @@ def find_out(
             member.adopted = True
             context.emit(EventKind.ADOPTED, member)
         elif verdict is Verdict.CLASSIC_GROUP:
-            old_classic_membership = yield from _until_convertible(
+            old_classic_membership = yield from _await_convertible(
                 context, member, request, old_classic_membership, deadline
             )
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    _see_that_its_id_tells(context, member, request, claims=claims)
+    _ensure_distinguishable_id(context, member, request, owns_partitions=owns_partitions)
     # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
-    see_that_somebody_waits(context, member, request)
+    ensure_client_waiting(context, member, request)
 
 
-def _see_that_its_id_tells(context: Context, member: Member, request: Request, *, claims: bool) -> None:
+def _ensure_distinguishable_id(
+    context: Context, member: Member, request: Request, *, owns_partitions: bool
+) -> None:
     """Raise if a client that begins a membership here should do so under an id of ours.
 
     A classic member that joined a group with native members in it has an id of their form (seen on 4.4.0). Under that
@@ -113,31 +127,31 @@ def _see_that_its_id_tells(context: Context, member: Member, request: Request, *
     """
     if (
         not member.joined
-        and not claims
+        and not owns_partitions
         and not context.is_ours(member)
         and request.version >= MEMBER_ID_REQUIRED_FROM
         and request.message.group_instance_id is None
     ):
-        raise NeedsAnotherId("its own is of the form that native members have")
+        raise NeedsNewMemberId("its own is of the form that native members have")
 
 
-def _is_for_the_broker(verdict: Verdict, *, claims: bool) -> bool:
+def _must_relay(verdict: Verdict, *, owns_partitions: bool) -> bool:
     """Whether the broker itself has to answer the JoinGroup.
 
     A classic member that claims partitions stays one: an epoch 0 heartbeat owns nothing, and the broker would free at
     once what the client still holds. A JoinGroup under a native member's id would make that a classic member.
     """
-    return verdict is Verdict.NATIVE_MEMBER or (verdict is Verdict.CLASSIC_MEMBER and claims)
+    return verdict is Verdict.NATIVE_MEMBER or (verdict is Verdict.CLASSIC_MEMBER and owns_partitions)
 
 
-def _end_translated(
+def _end_consumer_membership(
     context: Context,
     member: Member,
     connection: Connection,
     request: Request,
-    old_classic_membership: Move | None,
+    old_classic_membership: PendingMove | None,
     deadline: float,
-) -> Procedure[Move | None]:
+) -> Procedure[PendingMove | None]:
     """End the membership of a client that was to go back, and joins the new protocol after all.
 
     That is done before anything is asked about the group; gives what is still to be left behind.
@@ -150,19 +164,23 @@ def _end_translated(
     while (yield from has_to_wait_for_others(context, before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
-        yield from park(member, request, context.now + context.settings.join_poll_s)
-    yield from leave_translated(context, before, "its client joined anew")
+        yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
+    yield from leave_consumer_membership(context, before, "its client joined anew")
     context.drop_if_idle(before)
     return None
 
 
-def _was_told_to_move(old_classic_membership: Move | None, *, claims: bool) -> bool:
+def _completes_a_move(old_classic_membership: PendingMove | None, *, owns_partitions: bool) -> bool:
     """Whether this JoinGroup is that of a client that was told to move; one with partitions has joined again since."""
-    return old_classic_membership is not None and not claims
+    return old_classic_membership is not None and not owns_partitions
 
 
 def _leave_classic_memberships(
-    context: Context, member: Member, request: Request, verdict: Verdict, old_classic_membership: Move | None
+    context: Context,
+    member: Member,
+    request: Request,
+    verdict: Verdict,
+    old_classic_membership: PendingMove | None,
 ) -> Procedure[bool]:
     """End what a client that holds nothing has of classic memberships in a consumer group; whether it had any.
 
@@ -173,12 +191,12 @@ def _leave_classic_memberships(
         yield from leave_classic_membership(group.group_id, member.member_id, member.instance_id)
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_once_more(context, request):
-        raise NeedsAnotherId("another process may be ending its classic membership too")
+    if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_again(context, request):
+        raise NeedsNewMemberId("another process may be ending its classic membership too")
     return verdict is Verdict.CLASSIC_MEMBER or old_classic_membership is not None
 
 
-def _may_be_left_once_more(context: Context, request: Request) -> bool:
+def _may_be_left_again(context: Context, request: Request) -> bool:
     """Whether a LeaveGroup for this client's classic membership may be under way from another process.
 
     The client was there before, hung up, and came here. A LeaveGroup that still stands on its way to the broker would
@@ -200,7 +218,7 @@ def _may_have_become_classic(group: Group) -> bool:
     return not group.is_consumer_group
 
 
-def _look(
+def _lookup_member(
     context: Context,
     member: Member,
     connection: Connection,
@@ -208,45 +226,47 @@ def _look(
     deadline: float,
     *,
     instance_id: str | None,
-    claims: bool,
+    owns_partitions: bool,
 ) -> Procedure[Found]:
     """Ask the broker who this is, for as long as it loads; raises the outcome if the JoinGroup is not to go on."""
-    verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+    verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
     while verdict is Verdict.LOADING and context.now < deadline:
-        yield from park(member, request, context.now + context.settings.load_retry_s)
-        verdict, found = yield from look_for(context, member, connection, instance_id=instance_id)
+        yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
+        verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
     if verdict is Verdict.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-    if claims and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.member_id):
+    if owns_partitions and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.member_id):
         # The broker knows who it is, and takes the classic JoinGroup of a member of either protocol at its word.
         raise StaysClassic
-    if claims and verdict in (Verdict.LOADING, Verdict.NOT_SAID):
+    if owns_partitions and verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
         # It may be a member still, and an epoch 0 heartbeat would free what it holds.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
-    see_that_somebody_waits(context, member, request)
+    ensure_client_waiting(context, member, request)
     return verdict, found
 
 
-def see_that_somebody_waits(context: Context, member: Member, request: Request) -> None:
+def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
-    if not any(context.clients.is_here(waiting) for waiting in (request, *member.superseded_requests)):
+    if not any(
+        context.connections.is_still_connected(waiting) for waiting in (request, *member.superseded_requests)
+    ):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 
-def _see_that_it_is_the_latest(context: Context, member: Member, connection: Connection) -> Procedure[None]:
+def _ensure_latest(context: Context, member: Member, connection: Connection) -> Procedure[None]:
     """Before a JoinGroup counts: has another process served this client since this one heard of it?
 
     Then the call may be a late one of a client that has joined there since, and what it claims is not true any more.
     A client that is here tries again, and is taken at its word.
     """
-    _, found = yield from look_for(context, member, connection)
+    _, found = yield from lookup_member(context, member, connection)
     if found is not None and found.member_epoch != member.member_epoch:
         member.member_epoch = found.member_epoch
         member.adopted = True
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
-def _may_be_beside(context: Context, member: Member, old_classic_membership: Move) -> bool:
+def _may_join_before_leaving(context: Context, member: Member, old_classic_membership: PendingMove) -> bool:
     """Whether a client may be a member of the new protocol before its classic membership ends.
 
     Leaving a classic group begins a rebalance. A heartbeat that comes when that is over, but its members have not given
@@ -259,11 +279,11 @@ def _may_be_beside(context: Context, member: Member, old_classic_membership: Mov
     return (
         old_classic_membership.member_id != member.member_id
         and old_classic_membership.instance_id in (None, member.instance_id)
-        and not moves_together(context, member.group)
+        and not is_bulk_move(context, member.group)
     )
 
 
-def see_that_it_is_convertible(
+def ensure_convertible(
     context: Context, member: Member, request: Request, deadline: float
 ) -> Procedure[None]:
     """Before the first heartbeat is tried once more: what was found out before the first try may not hold any more.
@@ -273,56 +293,62 @@ def see_that_it_is_convertible(
     if member.joined or member.group.is_consumer_group:
         return
     old_classic_membership, member.old_classic_membership = member.old_classic_membership, None
-    old_classic_membership = yield from _until_convertible(
+    old_classic_membership = yield from _await_convertible(
         context, member, request, old_classic_membership, deadline
     )
     if old_classic_membership is not None:
         yield from leave_classic(member.group, old_classic_membership)
 
 
-def _until_convertible(
-    context: Context, member: Member, request: Request, old_classic_membership: Move | None, deadline: float
-) -> Procedure[Move | None]:
+def _await_convertible(
+    context: Context,
+    member: Member,
+    request: Request,
+    old_classic_membership: PendingMove | None,
+    deadline: float,
+) -> Procedure[PendingMove | None]:
     """Wait until nothing stands in the way of converting the group.
 
     Gives what is to be left behind before it is; what is to be left behind after that is kept with the member.
     """
     group = member.group
     while True:
-        obstacle, why = yield from what_stands_in_the_way(context, group)
+        obstacle, why = yield from find_obstacle(context, group)
         match obstacle:
             case Obstacle.NONE:
-                if old_classic_membership is None or not _may_be_beside(
+                if old_classic_membership is None or not _may_join_before_leaving(
                     context, member, old_classic_membership
                 ):
                     return old_classic_membership
                 member.old_classic_membership = old_classic_membership
                 return None
             case Obstacle.MEMBERS:
-                move_together(context, group)
+                begin_bulk_move(context, group)
                 if context.now >= deadline:
-                    raise _not_all_have_left(context, group, why)
-            case Obstacle.LASTING:
+                    raise _members_remain(context, group, why)
+            case Obstacle.PERMANENT:
                 raise PassesThrough(f"not converted: {why}", for_s=context.settings.relayed_s)
-            case Obstacle.PASSING:
+            case Obstacle.TRANSIENT:
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
         if old_classic_membership is not None and (
-            old_classic_membership.member_id != member.member_id or moves_together(context, group)
+            old_classic_membership.member_id != member.member_id or is_bulk_move(context, group)
         ):
             # What is waited for, a rebalance or an empty group, may wait for what this client has left behind.
             yield from leave_classic(group, old_classic_membership)
             old_classic_membership = None
-        yield from park(member, request, context.now + context.settings.join_poll_s)
+        yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
 
 
-def _not_all_have_left(context: Context, group: Group, why: str) -> Outcome:
+def _members_remain(context: Context, group: Group, why: str) -> Outcome:
     """How a JoinGroup ends for which the group should have been empty by now.
 
     It is not tried meanwhile whether the broker converts the group: a refused conversion, too, fails the JoinGroups
     that wait there.
     """
-    if moves_together(context, group) and not context.settings.sole_process:
+    if is_bulk_move(context, group) and not context.settings.sole_process:
         # Another process tells its clients when it sees the group at rest, so not all of them at the same moment.
         return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have still to leave the classic group")
-    return PassesThrough(f"not all of its members have left it: {why}", for_s=left_alone_s(context, group))
+    return PassesThrough(
+        f"not all of its members have left it: {why}", for_s=passthrough_backoff_s(context, group)
+    )

@@ -31,7 +31,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
-from translation.engine.member import Group, Member, Move
+from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_state import MemberEvent
@@ -55,30 +55,30 @@ _FORGET_S = 900.0
 """A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
 
 
-def is_turn(context: Context, group: Group) -> bool:
+def may_move_now(context: Context, group: Group) -> bool:
     """Whether the next member of this group may be told."""
-    return context.now >= group.next_move_at or moves_together(context, group)
+    return context.now >= group.next_move_at or is_bulk_move(context, group)
 
 
-def move_together(context: Context, group: Group) -> None:
+def begin_bulk_move(context: Context, group: Group) -> None:
     """From now on tell every member at its next Heartbeat, if that has not begun yet."""
     if group.bulk_move_until == -math.inf:
         group.bulk_move_until = context.now + _TOGETHER_S
 
 
-def have_moved(group: Group) -> None:
+def conversion_succeeded(group: Group) -> None:
     """A client is a member of the new protocol now: the broker has a consumer group, whatever was tried in vain."""
     group.clear_passthrough()
     group.bulk_move_until = -math.inf
     group.failed_conversions = 0
 
 
-def moves_together(context: Context, group: Group) -> bool:
+def is_bulk_move(context: Context, group: Group) -> bool:
     """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
     return context.now < group.bulk_move_until
 
 
-def left_alone_s(context: Context, group: Group) -> float:
+def passthrough_backoff_s(context: Context, group: Group) -> float:
     """For how long (seconds) a group is relayed that the broker did not convert.
 
     Until the policy changes, if nothing is seen that stands in the way. If its members were told all at once, not all
@@ -94,7 +94,7 @@ def left_alone_s(context: Context, group: Group) -> float:
     return context.settings.relayed_s * float(2 ** min(group.failed_conversions - 1, _DOUBLINGS))
 
 
-def tell(
+def request_rejoin(
     context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
 ) -> None:
     """Remember a client that is told to join anew, mostly by its Heartbeat, and let the others wait for their turn."""
@@ -103,7 +103,7 @@ def tell(
         move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
     ]:
         del group.pending_moves[forgotten.member_id]
-    group.pending_moves[message.member_id] = Move(
+    group.pending_moves[message.member_id] = PendingMove(
         message.member_id,
         message.group_instance_id,
         connection.id,
@@ -115,7 +115,9 @@ def tell(
     context.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
-def taken_up(group: Group, connection: Connection, request: Request, *, given_here: bool) -> Move | None:
+def match_pending_move(
+    group: Group, connection: Connection, request: Request, *, given_here: bool
+) -> PendingMove | None:
     """The move that this JoinGroup completes: by member id, else by connection, else by client.
 
     Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says that
@@ -141,7 +143,7 @@ def taken_up(group: Group, connection: Connection, request: Request, *, given_he
     return None
 
 
-def claims_something(message: JoinGroupRequest) -> bool:
+def owns_partitions(message: JoinGroupRequest) -> bool:
     """Whether the client comes with partitions in hand, so that its membership must not end yet."""
     try:
         _, subscription = decode_subscription(message.protocols[0].metadata)
@@ -150,7 +152,7 @@ def claims_something(message: JoinGroupRequest) -> bool:
     return any(owned.partitions for owned in subscription.owned_partitions)
 
 
-def leave_translated(context: Context, member: Member, reason: str) -> Procedure[None]:
+def leave_consumer_membership(context: Context, member: Member, reason: str) -> Procedure[None]:
     """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
 
     It may have ended by itself. Raises Failed if the coordinator was not there to do it.
@@ -171,7 +173,7 @@ def leave_translated(context: Context, member: Member, reason: str) -> Procedure
         context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
 
-def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:
+def keeps_membership(message: JoinGroupRequest, move: PendingMove) -> bool:
     """Whether a client that was told to join anew goes on with the classic membership that it had.
 
     It comes with its id, still claims partitions, or has an instance id, by which the broker itself puts it in the old
@@ -180,17 +182,17 @@ def keeps_its_membership(message: JoinGroupRequest, move: Move) -> bool:
     return (
         message.member_id == move.member_id
         or message.group_instance_id is not None
-        or claims_something(message)
+        or owns_partitions(message)
     )
 
 
-def leave_classic(group: Group, move: Move) -> Procedure[None]:
+def leave_classic(group: Group, move: PendingMove) -> Procedure[None]:
     """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
     yield from leave_classic_membership(group.group_id, move.member_id, move.instance_id)
     group.pending_moves.pop(move.member_id, None)
 
 
-def end_left_behind(member: Member) -> Procedure[None]:
+def end_old_classic_membership(member: Member) -> Procedure[None]:
     """End the classic membership that was to end as soon as this one of the same client has begun, if there is one.
 
     That of a static client has ended: this one is in its place.
@@ -218,56 +220,60 @@ def leave_classic_membership(group_id: str, member_id: str, instance_id: str | N
         raise Failed(response.error_code, "its classic membership could not be ended")
 
 
-def join_classic(context: Context, request: Request, called_off: Move | None = None) -> Procedure[None]:
+def relay_classic_join(
+    context: Context, request: Request, cancelled_move: PendingMove | None = None
+) -> Procedure[None]:
     """A classic JoinGroup in a group that is being converted.
 
-    ``called_off`` is the move of a client that was to go to the new protocol, and is not any more: the classic
+    ``cancelled_move`` is the move of a client that was to go to the new protocol, and is not any more: the classic
     membership that it has left behind ends, or the group's rebalance would wait for it until its timeout.
 
     The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
     fatal for Java clients up to 2.7; so it is asked again instead.
     """
-    if called_off is not None:
+    if cancelled_move is not None:
         group = context.group(request.message.group_id)
         try:
-            yield from leave_classic(group, called_off)
+            yield from leave_classic(group, cancelled_move)
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))
             return
         context.drop_group_if_empty(group)
-    if _has_waited_in_vain(context, request):
+    if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     for _ in range(_JOIN_RETRIES):
-        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.clients.is_waiting(request):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
+            request
+        ):
             break
         yield Wait(context.now + _JOIN_RETRY_S)
         response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
     context.answer(request, response)
 
 
-def _has_waited_in_vain(context: Context, request: Request) -> bool:
+def _client_is_gone(context: Context, request: Request) -> bool:
     """Whether the client of a classic JoinGroup has gone, and has maybe joined elsewhere, while it waited.
 
     It waits for the end of what it leaves behind, or for the broker's word.
     """
-    return not context.clients.is_here(request)
+    return not context.connections.is_still_connected(request)
 
 
 class Obstacle(Enum):
     """What stands in the way of converting a live classic group."""
 
     NONE = auto()
-    PASSING = auto()
+    TRANSIENT = auto()
     """A rebalance under way, or a coordinator that is not there: try again soon."""
     MEMBERS = auto()
     """The broker can't keep what an assignor wrote into the assignments, or can't read what a client subscribes to.
     Without members it has nothing to keep or to read, so all of them are moved together."""
-    GIVING_UP = auto()
+    REVOCATION_PENDING = auto()
     """A cooperative member has still to give up what it was not assigned again: try again soon, and go on when it has
     had time for it (kafka-python may never say that it did)."""
-    LASTING = auto()
+    PERMANENT = auto()
     """This is not a group of consumers, or not one that can be translated."""
 
 
@@ -290,16 +296,16 @@ def _has_no_classic_members(group: DescribedGroup) -> bool:
     return group.group_state in _WITHOUT_MEMBERS or not group.protocol_type
 
 
-def what_stands_in_the_way(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
+def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
     """Ask the broker whether a classic group can be converted, before any of its members is moved."""
     obstacle, why = yield from _described_obstacle(group.group_id, context.allowed_assignors)
-    if obstacle is not Obstacle.GIVING_UP:
+    if obstacle is not Obstacle.REVOCATION_PENDING:
         group.revocation_grace_until = math.inf
         return obstacle, why
     group.revocation_grace_until = min(
         group.revocation_grace_until, context.now + context.settings.revocation_grace_s
     )
-    return (Obstacle.PASSING, why) if context.now < group.revocation_grace_until else (Obstacle.NONE, "")
+    return (Obstacle.TRANSIENT, why) if context.now < group.revocation_grace_until else (Obstacle.NONE, "")
 
 
 def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Procedure[tuple[Obstacle, str]]:
@@ -307,7 +313,7 @@ def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Pro
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
     if not response.groups:
-        return Obstacle.PASSING, "the broker did not describe it"
+        return Obstacle.TRANSIENT, "the broker did not describe it"
     group = response.groups[0]
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return (
@@ -315,16 +321,16 @@ def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Pro
             "",
         )  # it may not be described; the broker itself says what it thinks of the conversion
     if group.error_code != ErrorCode.NONE:
-        return Obstacle.PASSING, f"the broker answered {ErrorCode(group.error_code).name}"
+        return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(group.error_code).name}"
     if _has_no_classic_members(group):
         return Obstacle.NONE, ""
     if group.group_state != "Stable":
-        return Obstacle.PASSING, f"it is in state {group.group_state}"
+        return Obstacle.TRANSIENT, f"it is in state {group.group_state}"
     why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
     if why_not is not None:
-        return Obstacle.LASTING, why_not
+        return Obstacle.PERMANENT, why_not
     obstacles = [_obstacle_of(member) for member in group.members]
-    for worst in (Obstacle.LASTING, Obstacle.MEMBERS, Obstacle.GIVING_UP):
+    for worst in (Obstacle.PERMANENT, Obstacle.MEMBERS, Obstacle.REVOCATION_PENDING):
         for obstacle, why in obstacles:
             if obstacle is worst:
                 return obstacle, why
@@ -337,7 +343,7 @@ def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
         _, subscription = decode_subscription(member.member_metadata)
         cut_short = lacks_owned_partitions(member.member_metadata)
     except MalformedMessage as error:
-        return Obstacle.LASTING, f"what {member.member_id} said or was assigned is not readable: {error}"
+        return Obstacle.PERMANENT, f"what {member.member_id} said or was assigned is not readable: {error}"
     if cut_short:
         return Obstacle.MEMBERS, f"the broker can't read the subscription of {member.member_id}"
     if assignment.user_data:
@@ -345,7 +351,7 @@ def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
     if not _named(subscription.owned_partitions) <= _named(assignment.assigned_partitions):
         # A cooperative member gives up what it was not assigned again, and joins once more to say so. Until then the
         # broker knows its assignment only, and in a converted group would give away what the client still holds.
-        return Obstacle.GIVING_UP, f"{member.member_id} has partitions to give up"
+        return Obstacle.REVOCATION_PENDING, f"{member.member_id} has partitions to give up"
     return Obstacle.NONE, ""
 
 
@@ -353,7 +359,7 @@ def _named(topics: Iterable[ConsumerProtocolTopicPartition]) -> set[tuple[str, i
     return {(topic.topic, index) for topic in topics for index in topic.partitions}
 
 
-def move_classic(
+def move_classic_member(
     context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
 ) -> Procedure[bool]:
     """A classic member of a group that is to be translated sent a Heartbeat: whether it is told to join anew.
@@ -362,38 +368,42 @@ def move_classic(
     has not come is relayed until then.
     """
     group = member.group
-    if not is_turn(context, group):
+    if not may_move_now(context, group):
         context.relay(group, member.member_id, group.next_move_at)
         return False
     obstacle, why = Obstacle.NONE, ""
-    if not mixed and not moves_together(context, group):
-        obstacle, why = yield from what_stands_in_the_way(context, group)
+    if not mixed and not is_bulk_move(context, group):
+        obstacle, why = yield from find_obstacle(context, group)
     match obstacle:
-        case Obstacle.PASSING:
+        case Obstacle.TRANSIENT:
             context.relay(group, member.member_id, context.now + context.settings.assignment_interval_s)
-        case Obstacle.LASTING:
+        case Obstacle.PERMANENT:
             group.passthrough_reason = f"not converted: {why}"
             group.passthrough_until = context.now + context.settings.relayed_s
         case Obstacle.MEMBERS:
-            move_together(context, group)
-            if not moves_together(context, group):
-                obstacle = Obstacle.LASTING
+            begin_bulk_move(context, group)
+            if not is_bulk_move(context, group):
+                obstacle = Obstacle.PERMANENT
                 group.passthrough_reason = f"not all its members have left it: {why}"
-                group.passthrough_until = context.now + left_alone_s(context, group)
-    if obstacle in (Obstacle.PASSING, Obstacle.LASTING):
+                group.passthrough_until = context.now + passthrough_backoff_s(context, group)
+    if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
         context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
     # anew either way.
-    rebalances = mixed or moves_together(context, group)
+    rebalances = mixed or is_bulk_move(context, group)
     alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
-    if not is_turn(context, group):  # another was told while the broker was asked: heartbeats come together
+    if not may_move_now(
+        context, group
+    ):  # another was told while the broker was asked: heartbeats come together
         context.relay(group, member.member_id, group.next_move_at)
         return False
     reason = "told to join the new protocol"
-    tell(context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason)
+    request_rejoin(
+        context, group, connection, request, rule, f"{reason}, all at once: {why}" if why else reason
+    )
     return True

@@ -47,7 +47,7 @@ class ObservedMember(msgspec.Struct, kw_only=True):
         self.alive_until = now + self.session_timeout_ms / 1000
 
 
-def told(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
+def to_topic_partitions(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
     """The set for people and the journal; ``name_of`` gives the names of those that are known by id."""
     indexes: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for name, topic_id, index in partitions:

@@ -23,7 +23,7 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection, ConnectionId, Event, EventKind, MemberProtocol, Request
 from translation.member_state import MemberState
-from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, told
+from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, to_topic_partitions
 from translation.passthrough.topic_names import TopicNames
 
 OBSERVED: frozenset[int] = frozenset(
@@ -59,7 +59,7 @@ class Observer:
         self._members: dict[tuple[str, str], ObservedMember] = {}
         self._events: list[Event] = []
 
-    def asked(self, now: float, request: Request) -> list[Event]:
+    def request_forwarded(self, now: float, request: Request) -> list[Event]:
         """A request is forwarded whose sender the broker has accepted before; its answer will follow, or the connection
         ends."""
         member = self._members.get((request.message.group_id, getattr(request.message, "member_id", "")))
@@ -69,12 +69,14 @@ class Observer:
                 member.alive_until = now + waits_s + member.session_timeout_ms / 1000
                 if member.state is MemberState.STABLE:
                     self._change(member, MemberState.PREPARE_REBALANCE, "it joins again")
-                self._give_up(member, _claims(request.message))
+                self._give_up(member, _reported_owned(request.message))
             elif request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-                self._claimed(member, request.message)
+                self._apply_owned(member, request.message)
         return self._take()
 
-    def answered(self, now: float, connection: Connection, request: Request, response: Any) -> list[Event]:
+    def response_received(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Event]:
         """The broker answered a request that was forwarded.
 
         A refusal says something of a member only on the connection on which the broker has accepted calls of that
@@ -94,9 +96,9 @@ class Observer:
         return self._take()
 
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:
-        """The broker accepted a Heartbeat; False if the member is not known, so that :meth:`answered` has to see it.
+        """The broker accepted a Heartbeat; False if the member is not known, so that :meth:`response_received` has to see it.
 
-        For a known member this is all that :meth:`answered` does with such a Heartbeat, and tells of no event.
+        For a known member this is all that :meth:`response_received` does with such a Heartbeat, and tells of no event.
         """
         member = self._members.get((message.group_id, message.member_id))
         if member is None:
@@ -105,14 +107,14 @@ class Observer:
         member.touch(now)
         return True
 
-    def moved(self, group_id: str, member_id: str, reason: str) -> list[Event]:
+    def member_moved(self, group_id: str, member_id: str, reason: str) -> list[Event]:
         """The translation told a member to join anew: it gives up its partitions, and its membership ends."""
         member = self._members.get((group_id, member_id))
         if member is not None:
             self._end(member, EventKind.LEFT, reason)
         return self._take()
 
-    def taken_over(self, group_id: str, member_id: str) -> None:
+    def member_translated(self, group_id: str, member_id: str) -> None:
         """The translation has this member now, under the same id."""
         self._members.pop((group_id, member_id), None)
 
@@ -142,15 +144,15 @@ class Observer:
         member.is_consumer = message.protocol_type == _CONSUMER
         member.touch(now)
         member.generation = response.generation_id
-        member.owned = _claims(message)
+        member.owned = _reported_owned(message)
         self._change(member, MemberState.COMPLETING_REBALANCE, "JoinGroup answered")
         self._tell(EventKind.JOINED, member, partitions=member.owned)
 
-    def _give_up(self, member: ObservedMember, claims: Owned) -> None:
+    def _give_up(self, member: ObservedMember, reported_owned: Owned) -> None:
         """A JoinGroup does not claim any more what the client held."""
-        given_up = (member.owned or NOTHING) - claims
+        given_up = (member.owned or NOTHING) - reported_owned
         if given_up:
-            member.owned = claims
+            member.owned = reported_owned
             self._tell(EventKind.REVOKED, member, partitions=given_up)
 
     def _synced(
@@ -243,7 +245,7 @@ class Observer:
 
     # -- members of the new protocol -------------------------------------------------------------------------
 
-    def _claimed(self, member: ObservedMember, message: ConsumerGroupHeartbeatRequest) -> None:
+    def _apply_owned(self, member: ObservedMember, message: ConsumerGroupHeartbeatRequest) -> None:
         """A native member says what it owns: what it leaves out it has given up."""
         if message.topic_partitions is None or member.owned is None:
             return
@@ -265,7 +267,7 @@ class Observer:
             self._failed(connection, request, response.error_code, "ConsumerGroupHeartbeat")
             return
         if member is not None:
-            self._claimed(member, message)  # if that was not believed when it was sent
+            self._apply_owned(member, message)  # if that was not believed when it was sent
         if message.member_epoch < 0:
             if member is not None:
                 self._end(member, EventKind.LEFT, f"epoch {message.member_epoch}")
@@ -367,8 +369,8 @@ class Observer:
             epoch=member.member_epoch,
             state=member.state,
             previous_state=previous_state,
-            partitions=told(partitions, name_of),
-            owned=None if member.owned is None else told(member.owned, name_of),
+            partitions=to_topic_partitions(partitions, name_of),
+            owned=None if member.owned is None else to_topic_partitions(member.owned, name_of),
             reason=reason,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
         )
@@ -392,22 +394,22 @@ def _by_id(topics: Iterable[Any]) -> Owned:
     return frozenset(("", topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _claims(message: JoinGroupRequest) -> Owned:
+def _reported_owned(message: JoinGroupRequest) -> Owned:
     """What a consumer that joins says that it still owns; all its protocols carry the same list."""
     if message.protocol_type != _CONSUMER or not message.protocols:
         return NOTHING
-    claims: set[tuple[str, Any, int]] = set()
+    reported_owned: set[tuple[str, Any, int]] = set()
     for protocol in message.protocols:
         try:
             _, subscription = decode_subscription(protocol.metadata)
         except CodecError:
             continue
-        claims.update(
+        reported_owned.update(
             (owned.topic, None, index)
             for owned in subscription.owned_partitions
             for index in owned.partitions
         )
-    return frozenset(claims)
+    return frozenset(reported_owned)
 
 
 def _assigned(assignment: bytes) -> Owned:

@@ -13,7 +13,7 @@ SERVER_ASSIGNORS: Mapping[str, str] = {
 """Classic assignor name (the protocol name in JoinGroup) -> server-side assignor of Kafka 4."""
 
 
-def server_assignor(protocols: Iterable[str]) -> str:
+def map_assignor(protocols: Iterable[str]) -> str:
     """The assignor for a client that offers these protocols, in its order of preference.
 
     Names that are not known here were allowed by the configuration; they get ``uniform``, the broker's default.

@@ -59,28 +59,28 @@ def heartbeat_version(context: Context, connection: Connection) -> int | None:
     )
 
 
-def ask(member: Member, request: ConsumerGroupHeartbeatRequest) -> HeartbeatProcedure:
+def send_heartbeat(member: Member, request: ConsumerGroupHeartbeatRequest) -> HeartbeatProcedure:
     """Send a heartbeat, and note what is known whatever the answer says."""
     membership = member.incarnation
     try:
-        response: ConsumerGroupHeartbeatResponse = yield asking(request)
+        response: ConsumerGroupHeartbeatResponse = yield to_send(request)
     except UpstreamLost:
-        lost(member, membership)
+        mark_reply_lost(member, membership)
         raise
-    return heard(member, membership, request, response)
+    return check_incarnation(member, membership, request, response)
 
 
-def asking(request: ConsumerGroupHeartbeatRequest) -> Send:
+def to_send(request: ConsumerGroupHeartbeatRequest) -> Send:
     """The question that a heartbeat is."""
     return Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
 
 
-def lost(member: Member, membership: int) -> None:
+def mark_reply_lost(member: Member, membership: int) -> None:
     """The answer to a heartbeat of this membership will never come."""
     member.reply_lost = membership == member.incarnation
 
 
-def heard(
+def check_incarnation(
     member: Member,
     membership: int,
     request: ConsumerGroupHeartbeatRequest,
@@ -135,15 +135,17 @@ def full_heartbeat(
     """
     # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
     joining = member.member_epoch == 0
-    response = yield from ask(member, _full_request(context, member, topics, owned))
+    response = yield from send_heartbeat(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
         member.broker_subscription = topics
         member.subscribed_on = member.queue.running_on
-        _absorb(context, member, response, NONE if joining else owned)
+        _apply_response(context, member, response, NONE if joining else owned)
     return response
 
 
-def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = False) -> HeartbeatProcedure:
+def keepalive_heartbeat(
+    context: Context, member: Member, *, client_is_here: bool = False
+) -> HeartbeatProcedure:
     """Heartbeat to stay in the group; never acknowledges a revocation.
 
     After a lost answer it is a full request that owns everything that the client may hold, because a plain
@@ -154,12 +156,12 @@ def plain_heartbeat(context: Context, member: Member, *, client_is_here: bool = 
 
     An assignor that the policy has changed goes with it. One that the broker does not have is given up.
     """
-    request = plain_request(context, member, client_is_here=client_is_here)
-    response = yield from ask(member, request)
-    return (yield from answered(context, member, request, response, client_is_here=client_is_here))
+    request = keepalive_request(context, member, client_is_here=client_is_here)
+    response = yield from send_heartbeat(member, request)
+    return (yield from complete_heartbeat(context, member, request, response, client_is_here=client_is_here))
 
 
-def answered(
+def complete_heartbeat(
     context: Context,
     member: Member,
     request: ConsumerGroupHeartbeatRequest,
@@ -167,27 +169,27 @@ def answered(
     *,
     client_is_here: bool,
 ) -> HeartbeatProcedure:
-    """What follows for the membership from the answer to a :func:`plain_request`; gives the answer that counts."""
+    """What follows for the membership from the answer to a :func:`keepalive_request`; gives the answer that counts."""
     if response.error_code == _TOPIC_REFUSED and member.subscribed_on != member.queue.running_on:
         # The topics are another connection's, and this one's principal may not describe all of them. That says nothing
         # of the client that subscribed to them.
-        request = _silent_request(member)
-        response = yield from ask(member, request)
+        request = _minimal_request(member)
+        response = yield from send_heartbeat(member, request)
     elif response.error_code in _TRIED_AGAIN:
-        yield from _give_up_what_was_refused(context, member, response.error_code)
-        request = plain_request(context, member, client_is_here=client_is_here)
-        response = yield from ask(member, request)
+        yield from _drop_what_was_refused(context, member, response.error_code)
+        request = keepalive_request(context, member, client_is_here=client_is_here)
+        response = yield from send_heartbeat(member, request)
     if response.error_code == _NONE:
-        _absorb(
+        _apply_response(
             context, member, response, None if request.topic_partitions is None else member.possibly_owned
         )
     return response
 
 
-def changes_nothing(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
+def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
     """Whether an answer leaves everything as it is, as most do, so that it is to be noted and no more.
 
-    Else :func:`answered` and :func:`reconsider` see to it.
+    Else :func:`complete_heartbeat` and :func:`detect_rebalance` see to it.
     """
     return not (
         response.error_code != _NONE
@@ -212,25 +214,27 @@ def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssi
     return same
 
 
-def _give_up_what_was_refused(context: Context, member: Member, error_code: int) -> Procedure[None]:
+def _drop_what_was_refused(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """The broker refused a heartbeat for something that it can do without."""
     if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         reason = f"the broker does not have the assignor {member.effective_assignor!r} that the policy says"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
         member.effective_assignor = member.broker_assignor or member.mapped_assignor
     else:  # it was allowed when the client joined
-        _, forbidden = yield from look_up(context, member.broker_subscription)
+        _, forbidden = yield from lookup_topics(context, member.broker_subscription)
         member.broker_subscription -= forbidden
 
 
-def plain_request(context: Context, member: Member, *, client_is_here: bool) -> ConsumerGroupHeartbeatRequest:
-    """What :func:`plain_heartbeat` sends."""
+def keepalive_request(
+    context: Context, member: Member, *, client_is_here: bool
+) -> ConsumerGroupHeartbeatRequest:
+    """What :func:`keepalive_heartbeat` sends."""
     if _needs_full_request(context, member, client_is_here=client_is_here):
         return _full_request(context, member, member.broker_subscription, member.possibly_owned)
-    return _silent_request(member)
+    return _minimal_request(member)
 
 
-def _silent_request(member: Member) -> ConsumerGroupHeartbeatRequest:
+def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
     """All that is left out is null: unchanged."""
     return ConsumerGroupHeartbeatRequest(
         group_id=member.group.group_id,
@@ -263,7 +267,7 @@ def assignor_for(context: Context, member: Member) -> str:
     )
 
 
-def choose_assignors(context: Context, group: Group) -> None:
+def update_assignors(context: Context, group: Group) -> None:
     """See that the broker hears which assignor each member of a live group is to have now.
 
     It goes with a heartbeat, and no client is asked to join again for it: brokers keep what a member says in any
@@ -309,7 +313,7 @@ def leave_for(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
     return response
 
 
-def _absorb(
+def _apply_response(
     context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, owned: Partitions | None
 ) -> None:
     """Take over epoch and assignment of an answer.
@@ -325,28 +329,28 @@ def _absorb(
     member.pending_revocation = withdrawn - released - member.broker_assignment
     member.member_epoch = response.member_epoch
     member.reply_lost = False
-    note(context, member, response)
+    record_contact(context, member, response)
     if released or member.member_epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.
         context.heartbeat_group(member.group)
 
 
-def note(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
+def record_contact(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
     """The broker has the member at this moment, and says when it wants to hear of it again."""
     member.broker_replied_at = context.now
     if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
         member.keep_alive_s = response.heartbeat_interval_ms / 1000
-    keep_alive(context, member)
+    schedule_keepalive(context, member)
 
 
-def keep_alive(context: Context, member: Member) -> None:
+def schedule_keepalive(context: Context, member: Member) -> None:
     """Book the heartbeat that keeps the broker's session alive if the client's own come more slowly."""
     member.keep_alive_at = context.now + member.keep_alive_s
     if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
         context.book(member)  # else it is called early enough, as nearly always: both have moved back
 
 
-def learn_names(context: Context, partitions: Partitions) -> Procedure[None]:
+def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[None]:
     """Ask the broker for the names of topics that are known by id only.
 
     A topic that the principal may not describe, or that is already deleted, stays without a name and its
@@ -364,7 +368,7 @@ def learn_names(context: Context, partitions: Partitions) -> Procedure[None]:
     context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
 
-def look_up(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
+def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
     """The topic ids by name, and the names of topics that the principal may not describe."""
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
@@ -385,7 +389,7 @@ def look_up(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[st
     return found, forbidden
 
 
-def reconsider(context: Context, member: Member) -> None:
+def detect_rebalance(context: Context, member: Member) -> None:
     """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
 
     Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been

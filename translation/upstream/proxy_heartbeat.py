@@ -8,29 +8,34 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream.consumer_group_heartbeat import keep_alive, learn_names, plain_heartbeat, reconsider
+from translation.upstream.consumer_group_heartbeat import (
+    detect_rebalance,
+    keepalive_heartbeat,
+    learn_topic_names,
+    schedule_keepalive,
+)
 
 
-def beat_for(context: Context, member: Member) -> Procedure[None]:
+def proxy_heartbeat(context: Context, member: Member) -> Procedure[None]:
     """A heartbeat that no client asked for: to keep the broker's session, or because the group changed."""
     if member.joined:
-        yield from beat(context, member)
+        yield from heartbeat_upstream(context, member)
 
 
-def beat(context: Context, member: Member) -> Procedure[int]:
+def heartbeat_upstream(context: Context, member: Member) -> Procedure[int]:
     """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
 
     FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
     """
     epoch = member.member_epoch
-    response = yield from plain_heartbeat(context, member)
-    return (yield from what_follows(context, member, epoch, response))
+    response = yield from keepalive_heartbeat(context, member)
+    return (yield from map_result(context, member, epoch, response))
 
 
-def what_follows(
+def map_result(
     context: Context, member: Member, epoch: int, response: ConsumerGroupHeartbeatResponse
 ) -> Procedure[int]:
-    """Apply the broker's answer to a heartbeat; gives the code that a classic client understands, as :func:`beat`.
+    """Apply the broker's answer to a heartbeat; return the code for the client, as :func:`heartbeat_upstream` does.
 
     ``epoch`` is the member's epoch when the heartbeat was sent.
     """
@@ -42,11 +47,11 @@ def what_follows(
         if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
             return response.error_code
     elif response.error_code != ErrorCode.NONE:
-        keep_alive(context, member)  # not now, but again after the usual time
+        schedule_keepalive(context, member)  # not now, but again after the usual time
     else:
-        yield from learn_names(context, member.broker_assignment)
+        yield from learn_topic_names(context, member.broker_assignment)
         before = member.state
-        reconsider(context, member)
+        detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
             context.emit(EventKind.EPOCH_MOVED, member)
     return code

@@ -466,7 +466,7 @@ def test_a_member_that_was_taken_for_a_classic_client_is_let_go_when_its_own_hea
 def test_a_native_member_that_joined_as_a_classic_one_is_a_native_one_no_more() -> None:
     bench = Bench(new_group=False)
     natives = bench.translator._context.natives
-    natives.heard(GROUP, NATIVE)
+    natives.add(GROUP, NATIVE)
     connection = bench.connect()
     join = bench.join(connection, NATIVE)
     bench.passed(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))

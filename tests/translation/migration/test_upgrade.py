@@ -21,7 +21,7 @@ from tests.translation.live_groups import (
     told_to_move,
 )
 from translation.actions import Connection
-from translation.engine.member import Move
+from translation.engine.member import PendingMove
 from translation.policy.policy import Mode, Policy, Rule
 
 
@@ -311,7 +311,7 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     """It was told to move once, joined the classic group anew instead, and works on what it was assigned there."""
     bench = Bench(new_group=False)
     connection = bench.connect()
-    old_classic_membership = Move(B, None, connection.id, "app", "/10.0.0.1", bench.now)
+    old_classic_membership = PendingMove(B, None, connection.id, "app", "/10.0.0.1", bench.now)
     bench.translator._context.group(GROUP).pending_moves[B] = old_classic_membership
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)

@@ -31,7 +31,7 @@ def beat(
     connection = Connection(HERE, "/10.0.0.1", {}, software)
     message = HeartbeatRequest(group_id=group_id, member_id="m", generation_id=1)
     request = Request(RequestId(1), ApiKey.HEARTBEAT, 3, client_id, message)
-    return observer.answered(1.0, connection, request, HeartbeatResponse())
+    return observer.response_received(1.0, connection, request, HeartbeatResponse())
 
 
 def test_a_member_that_passes_through_with_long_texts_is_told_of_and_not_remembered() -> None:

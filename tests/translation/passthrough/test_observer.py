@@ -46,8 +46,8 @@ class Watched:
 
     def call(self, api_key: ApiKey, message, response, version: int = 5) -> list[EventKind]:
         request = Request(RequestId(1), api_key, version, "app", message)
-        events = self.observer.asked(self.now, request)
-        events += self.observer.answered(self.now, self.connection, request, response)
+        events = self.observer.request_forwarded(self.now, request)
+        events += self.observer.response_received(self.now, self.connection, request, response)
         return self.note(events)
 
     def note(self, events: Iterable[Event]) -> list[EventKind]:
@@ -190,7 +190,7 @@ def test_a_member_that_waits_in_join_group_is_not_silent(client):
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id="m", protocol_type="consumer", protocols=()
     )
-    client.observer.asked(5.0, Request(RequestId(2), ApiKey.JOIN_GROUP, 5, "app", request))
+    client.observer.request_forwarded(5.0, Request(RequestId(2), ApiKey.JOIN_GROUP, 5, "app", request))
     assert client.note(client.observer.handle_time(60.0)) == []
 
 
