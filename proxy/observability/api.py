@@ -34,18 +34,18 @@ class _GroupId(Convertor[str]):
 register_url_convertor("group", _GroupId())
 
 
-def asked_group(request: Request) -> str:
+def requested_group(request: Request) -> str:
     """The group id of a request: of its path, or of ``?id=`` for those that clients change in a path (``..``)."""
     group_id: str = request.query_params.get("id", request.path_params["group_id"])
     return group_id
 
 
-async def picture(processes: Processes, *, events: bool) -> Snapshot | None:
+async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | None:
     """The picture of this moment, merged of all processes; None if none of them answers.
 
     ``events``: with the latest events of each group.
     """
-    told = await processes.ask("groups with events" if events else "groups", Snapshot)
+    told = await processes.query("groups with events" if events else "groups", Snapshot)
     return merge(told) if told else None
 
 
@@ -53,19 +53,21 @@ def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
     """The routes of the JSON interface. ``limits`` say how much one answer of ``/api/groups`` has at most."""
 
     async def groups(request: Request) -> Response:
-        asked = request.query_params
-        found = await picture(processes, events=asked.get("events") in ("1", "true"))
+        parameters = request.query_params
+        found = await merged_snapshot(processes, events=parameters.get("events") in ("1", "true"))
         if found is None:
             return _error(_UNAVAILABLE, error="no process answers")
-        found = msgspec.structs.replace(found, groups=_chosen(found, asked.get("id"), asked.get("after")))
+        found = msgspec.structs.replace(
+            found, groups=_chosen(found, parameters.get("id"), parameters.get("after"))
+        )
         page = await encode_cooperatively(
             found, msgspec.json.encode, most=limits.page_groups, max_bytes=limits.page_max_bytes
         )
         return Response(page, media_type=_JSON)
 
     async def group(request: Request) -> Response:
-        group_id = asked_group(request)
-        found = await picture(processes, events=True)
+        group_id = requested_group(request)
+        found = await merged_snapshot(processes, events=True)
         if found is None:
             return _error(_UNAVAILABLE, error="no process answers")
         for one in found.groups:
