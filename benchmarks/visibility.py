@@ -30,8 +30,8 @@ from benchmarks.test_bed import BUILD, Gateway, gateway, kafka
 from benchmarks.wire import ClassicMember, Line, coordinator
 from proxy.config.schema import Config, Listener, Log, MetricsSection, Upstream
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, OwnPanel, admin_app
-from proxy.observability.observability import Outlook
+from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app
+from proxy.observability.observability import Observability
 from proxy.runtime import log_setup
 from proxy.server import translator_driver
 from proxy.session import session
@@ -60,8 +60,8 @@ def bare(config: Path) -> None:
     with (
         mock.patch.object(session, "OBSERVED", frozenset()),
         mock.patch.object(translator_driver.TranslatorDriver, "_reach", _nothing),
-        mock.patch.object(Outlook, "tell", _nothing),
-        mock.patch.object(Outlook, "start", _nothing),
+        mock.patch.object(Observability, "record", _nothing),
+        mock.patch.object(Observability, "start", _nothing),
     ):
         run(config)
 
@@ -128,21 +128,21 @@ def cardinality(groups: int = GROUPS) -> dict[str, Any]:
     """A book with many groups: what a scrape, a picture and a page weigh and take."""
     log_setup.configure(Log(level="warning"))
     metrics = Metrics()
-    outlook = _outlook(metrics)
+    observability = _observability(metrics)
     events = [event for number in range(groups) for event in _life(number)]
     began = time.perf_counter()
     for event in events:
-        outlook.tell(event)
+        observability.record(event)
     took_s = time.perf_counter() - began
-    panel = OwnPanel(
+    backend = SingleProcessBackend(
         metrics,
         Health(metrics),
         {
-            "groups": lambda: outlook.snapshot(events=False),
-            "groups with events": lambda: outlook.snapshot(events=True),
+            "groups": lambda: observability.snapshot(events=False),
+            "groups with events": lambda: observability.snapshot(events=True),
         },
     )
-    site = admin_app(panel)
+    site = admin_app(backend)
     pieces = {path: trio.run(_held, partial(_get, site, path)) for path in PAGES}
     return {
         "groups": groups,
@@ -154,18 +154,18 @@ def cardinality(groups: int = GROUPS) -> dict[str, Any]:
     }
 
 
-def _outlook(metrics: Metrics) -> Outlook:
+def _observability(metrics: Metrics) -> Observability:
     upstream = Upstream(bootstrap=("kafka:9092",))
     config = Config(upstream=upstream, listeners=(Listener(advertised_host="x", nodes={"0": 0}),))
-    return Outlook(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None)
+    return Observability(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None)
 
 
 def _kib_per_group(groups: int = 1000) -> float:
-    outlook = _outlook(Metrics())
+    observability = _observability(Metrics())
     tracemalloc.start()
     for number in range(groups):
         for event in _life(number):
-            outlook.tell(event)
+            observability.record(event)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return held / groups / 1024

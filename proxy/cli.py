@@ -15,7 +15,7 @@ import trio
 import typer
 
 from protocol_codecs.printable import printable
-from proxy.config.file_watcher import FileWatch, Watched
+from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
 from proxy.config.policy_plan import LiveGroups, explain, plan, rule_reports, summary, unused, unused_rules
 from proxy.config.schema import Config
@@ -110,14 +110,14 @@ async def _run(
     process: Server | Supervisor,
     set_policy: Callable[[Policy], None],
     policy_path: Path | None,
-    certificates: Sequence[Watched] = (),
+    certificates: Sequence[Reloadable] = (),
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.stop_at_signals)
-        watched: list[Watched] = list(certificates)
+        reloadables: list[Reloadable] = list(certificates)
         if policy_path is not None:
-            watched.append(PolicyReloader(policy_path, set_policy, process.metrics))
-        nursery.start_soon(FileWatch(watched).run)
+            reloadables.append(PolicyReloader(policy_path, set_policy, process.metrics))
+        nursery.start_soon(FileWatcher(reloadables).run)
         await process.run()
         nursery.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""The first contact with the cluster: is anybody there, does it speak Kafka, and who are its nodes?"""
+"""First contact at startup: connects to a bootstrap broker, checks that it speaks Kafka, and learns the nodes."""
 
 import random
 from contextlib import suppress
@@ -19,38 +19,38 @@ from proxy.wire.framing import request_frame, response_body_offset
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.cluster.bootstrap")
 
 _CLIENT_ID = "epochgate"
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
-_ANSWER_S = 10.0
-_LARGEST_ANSWER = 16 * 1024 * 1024
+_MIN_BACKOFF_S = 0.1
+_MAX_BACKOFF_S = 5.0
+_TIMEOUT_S = 10.0
+_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _METADATA_VERSION = 1
-"""The lowest in which an empty list of topics means none, so the answer is small; every broker has it."""
+"""The lowest version in which an empty list of topics means none, so the response is small. Every broker has it."""
 
 
 async def reach_brokers(dialer: Dialer, nodes: NodeTable, timeout_s: float) -> Address:
-    """Wait until a bootstrap broker answers; learn the nodes if it tells them without authentication.
+    """Wait until a bootstrap broker answers, and return its address; learn the nodes unless it wants authentication.
 
-    :raises UnreachableError: none did in time, with what went wrong last.
+    :raises UnreachableError: none answered within ``timeout_s`` seconds; the message has the last error.
     """
     last: Exception = UnreachableError("nothing was tried")
-    pause_s = _FIRST_PAUSE_S
+    backoff_s = _MIN_BACKOFF_S
     with trio.move_on_after(timeout_s):
         while True:
             try:
-                return await _ask(dialer, nodes)
+                return await _contact(dialer, nodes)
             except (UnreachableError, OSError, trio.BrokenResourceError, CodecError, FrameError) as error:
                 last = error
                 _log.warning("no broker reached yet", reason=str(error))
-            await trio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            await trio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
     raise UnreachableError(f"no broker could be reached within {timeout_s:g} s: {last}")
 
 
-async def _ask(dialer: Dialer, nodes: NodeTable) -> Address:
+async def _contact(dialer: Dialer, nodes: NodeTable) -> Address:
     dialed = await dialer.dial(None)
     async with dialed.stream as stream:
-        with trio.move_on_after(_ANSWER_S):
-            frame = await _answer(
+        with trio.move_on_after(_TIMEOUT_S):
+            frame = await _exchange(
                 stream,
                 request_frame(ApiKey.API_VERSIONS, LEARNING_VERSION, 1, _CLIENT_ID, ApiVersionsRequest()),
             )
@@ -58,17 +58,17 @@ async def _ask(dialer: Dialer, nodes: NodeTable) -> Address:
                 LEARNING_VERSION, frame
             )
             if not negotiated.broker:
-                raise UnreachableError(f"{dialed.address} refuses to name its versions")
+                raise UnreachableError(f"{dialed.address} refuses to tell its API versions")
             await _learn_nodes(stream, nodes)
             return dialed.address
-    raise UnreachableError(f"{dialed.address} took the connection and does not answer")
+    raise UnreachableError(f"{dialed.address} accepted the connection but does not answer")
 
 
 async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
-    """Ask who is in the cluster; a broker that wants authentication first closes the connection instead."""
+    """Ask for the cluster's nodes. A broker that requires authentication closes the connection instead."""
     request = request_frame(ApiKey.METADATA, _METADATA_VERSION, 2, _CLIENT_ID, MetadataRequest(topics=()))
     try:
-        frame = await _answer(stream, request)
+        frame = await _exchange(stream, request)
     except (trio.BrokenResourceError, UnreachableError) as error:
         _log.info("nodes will be learned from the first client's metadata", reason=str(error))
         return
@@ -78,12 +78,10 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
         nodes.learn(broker.node_id, Address(broker.host, broker.port))
 
 
-async def _answer(stream: trio.abc.Stream, request: bytes) -> bytes:
-    with suppress(
-        trio.BrokenResourceError
-    ):  # what it said before it closed the connection is still to be read
+async def _exchange(stream: trio.abc.Stream, request: bytes) -> bytes:
+    with suppress(trio.BrokenResourceError):  # read what it sent before it closed the connection
         await stream.send_all(request)
-    splitter = FrameSplitter(_LARGEST_ANSWER)
+    splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
     frame = b""
     while data := await stream.receive_some():
         splitter.feed(bytes(data))

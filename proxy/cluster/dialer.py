@@ -1,4 +1,4 @@
-"""Connections to brokers: which address stands behind a port, and opening it."""
+"""Opens connections to brokers: looks up a node's address, or tries the bootstrap brokers."""
 
 import errno
 import os
@@ -14,31 +14,29 @@ from proxy.runtime.fd_limits import OUT_OF_RESOURCES
 from proxy.transport.tcp_stream import open_tcp
 from proxy.transport.tls_stream import TlsError
 
-_OUT_OF_OWN = OUT_OF_RESOURCES | {errno.EADDRNOTAVAIL}
+_LOCAL_ERRNOS = OUT_OF_RESOURCES | {errno.EADDRNOTAVAIL}
 
 Open = Callable[[str, int], Awaitable[trio.abc.Stream]]
-"""Host and port -> a stream; tests put memory streams here, TLS lays itself over it."""
+"""Opens a stream to a host and port. TLS wraps it; tests use memory streams."""
 
 
 class UnreachableError(Exception):
-    """No broker took the connection; the message says which were tried and what came of it.
+    """No broker accepted the connection. The message names the addresses that were tried and each error.
 
-    ``slow`` says that one of them did not refuse but did not answer in time either: it is away, or busy, or this
-    process itself was too busy to see its answer. ``own`` says that this process has no descriptor, memory or port
-    left to connect with, which says nothing of the brokers.
+    ``timed_out``: an attempt ended by timeout, so the broker may be down or busy, or this process was too busy to see
+    its answer. ``local``: this process had no descriptor, memory or local port left, which says nothing about brokers.
     """
 
-    def __init__(self, message: str, *, slow: bool = False, own: bool = False) -> None:
+    def __init__(self, message: str, *, timed_out: bool = False, local: bool = False) -> None:
         super().__init__(message)
-        self.slow = slow
-        self.own = own
+        self.timed_out = timed_out
+        self.local = local
 
 
 class Dialed(msgspec.Struct, frozen=True):
     """A connection to a broker.
 
-    ``assumed`` says that the node's own address is not known, or was not when it was opened, and a bootstrap
-    broker stands in for the node.
+    ``assumed``: the node's address was unknown when this was opened, so it leads to a bootstrap broker instead.
     """
 
     stream: trio.abc.Stream
@@ -47,7 +45,7 @@ class Dialed(msgspec.Struct, frozen=True):
 
 
 class Dialer:
-    """Opens connections to nodes, or to a bootstrap broker where none is meant."""
+    """Opens connections to nodes by id, or to any bootstrap broker."""
 
     def __init__(
         self,
@@ -65,14 +63,14 @@ class Dialer:
         self._next = 0
 
     async def dial(self, node_id: int | None) -> Dialed:
-        """Connect to a node; None: to any bootstrap broker.
+        """Connect to a node, or for None to any bootstrap broker. Each address gets ``timeout_s`` seconds.
 
-        :raises UnreachableError: within the timeout for each, nobody took the connection.
+        :raises UnreachableError: none of the addresses accepted a connection.
         """
         known = None if node_id is None else self._nodes.address_of(node_id)
-        addresses = self._bootstrap_in_turn() if known is None else (known,)
+        addresses = self._rotated_bootstrap() if known is None else (known,)
         failures: list[str] = []
-        slow = own = False
+        timed_out = local = False
         self._metrics.upstream_connections.labels("bootstrap" if node_id is None else str(node_id)).inc()
         for address in addresses:
             try:
@@ -82,15 +80,15 @@ class Dialer:
                 kind = error.kind if isinstance(error, TlsError) else "connect"
                 self._metrics.upstream_errors.labels(kind).inc()
                 failures.append(f"{address}: {_reason(error, self._timeout_s)}")
-                slow = slow or isinstance(error, trio.TooSlowError)
-                own = own or all(_number(one) in _OUT_OF_OWN for one in _errors(error))
+                timed_out = timed_out or isinstance(error, trio.TooSlowError)
+                local = local or all(_errno_of(one) in _LOCAL_ERRNOS for one in _errors(error))
             else:
                 assumed = node_id is not None and self._nodes.address_of(node_id) != address
                 return Dialed(stream, address, assumed)
-        raise UnreachableError("; ".join(failures), slow=slow, own=own)
+        raise UnreachableError("; ".join(failures), timed_out=timed_out, local=local)
 
-    def _bootstrap_in_turn(self) -> tuple[Address, ...]:
-        """All bootstrap brokers, each time beginning with the next."""
+    def _rotated_bootstrap(self) -> tuple[Address, ...]:
+        """Return the bootstrap brokers, starting with another one at each call."""
         start, self._next = self._next, (self._next + 1) % len(self._bootstrap)
         return self._bootstrap[start:] + self._bootstrap[:start]
 
@@ -98,20 +96,20 @@ class Dialer:
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {timeout_s:g} s"
-    return "; ".join(dict.fromkeys(_said(one) for one in _errors(error)))
+    return "; ".join(dict.fromkeys(_message(one) for one in _errors(error)))
 
 
 def _errors(error: Exception) -> Sequence[Exception]:
-    """What came of each address of a name, else the error itself."""
+    """Return the errors of all addresses that a host name resolved to, or the error itself."""
     several = error.__cause__
     return several.exceptions if isinstance(several, ExceptionGroup) else (error,)
 
 
-def _said(error: Exception) -> str:
-    """What the system says, without the address that stands before it anyway."""
-    return os.strerror(number) if (number := _number(error)) > 0 else str(error)
+def _message(error: Exception) -> str:
+    """Return the system's error text without the address, which the caller already names."""
+    return os.strerror(number) if (number := _errno_of(error)) > 0 else str(error)
 
 
-def _number(error: Exception) -> int:
+def _errno_of(error: Exception) -> int:
     number = getattr(error, "errno", None)
     return number if isinstance(number, int) else 0

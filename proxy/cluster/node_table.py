@@ -1,4 +1,4 @@
-"""Which broker is behind which port: what responses tell of nodes, and what clients are told instead."""
+"""Maps node ids to broker addresses (learned from responses) and to the addresses that clients are given instead."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,21 +6,21 @@ from proxy.config.schema import NODE_ID, Address
 
 
 class NodeTable:
-    """The nodes of the cluster as the brokers' own responses name them, learned as these pass."""
+    """The brokers' addresses by node id, learned from responses as they pass."""
 
     def __init__(self) -> None:
         self._addresses: dict[int, Address] = {}
         self.on_change: Callable[[int, Address], None] = lambda _node_id, _address: None
-        """Called with each node that is new or has moved."""
+        """Called with each node that is new or has changed its address."""
 
     def learn(self, node_id: int, address: Address) -> None:
-        """Remember where a node is."""
+        """Record the address of a node."""
         if self._addresses.get(node_id) != address:
             self._addresses[node_id] = address
             self.on_change(node_id, address)
 
     def address_of(self, node_id: int) -> Address | None:
-        """Where the node is, None as long as no response has named it."""
+        """Return the node's address; None while no response has named it."""
         return self._addresses.get(node_id)
 
     def __len__(self) -> int:

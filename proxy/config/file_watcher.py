@@ -1,4 +1,4 @@
-"""Files that are read again when they change, or at SIGHUP, without dropping a connection."""
+"""Reloads files when they change, or at SIGHUP, without dropping a connection."""
 
 import signal
 from collections.abc import Sequence
@@ -7,48 +7,48 @@ from typing import Protocol
 
 import trio
 
-LOOK_S = 1.0
-"""Seconds between looks. Polling also sees what Kubernetes does to a mounted ConfigMap (it swaps links)."""
+POLL_INTERVAL_S = 1.0
+"""Seconds between polls. Polling also sees how Kubernetes updates a mounted ConfigMap (it swaps symbolic links)."""
 
 _Signature = tuple[tuple[int, int, int] | None, ...]
 
 
-class Watched(Protocol):
-    """What is made from files."""
+class Reloadable(Protocol):
+    """Something that is loaded from files and can be loaded again."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files."""
+        """The files to watch."""
         ...
 
     def reload(self, why: str) -> None:
-        """Read them and apply what they say, or refuse it."""
+        """Read the files and apply them, or keep the present state if they are invalid. ``why`` is for the log."""
         ...
 
 
-class FileWatch:
-    """Watches the files of all of them; to be made before they can change unseen.
+class FileWatcher:
+    """Watches the files of several reloadables. Construct it before their files can change.
 
-    They are read once they have stayed the same between two looks. Of several files that belong together, one may be
-    written before the other (a certificate and its key), and of a policy whose second half is not written yet, or
-    nothing, the part that is there may well be a policy: one that moves every group back.
+    A change is applied once the files stayed the same for one interval. Files that belong together may be written one
+    after the other (a certificate and its key), and a policy file that is only half written may still be valid YAML:
+    a policy that would move every group back.
     """
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
-        self._watched = tuple(watched)
-        self._applied = [_signature(one.files) for one in self._watched]
+    def __init__(self, reloadables: Sequence[Reloadable]) -> None:
+        self._reloadables = tuple(reloadables)
+        self._applied = [_signature(one.files) for one in self._reloadables]
         self._last_seen = list(self._applied)
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Poll the files and listen for SIGHUP, for ever."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._look)
+            nursery.start_soon(self._poll)
             nursery.start_soon(self._listen)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await trio.sleep(LOOK_S)
-            for n, one in enumerate(self._watched):
+            await trio.sleep(POLL_INTERVAL_S)
+            for n, one in enumerate(self._reloadables):
                 signature = _signature(one.files)
                 settled = signature == self._last_seen[n]
                 self._last_seen[n] = signature
@@ -59,7 +59,7 @@ class FileWatch:
     async def _listen(self) -> None:
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             async for _ in signals:
-                for n, one in enumerate(self._watched):
+                for n, one in enumerate(self._reloadables):
                     self._applied[n] = self._last_seen[n] = _signature(one.files)
                     one.reload("SIGHUP")
 

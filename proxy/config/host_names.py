@@ -1,27 +1,27 @@
-"""What may stand where a host is meant."""
+"""Checks for host names in the configuration."""
 
 import ipaddress
 import re
 
-_NO_HOST = re.compile(r"[\s:/\[\]{}@,]")
+_NOT_IN_HOST = re.compile(r"[\s:/\[\]{}@,]")
 
 
 def is_host(text: str) -> bool:
-    """Whether this can be a host name or an IP address (without brackets), and no URL, port, or list of some."""
+    """Whether ``text`` can be a host name or an IP address without brackets; a URL, a port or a list can't."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
         try:
-            return text != "" and not _NO_HOST.search(text) and bool(text.encode("idna"))
-        except UnicodeError:  # a part between dots that is empty or too long
+            return text != "" and not _NOT_IN_HOST.search(text) and bool(text.encode("idna"))
+        except UnicodeError:  # a label between dots is empty or too long
             return False
     return True
 
 
 def check_host(key: str, text: str) -> None:
-    """Refuse what is no host. Else clients would find the mistake, or the system's resolver in words of its own.
+    """Check a configured host at load time, so that the mistake does not first show at a client or in the resolver.
 
-    :raises ValueError: it is none.
+    :raises ValueError: ``text`` can't be a host.
     """
     if not is_host(text):
         raise ValueError(f"`{key}`: expected a host name or an IP address, got {text!r}")

@@ -19,7 +19,7 @@ from yaml.composer import ComposerError
 
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Config
-from proxy.config.tls import located
+from proxy.config.tls import with_absolute_paths
 from translation.policy.policy import Policy
 
 T = TypeVar("T")
@@ -34,13 +34,13 @@ _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
 """What PyYAML raises, besides its own errors, for a value that only looks like a date or is not what its tag says."""
 
-_LARGEST = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 """Bytes of a configuration or policy; a policy of ten thousand rules has half of it."""
-_LONGEST_SCALAR = 65_536
-_DEEPEST = 32
+_MAX_SCALAR_CHARS = 65_536
+_MAX_DEPTH = 32
 """Levels of nesting; the configuration has five."""
 
-_NO_SCALARS = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
+_CONTAINER_TYPES = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
 class ConfigError(Exception):
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             problem = f"the alias *{event.anchor}: aliases are not taken here, write it out"
             raise ComposerError(None, None, problem, mark)
-        if self._depth == _DEEPEST:
+        if self._depth == _MAX_DEPTH:
             raise ComposerError(None, None, "too deeply nested", mark)
         self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
@@ -91,9 +91,9 @@ class _Document:
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
-            if len(node.value) > _LONGEST_SCALAR:  # some that look like numbers take hours to read
+            if len(node.value) > _MAX_SCALAR_CHARS:  # some that look like numbers take hours to read
                 place = _position(node.start_mark)
-                said = f"a value of {len(node.value)} characters, more than {_LONGEST_SCALAR}"
+                said = f"a value of {len(node.value)} characters, more than {_MAX_SCALAR_CHARS}"
                 raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}")
             try:
                 return loader.construct_object(node)
@@ -141,16 +141,17 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
         document.value = {}
     if isinstance(document.value, dict):
         _override(document, environment)
-    return _located(_typed(document, Config), file.parent)
+    return _with_absolute_paths(_typed(document, Config), file.parent)
 
 
-def _located(config: Config, folder: Path) -> Config:
+def _with_absolute_paths(config: Config, folder: Path) -> Config:
     """The configuration with the paths of TLS, which are relative to the configuration's folder, made whole."""
     listeners = tuple(
-        replace(listener, tls=listener.tls and located(listener.tls, folder)) for listener in config.listeners
+        replace(listener, tls=listener.tls and with_absolute_paths(listener.tls, folder))
+        for listener in config.listeners
     )
     tls = config.upstream.tls
-    upstream = replace(config.upstream, tls=tls and located(tls, folder))
+    upstream = replace(config.upstream, tls=tls and with_absolute_paths(tls, folder))
     return replace(config, listeners=listeners, upstream=upstream)
 
 
@@ -179,7 +180,7 @@ def policy_file(config: Config, config_file: Path) -> Path | None:
 
 def _read(file: Path) -> str:
     try:
-        return read_regular_file(file, _LARGEST).decode()
+        return read_regular_file(file, _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: can't be read: {error}") from None
 
@@ -260,7 +261,7 @@ def _override(document: _Document, environment: Mapping[str, str]) -> None:
         info = _type_at(Config, path)
         if isinstance(info, inspect.VarTupleType) and not isinstance(info.item_type, inspect.StructType):
             _assign(document, name, path, _scalars(text))
-        elif info is not None and not isinstance(info, _NO_SCALARS):
+        elif info is not None and not isinstance(info, _CONTAINER_TYPES):
             _assign(document, name, path, _scalar(text))
         elif len(path) > 1:
             raise ConfigError(f"environment variable {name}: there is no key `{_dotted(path)}` for one value")

@@ -13,19 +13,19 @@ import msgspec
 
 from translation.policy.policy import Mode, Policy, Rule
 
-_DOES = {
+_MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
     Mode.TRANSLATE: "made members of the new protocol",
     Mode.REJECT: "refused with GROUP_AUTHORIZATION_FAILED",
 }
 
-_ANY = frozenset({".*", ".+"})
+_MATCH_ALL = frozenset({".*", ".+"})
 """Patterns that match every group id."""
 
-_KAFKAS_OWN = frozenset({"range", "uniform"})
+_BUILT_IN_ASSIGNORS = frozenset({"range", "uniform"})
 """The assignors that every broker has unless its ``group.consumer.assignors`` says otherwise."""
 
-_PLAIN = re.compile(r"[\w-]+")
+_LITERAL = re.compile(r"[\w-]+")
 """A pattern in which nothing stands for anything else."""
 
 
@@ -74,7 +74,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
         return f"{where}; one member every {self.pause_ms} ms, about {took}"
 
 
-class OtherAssignor(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
+class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
     """A live group that stays translated, and that a new policy gives another of the broker's assignors."""
 
     group: str
@@ -124,23 +124,23 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
 def explain(policy: Policy) -> Iterator[str]:
     """A line for each rule in order, and one for all other groups."""
     for number, rule in enumerate(policy.rules, start=1):
-        yield f"{name_of(number, rule)}: {_what(rule)}"
+        yield f"{rule_label(number, rule)}: {_describe(rule)}"
         yield from (f"  {note}" for note in _notes(policy, number, rule))
-    yield f"all other groups: {policy.default}: clients are {_DOES[policy.default]}"
+    yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
 
 
-def name_of(number: int, rule: Rule) -> str:
+def rule_label(number: int, rule: Rule) -> str:
     """How a rule is called in what is printed."""
     what = f"group {rule.group}" if rule.pattern is None else f"groups that match {rule.pattern}"
     return f"rule {number} ({what})"
 
 
-def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | OtherAssignor]:
+def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorChange]:
     """The live groups whose mode or assignor this policy would change, by name."""
-    changes: list[Move | OtherAssignor] = []
+    changes: list[Move | AssignorChange] = []
     for group in sorted(groups, key=lambda one: one.id):
         number, rule = _rule_for(policy, group.id)
-        by = "the default" if number is None else name_of(number, rule)
+        by = "the default" if number is None else rule_label(number, rule)
         members = len(group.members)
         if rule.mode is not group.mode:
             changes.append(
@@ -156,7 +156,7 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | OtherAssign
             )
         elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and group.why_not is None:
             changes.append(
-                OtherAssignor(
+                AssignorChange(
                     group=group.id, members=members, before=group.assignor, after=rule.assignor, by=by
                 )
             )
@@ -172,10 +172,10 @@ def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
 def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
     """A line for each of :func:`unused_rules`."""
     for number in unused_rules(policy, groups):
-        yield f"{name_of(number, policy.rules[number - 1])} decides for none of these groups"
+        yield f"{rule_label(number, policy.rules[number - 1])} decides for none of these groups"
 
 
-def summary(changes: Iterable[Move | OtherAssignor], groups: int, left_out: int = 0) -> Iterator[str]:
+def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int = 0) -> Iterator[str]:
     """How many move where, how many stay, and of how many nothing is known here."""
     changes = list(changes)
     moves = [one for one in changes if isinstance(one, Move)]
@@ -187,7 +187,7 @@ def summary(changes: Iterable[Move | OtherAssignor], groups: int, left_out: int 
             but = f", {len(blocked)} of them not translatable" if blocked else ""
             verb = "moves" if len(there) == 1 else "move"
             yield f"{_count(len(there), 'group')} {verb} to {mode}{but}: {_count(members, 'member')}"
-    others = [one for one in changes if isinstance(one, OtherAssignor)]
+    others = [one for one in changes if isinstance(one, AssignorChange)]
     if others:
         verb = "gets" if len(others) == 1 else "get"
         members = sum(one.members for one in others)
@@ -197,8 +197,8 @@ def summary(changes: Iterable[Move | OtherAssignor], groups: int, left_out: int 
         yield f"{_count(left_out, 'group')} not looked at: the proxy tells of its first {groups} only"
 
 
-def _what(rule: Rule) -> str:
-    said = f"{rule.mode}: clients are {_DOES[rule.mode]}"
+def _describe(rule: Rule) -> str:
+    said = f"{rule.mode}: clients are {_MODE_EFFECT[rule.mode]}"
     if rule.mode is Mode.TRANSLATE and rule.assignor is not None:
         said += f", assigned by the server's {rule.assignor}"
     if rule.mode is not Mode.REJECT:
@@ -217,12 +217,12 @@ def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
     """What the author of this rule may not have meant."""
     earlier = _hidden_by(rule, policy.rules[: number - 1])
     if earlier is not None:
-        yield f"never applies: {name_of(*earlier)} matches the same before"
-    if rule.pattern is not None and _PLAIN.fullmatch(rule.pattern):
+        yield f"never applies: {rule_label(*earlier)} matches the same before"
+    if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
         yield f"the assignor {rule.assignor} counts for nothing: only translated groups get one"
-    elif rule.assignor is not None and rule.assignor not in _KAFKAS_OWN:
+    elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:
         yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
 
 
@@ -232,7 +232,7 @@ def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
         same_pattern = rule.pattern is not None and rule.pattern == earlier.pattern
         if (
             same_pattern
-            or earlier.pattern in _ANY
+            or earlier.pattern in _MATCH_ALL
             or (rule.group is not None and earlier.matches(rule.group))
         ):
             return number, earlier

@@ -1,7 +1,7 @@
-"""Read what operators name in the configuration: files that are files, of a size that such files have.
+"""Reads files that the configuration names: regular files of limited size only.
 
-A path may lead to anything by mistake, or by a link in a mounted volume. A device never ends, a FIFO waits for ever,
-and the thread that reads serves all connections.
+A configured path may lead to anything, by mistake or through a symbolic link in a mounted volume. Reading a device
+never ends and opening a FIFO may block, and the thread that reads also serves all connections.
 """
 
 import errno
@@ -9,20 +9,20 @@ import os
 import stat
 from pathlib import Path
 
-LARGEST = 4 * 1024 * 1024
-"""Bytes of the largest file that is read unless told otherwise; certificate bundles have a few hundred thousand."""
+MAX_BYTES = 4 * 1024 * 1024
+"""Default size limit in bytes; certificate bundles have a few hundred thousand."""
 
 
-def read_regular_file(file: Path, most_bytes: int = LARGEST) -> bytes:
-    """What is in a file; links are followed.
+def read_regular_file(file: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the contents of a file; symbolic links are followed.
 
-    :raises OSError: it can't be read, is no regular file, or has more than ``most_bytes``.
+    :raises OSError: it can't be read, is not a regular file, or is larger than ``max_bytes`` bytes.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
-        content = opened.read(most_bytes + 1)  # what the size says may change meanwhile
-    if len(content) > most_bytes:
-        raise OSError(errno.EFBIG, f"larger than {most_bytes} bytes", str(file))
+        content = opened.read(max_bytes + 1)  # it may grow after a check of its size
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes", str(file))
     return content

@@ -1,7 +1,7 @@
-"""What every part of the configuration is made of."""
+"""Base class of all sections of the configuration."""
 
 import msgspec
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of the file in which only known keys may stand."""
+    """A mapping in the configuration file that accepts only the declared keys."""

@@ -128,13 +128,13 @@ _PATHS = ("ca", "client_ca", "certificate", "key", "key_password_file")
 _Tls = TypeVar("_Tls", ListenerTls, UpstreamTls)
 
 
-def located(tls: _Tls, folder: Path) -> _Tls:
+def with_absolute_paths(tls: _Tls, folder: Path) -> _Tls:
     """The same with its paths, which are relative to this folder, made whole."""
     named = {key: getattr(tls, key, None) for key in _PATHS}
     return replace(tls, **{key: str(folder / path) for key, path in named.items() if path is not None})
 
 
-def files_of(tls: ListenerTls | UpstreamTls) -> tuple[Path, ...]:
+def tls_files_of(tls: ListenerTls | UpstreamTls) -> tuple[Path, ...]:
     """All files that it names."""
     named = (getattr(tls, key, None) for key in _PATHS)
     return tuple(Path(path) for path in named if path is not None)

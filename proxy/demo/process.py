@@ -20,7 +20,7 @@ _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 class ConsumerProcess:
     """A consumer that was started, and that is told to leave or is killed.
 
-    ``on_report`` takes each report as it comes, and ``on_death`` the time at which a killed process was
+    ``on_report`` takes each report as it comes, and ``on_exit`` the time at which a killed process was
     certainly dead; both are called before :meth:`run` returns.
     """
 
@@ -28,12 +28,12 @@ class ConsumerProcess:
         self,
         settings: ConsumerSettings,
         on_report: Callable[[Report], None],
-        on_death: Callable[[int], None],
+        on_exit: Callable[[int], None],
     ) -> None:
         self.name = settings.name
         self._settings = settings
         self._on_report = on_report
-        self._on_death = on_death
+        self._on_death = on_exit
         self._process: trio.Process | None = None
         self._ending = False
         self._left = False

@@ -83,14 +83,14 @@ def fetch_groups(
 
     :raises NoAnswerError: nobody answers there, with an error, or what answers is no Epochgate.
     """
-    asked = {"events": "1"} if events else {}
+    parameters = {"events": "1"} if events else {}
     if group is not None:
-        asked["id"] = group
-    page = _fetch(url, asked, kind, timeout_s)
+        parameters["id"] = group
+    page = _fetch(url, parameters, kind, timeout_s)
     groups = page.groups
     known = {one.id for one in groups}
     while page.left_out and page.groups:
-        page = _fetch(url, asked | {"after": groups[-1].id}, kind, timeout_s)
+        page = _fetch(url, parameters | {"after": groups[-1].id}, kind, timeout_s)
         if not known.isdisjoint(one.id for one in page.groups):
             break  # it does not know pages, and tells the same again
         known.update(one.id for one in page.groups)
@@ -100,8 +100,8 @@ def fetch_groups(
     return msgspec.structs.replace(page, groups=groups)  # type: ignore[type-var]  # kind is a Struct
 
 
-def _fetch(url: str, asked: dict[str, str], kind: type[P], timeout_s: float) -> P:
-    query = f"?{urllib.parse.urlencode(asked, errors='replace')}" if asked else ""
+def _fetch(url: str, parameters: dict[str, str], kind: type[P], timeout_s: float) -> P:
+    query = f"?{urllib.parse.urlencode(parameters, errors='replace')}" if parameters else ""
     try:
         with urllib.request.urlopen(f"{url}/api/groups{query}", timeout=timeout_s) as answer:  # noqa: S310  http(s) only
             return msgspec.json.decode(answer.read(), type=kind)

@@ -9,6 +9,7 @@ from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,8 +17,8 @@ from starlette.routing import Route
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
-from proxy.observability.api import api_routes
-from proxy.observability.process_queries import Answers, Processes, ThisProcess
+from proxy.observability.api import api_routes, refuse
+from proxy.observability.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.observability.status_page import page_routes
 
 _OK = 200
@@ -44,7 +45,7 @@ class Health:
         self._metrics.ready.set(1)
 
 
-class Panel(Processes, Protocol):
+class AdminBackend(Processes, Protocol):
     """What the admin port shows: of this process, or of a supervisor and its workers."""
 
     async def exposition(self) -> bytes:
@@ -60,11 +61,11 @@ class Panel(Processes, Protocol):
         ...
 
 
-class OwnPanel(ThisProcess):
+class SingleProcessBackend(SingleProcess):
     """The panel of a process that serves alone."""
 
-    def __init__(self, metrics: Metrics, health: Health, answers: Answers) -> None:
-        super().__init__(answers)
+    def __init__(self, metrics: Metrics, health: Health, handlers: QueryHandlers) -> None:
+        super().__init__(handlers)
         self._metrics = metrics
         self._health = health
 
@@ -81,30 +82,31 @@ class OwnPanel(ThisProcess):
         return None
 
 
-def admin_app(panel: Panel, limits: Visibility | None = None) -> Starlette:
+def admin_app(backend: AdminBackend, limits: Visibility | None = None) -> Starlette:
     """The application behind the admin port. ``limits`` bound its answers; those of the defaults if None."""
 
     async def expose(_request: Request) -> Response:
-        return Response(await panel.exposition(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await backend.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     async def alive(_request: Request) -> Response:
-        return _told("alive", await panel.not_alive())
+        return _health_response("alive", await backend.not_alive())
 
     async def ready(_request: Request) -> Response:
-        return _told("ready", await panel.not_ready())
+        return _health_response("ready", await backend.not_ready())
 
     return Starlette(
         routes=[
             Route("/metrics", expose),
             Route("/healthz", alive),
             Route("/readyz", ready),
-            *api_routes(panel, limits or Visibility()),
-            *page_routes(panel),
+            *api_routes(backend, limits or Visibility()),
+            *page_routes(backend),
         ],
+        exception_handlers={HTTPException: refuse},
     )
 
 
-def _told(what: str, why_not: str | None) -> Response:
+def _health_response(what: str, why_not: str | None) -> Response:
     if why_not is None:
         return JSONResponse({what: True}, _OK)
     return JSONResponse({what: False, "reason": why_not}, _UNAVAILABLE)

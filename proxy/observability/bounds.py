@@ -15,7 +15,7 @@ from proxy.metrics.bounds import Bound
 from translation.actions import Event
 from translation.partitions import TopicPartitions, TopicPartitionSet
 
-CUT = "…"
+TRUNCATED = "…"
 """Stands before the hash that ends a text that was cut."""
 
 _HASH_BYTES = 8
@@ -27,19 +27,19 @@ _PARTITION_BYTES = 40
 _TEXTS = ("group_id", "member_id", "instance_id", "client_id", "client_host", "software", "reason")
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """The text, or if it has more than ``most`` characters, its beginning and a hash of the whole.
 
     Two texts never become one: a short text that looks as if it had been cut gets a hash as well.
     """
-    looks_cut = len(text) >= _ENDING and text[-_ENDING] == CUT
+    looks_cut = len(text) >= _ENDING and text[-_ENDING] == TRUNCATED
     if len(text) <= most and not looks_cut:
         return text
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).hexdigest()
-    return f"{text[: most - _ENDING]}{CUT}{digest}"
+    return f"{text[: most - _ENDING]}{TRUNCATED}{digest}"
 
 
-def bytes_of(event: Event) -> int:
+def estimated_bytes(event: Event) -> int:
     """About how much memory an event takes; texts are counted as if nobody else held them."""
     characters = (
         len(event.group_id)
@@ -65,21 +65,21 @@ class EventBounds:
         self._partitions = limits.partitions_of_event
         self._hit = hit
 
-    def keeps_group(self, group_id: str) -> bool:
+    def accepts_group(self, group_id: str) -> bool:
         """Whether a group with this id may be kept and shown; others are in the log and the journal only."""
         if len(group_id) <= self._most:
             return True
         self._hit(Bound.GROUP_ID)
         return False
 
-    def bounded(self, event: Event) -> Event:
+    def truncated(self, event: Event) -> Event:
         """The event, with texts cut and with its partitions left out if they are too many."""
         changes: dict[str, Any] = {}
         for name in _TEXTS:
             text = getattr(event, name)
-            if not text or (len(text) <= self._most and CUT not in text):
+            if not text or (len(text) <= self._most and TRUNCATED not in text):
                 continue
-            if (short := cut(text, self._most)) is not text:
+            if (short := truncate(text, self._most)) is not text:
                 changes[name] = short
                 self._hit(Bound.TEXT)
         if event.partitions:
@@ -96,6 +96,6 @@ class EventBounds:
             self._hit(Bound.PARTITIONS_OF_EVENT)
         elif any(len(one.topic) > self._most for one in listed):
             changes[name] = tuple(
-                TopicPartitionSet(cut(one.topic, self._most), one.id, one.partitions) for one in listed
+                TopicPartitionSet(truncate(one.topic, self._most), one.id, one.partitions) for one in listed
             )
             self._hit(Bound.TEXT)

@@ -16,43 +16,50 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
-from proxy.observability.broker_queries import Ask, BrokerQueries
-from proxy.observability.group_registry import GroupBook
+from proxy.observability.broker_queries import BrokerQueries, BrokerQuery
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
 from proxy.session.request_metrics import error_name
 from translation.actions import Connection
 
-AT_ONCE = 20
+MAX_GROUPS_PER_S = 20
 """Groups asked about in one second at most."""
 
-_LOOK_S = 1.0
-_SETTLES_S = 1.5
+_INTERVAL_S = 1.0
+_SETTLE_DELAY_S = 1.5
 _CLASSIC_MEMBER = 0
 _DEAD = "Dead"
 
 
-class Census:
+class BrokerGroupPoller:
     """Asks about each group every ``every_s`` seconds, or more rarely if there are very many. 0: never."""
 
     def __init__(
-        self, brokers: BrokerQueries, book: GroupBook, clock: WallClock, every_s: float, metrics: Metrics
+        self,
+        brokers: BrokerQueries,
+        registry: GroupRegistry,
+        clock: WallClock,
+        interval_s: float,
+        metrics: Metrics,
     ) -> None:
         self._brokers = brokers
-        self._book = book
+        self._registry = registry
         self._clock = clock
-        self._every_s = every_s
+        self._interval_s = interval_s
         self._metrics = metrics
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
         """Ask for ever."""
-        if self._every_s:
-            await run_periodically(_LOOK_S, lambda: self.ask_some(trio.current_time()), self._metrics)
+        if self._interval_s:
+            await run_periodically(
+                _INTERVAL_S, lambda: self.poll_due_groups(trio.current_time()), self._metrics
+            )
 
-    def ask_some(self, now: float) -> None:
+    def poll_due_groups(self, now: float) -> None:
         """Ask about the groups whose turn it is, those that waited longest first. Groups without members wait."""
-        groups = self._book.groups
+        groups = self._registry.groups
         for gone in self._due.keys() - groups.keys():
             del self._due[gone]
         due = [
@@ -60,31 +67,31 @@ class Census:
             for group in groups.values()
             if group.members and self._due.get(group.id, -math.inf) <= now
         ]
-        for _, group_id in sorted(due)[:AT_ONCE]:
-            self._due[group_id] = now + self._every_s
-            self._ask_as_consumer_group(group_id)
+        for _, group_id in sorted(due)[:MAX_GROUPS_PER_S]:
+            self._due[group_id] = now + self._interval_s
+            self._query_consumer_group(group_id)
 
-    def changed(self, group_id: str) -> None:
+    def membership_changed(self, group_id: str) -> None:
         """The members of a group changed: look at it soon, when the broker has settled it."""
-        if self._every_s:
-            soon = trio.current_time() + _SETTLES_S
+        if self._interval_s:
+            soon = trio.current_time() + _SETTLE_DELAY_S
             self._due[group_id] = min(soon, self._due.get(group_id, soon))
 
-    def _ask_as_consumer_group(self, group_id: str) -> None:
-        def question(connection: Connection) -> Ask | None:
+    def _query_consumer_group(self, group_id: str) -> None:
+        def make_query(connection: Connection) -> BrokerQuery | None:
             version = _newest(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, 1)
             message = ConsumerGroupDescribeRequest(group_ids=(group_id,))
-            return None if version is None else Ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
+            return None if version is None else BrokerQuery(ApiKey.CONSUMER_GROUP_DESCRIBE, version, message)
 
-        def told(response: ConsumerGroupDescribeResponse) -> None:
+        def on_response(response: ConsumerGroupDescribeResponse) -> None:
             for group in response.groups:
                 if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                    self._ask_as_classic_group(group_id)
+                    self._query_classic_group(group_id)
                 elif group.error_code != ErrorCode.NONE:
-                    self._tell(group_id, error=error_name(group.error_code))
+                    self._store(group_id, error=error_name(group.error_code))
                 else:
                     classic = sum(member.member_type == _CLASSIC_MEMBER for member in group.members)
-                    self._tell(
+                    self._store(
                         group_id,
                         kind="consumer",
                         state=group.group_state,
@@ -94,23 +101,23 @@ class Census:
                         members=tuple(member.member_id for member in group.members),
                     )
 
-        if not self._brokers.ask(group_id, question, told):
-            self._ask_as_classic_group(group_id)
+        if not self._brokers.ask(group_id, make_query, on_response):
+            self._query_classic_group(group_id)
 
-    def _ask_as_classic_group(self, group_id: str) -> None:
-        def question(connection: Connection) -> Ask | None:
+    def _query_classic_group(self, group_id: str) -> None:
+        def make_query(connection: Connection) -> BrokerQuery | None:
             version = _newest(connection, ApiKey.DESCRIBE_GROUPS, 5)
             message = DescribeGroupsRequest(groups=(group_id,))
-            return None if version is None else Ask(ApiKey.DESCRIBE_GROUPS, version, message)
+            return None if version is None else BrokerQuery(ApiKey.DESCRIBE_GROUPS, version, message)
 
-        def told(response: DescribeGroupsResponse) -> None:
+        def on_response(response: DescribeGroupsResponse) -> None:
             for group in response.groups:
                 if group.error_code != ErrorCode.NONE:
-                    self._tell(group_id, error=error_name(group.error_code))
+                    self._store(group_id, error=error_name(group.error_code))
                 elif group.group_state == _DEAD:
-                    self._tell(group_id, error="the broker does not know this group")
+                    self._store(group_id, error="the broker does not know this group")
                 else:
-                    self._tell(
+                    self._store(
                         group_id,
                         kind="classic",
                         state=group.group_state,
@@ -118,9 +125,9 @@ class Census:
                         members=tuple(member.member_id for member in group.members),
                     )
 
-        self._brokers.ask(group_id, question, told)
+        self._brokers.ask(group_id, make_query, on_response)
 
-    def _tell(
+    def _store(
         self,
         group_id: str,
         *,
@@ -142,7 +149,7 @@ class Census:
             members=members,
             error=error,
         )
-        self._book.describe(group_id, view)
+        self._registry.set_broker_view(group_id, view)
 
 
 def _newest(connection: Connection, api_key: ApiKey, newest: int) -> int | None:

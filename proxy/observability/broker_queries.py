@@ -9,7 +9,7 @@ from protocol_codecs import Message
 from translation.actions import Connection
 
 
-class Ask(msgspec.Struct, frozen=True):
+class BrokerQuery(msgspec.Struct, frozen=True):
     """A request that asks a broker something."""
 
     api_key: int
@@ -24,7 +24,10 @@ class BrokerQueries(Protocol):
     """
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
+        self,
+        group_id: str,
+        make_query: Callable[[Connection], BrokerQuery | None],
+        on_response: Callable[[Any], None],
     ) -> bool:
         """Ask a broker something about a group, on the connection of one of its members.
 

@@ -5,9 +5,9 @@ import structlog
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.observability.bounds import EventBounds
-from proxy.observability.formatting import how_many
-from proxy.observability.group_metrics import OTHER, Labels
-from proxy.observability.group_registry import GroupBook, Heard
+from proxy.observability.formatting import count_partitions
+from proxy.observability.group_metrics import OTHER, GroupLabels
+from proxy.observability.group_registry import GroupRegistry, RecordedEvent
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.partitions import TopicPartitions
@@ -19,40 +19,40 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
 _QUIET = frozenset({EventKind.EPOCH_MOVED})
 _NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
 """Members that pass through: how they live is the broker's business, and in its log."""
-_MOST_REMEMBERED = 2_000
-_MOST_PARTITIONS = 100
+_MAX_REMEMBERED = 2_000
+_MAX_PARTITIONS = 100
 """Partitions that a log line names; of more it gives their number."""
 
 
-class EventTeller:
+class EventDispatcher:
     """Takes every event of the process, and cuts it to what ``limits`` allow. ``book`` gets it then."""
 
     def __init__(
         self,
         metrics: Metrics,
-        book: GroupBook | None = None,
+        registry: GroupRegistry | None = None,
         clock: WallClock | None = None,
-        labels: Labels | None = None,
+        labels: GroupLabels | None = None,
         limits: Visibility | None = None,
     ) -> None:
         self._metrics = metrics
-        self._book = book or GroupBook(Policy())
+        self._registry = registry or GroupRegistry(Policy())
         self._clock = clock or WallClock()
-        self._labels = labels or Labels(0)
+        self._labels = labels or GroupLabels(0)
         self._bounds = EventBounds(limits or Visibility(), metrics.hit)
         self._passed_through: set[tuple[str, str]] = set()
 
-    def tell(self, event: Event, now_us: int | None = None) -> Heard:
+    def dispatch(self, event: Event, now_us: int | None = None) -> RecordedEvent:
         """Log, count and remember one event, that happened at ``now_us`` or now. Others get it as it was heard."""
         self._metrics.events.labels(event.kind).inc()
-        unkept_id = None if self._bounds.keeps_group(event.group_id) else event.group_id
-        event = self._bounds.bounded(event)
+        unkept_id = None if self._bounds.accepts_group(event.group_id) else event.group_id
+        event = self._bounds.truncated(event)
         time_us = self._clock.now_us() if now_us is None else now_us
-        heard = self._book.tell(event, time_us, unkept_id=unkept_id)
-        self._count(heard)
-        say = _log.info if self._is_news(event) else _log.debug
-        say(event.kind.replace("_", " "), **_said(event))
-        return heard
+        recorded = self._registry.record(event, time_us, unkept_id=unkept_id)
+        self._count(recorded)
+        log = _log.info if self._is_news(event) else _log.debug
+        log(event.kind.replace("_", " "), **_log_fields(event))
+        return recorded
 
     def _is_news(self, event: Event) -> bool:
         """Whether people want to read it: not what happens at each call of a group."""
@@ -63,31 +63,31 @@ class EventTeller:
         known = (event.group_id, event.reason)
         if known in self._passed_through:
             return False
-        if len(self._passed_through) >= _MOST_REMEMBERED:
+        if len(self._passed_through) >= _MAX_REMEMBERED:
             self._passed_through.clear()
         self._passed_through.add(known)
         return True
 
-    def _count(self, heard: Heard) -> None:
-        event, metrics = heard.event, self._metrics
+    def _count(self, recorded: RecordedEvent) -> None:
+        event, metrics = recorded.event, self._metrics
         if event.kind is EventKind.STATE_CHANGED:
             metrics.state_changes.labels(event.previous_state, event.state).inc()
         elif event.kind is EventKind.ADOPTED:
             metrics.adoptions.labels(event.protocol).inc()
         elif event.kind is EventKind.PASSED_THROUGH:
             metrics.passed_through.labels(category(event.reason)).inc()
-        if heard.rebalances:
+        if recorded.rebalances:
             metrics.rebalances.labels(category(event.reason), event.protocol).inc()
             metrics.group_rebalances.labels(self._label(event.group_id), event.protocol).inc()
-        if heard.paused_s is not None:
-            metrics.paused.labels(event.protocol).observe(heard.paused_s)
+        if recorded.paused_s is not None:
+            metrics.paused.labels(event.protocol).observe(recorded.paused_s)
 
     def _label(self, group_id: str) -> str:
         """A group that is not kept would never give its label back."""
-        return self._labels.of(group_id) if group_id in self._book.groups else OTHER
+        return self._labels.of(group_id) if group_id in self._registry.groups else OTHER
 
 
-def _said(event: Event) -> dict[str, object]:
+def _log_fields(event: Event) -> dict[str, object]:
     """The fields of the log line: those that say something."""
     fields: dict[str, object] = {"group": event.group_id}
     for name in ("member_id", "instance_id", "protocol", "client_id", "client_host", "software"):
@@ -108,6 +108,6 @@ def _said(event: Event) -> dict[str, object]:
 
 
 def _partitions(listed: TopicPartitions) -> dict[str, list[int]] | str:
-    if (number := how_many(listed)) > _MOST_PARTITIONS:
+    if (number := count_partitions(listed)) > _MAX_PARTITIONS:
         return f"{number} of {len(listed)} topics"
     return {one.topic: list(one.partitions) for one in listed}

@@ -6,7 +6,7 @@ from translation.partitions import TopicPartitions
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _RUN = 2
-_LONGEST = 1000
+_MAX_CHARS = 1000
 """Characters of a list of partitions that a person may want to read."""
 
 
@@ -35,11 +35,11 @@ def partitions(listed: TopicPartitions | None) -> str:
     """
     if listed is None:
         return "not known"
-    said = "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+    text = "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
 
-def how_many(listed: TopicPartitions | None) -> int:
+def count_partitions(listed: TopicPartitions | None) -> int:
     """The number of partitions; 0 if they are not known."""
     return sum(len(one.partitions) for one in listed or ())
 

@@ -34,10 +34,10 @@ from translation.member_state import MemberState
 from translation.reasons import category
 
 OTHER = "other"
-_UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+_REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 
 
-class Figures(msgspec.Struct, kw_only=True):
+class GroupCounts(msgspec.Struct, kw_only=True):
     """What is counted of one group. ``members`` is by protocol and state."""
 
     id: str
@@ -51,7 +51,7 @@ class Figures(msgspec.Struct, kw_only=True):
     why_not: str | None
 
 
-class Labels:
+class GroupLabels:
     """Which groups have series of their own."""
 
     def __init__(self, most: int) -> None:
@@ -81,31 +81,31 @@ class Labels:
 class GroupCollector(Collector):
     """Makes the families of this module of whatever ``figures`` gives."""
 
-    def __init__(self, labels: Labels, figures: Callable[[], Iterable[Figures]]) -> None:
-        self.figures = figures
+    def __init__(self, labels: GroupLabels, counts: Callable[[], Iterable[GroupCounts]]) -> None:
+        self.counts = counts
         self.labels = labels
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Called by the registry at each scrape."""
-        yield from families(self.figures(), self.labels)
+        yield from families(self.counts(), self.labels)
 
     async def collect_cooperatively(self) -> list[GaugeMetricFamily]:
         """The same, while others go on."""
-        return await families_cooperatively(self.figures(), self.labels)
+        return await families_cooperatively(self.counts(), self.labels)
 
 
-def figures_of_record(group: GroupRecord, now_us: int) -> Figures:
+def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
     """Count a group in the book."""
     stuck = sum(member.stuck_s(now_us) > 0 for member in group.members.values())
     broker = group.broker
-    return Figures(
+    return GroupCounts(
         id=group.id,
         mode=group.mode,
         members=Counter((member.protocol, member.state) for member in group.members.values()),
         broker=broker,
         elsewhere=0 if broker is None else len(set(broker.members) - group.members.keys()),
         stuck_members=stuck,
-        is_stuck=stuck > 0 or group.switch_stuck(now_us) is not None,
+        is_stuck=stuck > 0 or group.conversion_stuck(now_us) is not None,
         gap=max(
             (m.epoch - m.generation for m in group.members.values() if m.generation >= 0 <= m.epoch),
             default=0,
@@ -114,9 +114,9 @@ def figures_of_record(group: GroupRecord, now_us: int) -> Figures:
     )
 
 
-def figures_of_view(group: GroupView) -> Figures:
+def counts_of_view(group: GroupView) -> GroupCounts:
     """Count a group in a picture, such as one that was merged of several workers."""
-    return Figures(
+    return GroupCounts(
         id=group.id,
         mode=group.mode,
         members=Counter((member.protocol, member.state) for member in group.members),
@@ -129,56 +129,60 @@ def figures_of_view(group: GroupView) -> Figures:
     )
 
 
-def families(groups: Iterable[Figures], labels: Labels) -> Iterator[GaugeMetricFamily]:
+def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[GaugeMetricFamily]:
     """Everything that is counted of these groups."""
-    sums = _Sums(labels)
+    totals = _FamilyTotals(labels)
     for group in groups:
-        sums.add(group)
-    return sums.families()
+        totals.add(group)
+    return totals.families()
 
 
-async def families_cooperatively(groups: Iterable[Figures], labels: Labels) -> list[GaugeMetricFamily]:
+async def families_cooperatively(
+    groups: Iterable[GroupCounts], labels: GroupLabels
+) -> list[GaugeMetricFamily]:
     """The same, while others go on: each group as it is when it is counted."""
-    sums, time_slice = _Sums(labels), TimeSlice()
+    totals, time_slice = _FamilyTotals(labels), TimeSlice()
     for group in groups:
-        sums.add(group)
+        totals.add(group)
         await time_slice.yield_if_spent()
-    return list(sums.families())
+    return list(totals.families())
 
 
-class _Sums:
+class _FamilyTotals:
     """What is added up over groups."""
 
-    def __init__(self, labels: Labels) -> None:
+    def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels
-        self._sums = {family: Counter[tuple[str, ...]]() for family in FAMILIES if family is not PROGRESS}
-        self._done, self._total = Counter[str](), Counter[str]()
+        self._totals = {family: Counter[tuple[str, ...]]() for family in FAMILIES if family is not PROGRESS}
+        self._migrated, self._member_count = Counter[str](), Counter[str]()
         for single in (STUCK, LEFT_OUT):
-            self._sums[single][()] = 0
+            self._totals[single][()] = 0
 
-    def add(self, group: Figures) -> None:
-        sums, label = self._sums, self._labels.of(group.id, has_members=bool(group.members))
-        sums[GROUPS][group.mode, _protocol(group), _state(group)] += 1
+    def add(self, group: GroupCounts) -> None:
+        totals, label = self._totals, self._labels.of(group.id, has_members=bool(group.members))
+        totals[GROUPS][group.mode, _protocol(group), _state(group)] += 1
         if group.why_not:
-            sums[NOT_TRANSLATABLE][(category(group.why_not),)] += 1
+            totals[NOT_TRANSLATABLE][(category(group.why_not),)] += 1
         for (protocol, state), count in group.members.items():
-            sums[MEMBERS][group.mode, protocol, state] += count
-            sums[GROUP_MEMBERS][label, protocol] += count
+            totals[MEMBERS][group.mode, protocol, state] += count
+            totals[GROUP_MEMBERS][label, protocol] += count
         if group.broker is not None and group.broker.type:
-            sums[BROKER_MEMBERS][label, "classic"] += group.broker.classic
-            sums[BROKER_MEMBERS][label, "consumer"] += group.broker.consumer
-        self._done[label] += _done(group)
-        self._total[label] += _total(group)
-        sums[ELSEWHERE][(label,)] += group.elsewhere
-        sums[STUCK_MEMBERS][(label,)] += group.stuck_members
-        sums[STUCK][()] += group.is_stuck
-        sums[GAP][(label,)] = max(sums[GAP][(label,)], group.gap)
-        sums[LEFT_OUT][()] += label is OTHER
+            totals[BROKER_MEMBERS][label, "classic"] += group.broker.classic
+            totals[BROKER_MEMBERS][label, "consumer"] += group.broker.consumer
+        self._migrated[label] += _migrated(group)
+        self._member_count[label] += _member_count(group)
+        totals[ELSEWHERE][(label,)] += group.elsewhere
+        totals[STUCK_MEMBERS][(label,)] += group.stuck_members
+        totals[STUCK][()] += group.is_stuck
+        totals[GAP][(label,)] = max(totals[GAP][(label,)], group.gap)
+        totals[LEFT_OUT][()] += label is OTHER
 
     def families(self) -> Iterator[GaugeMetricFamily]:
-        for family, values in self._sums.items():
+        for family, values in self._totals.items():
             yield _gauge(family, values.items())
-        parts = (((label,), self._done[label] / most) for label, most in self._total.items() if most)
+        parts = (
+            ((label,), self._migrated[label] / most) for label, most in self._member_count.items() if most
+        )
         yield _gauge(PROGRESS, parts)
 
 
@@ -189,24 +193,24 @@ def _gauge(family: Family, values: Iterable[tuple[tuple[str, ...], float]]) -> G
     return made
 
 
-def _protocol(group: Figures) -> str:
+def _protocol(group: GroupCounts) -> str:
     protocols = {protocol for protocol, _ in group.members}
     return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
 
 
-def _state(group: Figures) -> str:
+def _state(group: GroupCounts) -> str:
     if not group.members:
         return "Empty"
-    return "Rebalancing" if any(state in _UNSETTLED for _, state in group.members) else "Stable"
+    return "Rebalancing" if any(state in _REBALANCING for _, state in group.members) else "Stable"
 
 
-def _done(group: Figures) -> int:
+def _migrated(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.consumer
     return sum(count for (protocol, _), count in group.members.items() if protocol != "classic")
 
 
-def _total(group: Figures) -> int:
+def _member_count(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.classic + group.broker.consumer
     return sum(group.members.values())

@@ -14,8 +14,8 @@ import msgspec
 
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
-from proxy.observability.bounds import bytes_of, cut
-from proxy.observability.formatting import how_many
+from proxy.observability.bounds import estimated_bytes, truncate
+from proxy.observability.formatting import count_partitions
 from proxy.observability.snapshot import (
     EVENTS_KEPT,
     BrokerView,
@@ -35,14 +35,14 @@ from translation.partitions import TopicPartitions
 from translation.policy.policy import Mode, Policy, Rule
 from translation.reasons import OBSERVED
 
-_KEEP_EMPTY_S = 3600.0
-_MOVING_S = 3.0
+_EMPTY_RETENTION_S = 3600.0
+_MOVE_ANSWER_S = 3.0
 """A JoinGroup so soon after a member was told to move is taken for its answer to that."""
-_NOT_MOVING_S = 120.0
+_CONVERSION_STUCK_S = 120.0
 """A group that is to be translated and whose classic members have not been moved for so long is stuck."""
 _TRANSLATABLE = "translatable"
 _DEFAULT_REBALANCE_TIMEOUT_S = 300.0
-_UNSETTLED = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+_REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 _MICRO = 1_000_000
 
 
@@ -59,19 +59,19 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
     epoch: int = -1
     state: str = ""
     state_since_us: int = 0
-    unsettled_since_us: int = 0
+    rebalancing_since_us: int = 0
     updated_us: int = 0
     owned: TopicPartitions | None = None
-    gave_up_all: bool = False
+    revoked_all: bool = False
     rebalance_timeout_ms: int = -1
 
     def stuck_s(self, now_us: int) -> float:
         """Seconds beyond its rebalance timeout; 0 if it is within."""
-        if self.state not in _UNSETTLED:
+        if self.state not in _REBALANCING:
             return 0.0
         timeout_ms = self.rebalance_timeout_ms
         allowed_s = timeout_ms / 1000 if timeout_ms > 0 else _DEFAULT_REBALANCE_TIMEOUT_S
-        return max(0.0, (now_us - self.unsettled_since_us) / _MICRO - allowed_s)
+        return max(0.0, (now_us - self.rebalancing_since_us) / _MICRO - allowed_s)
 
 
 class Rebalance(msgspec.Struct, kw_only=True):
@@ -98,22 +98,22 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     why_not: str | None = None
     broker: BrokerView | None = None
     mode_since_us: int = 0
-    moved_us: int = 0
-    told_to_move_us: int = 0
+    last_move_us: int = 0
+    move_requested_us: int = 0
     updated_us: int = 0
 
-    def switch_stuck(self, now_us: int) -> str | None:
+    def conversion_stuck(self, now_us: int) -> str | None:
         """Why the move of this group to the new protocol does not go on; None if it does, or there is none."""
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
         waiting = [member for member in self.members.values() if member.protocol == "classic"]
-        since_s = (now_us - max(self.mode_since_us, self.moved_us)) / _MICRO
-        if not waiting or since_s < _NOT_MOVING_S:
+        since_s = (now_us - max(self.mode_since_us, self.last_move_us)) / _MICRO
+        if not waiting or since_s < _CONVERSION_STUCK_S:
             return None
         return f"{len(waiting)} classic members wait to be moved, and none was for {since_s:.0f} s"
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What an event meant, for those who count. ``paused_s`` is how long a member had nothing to do for a rebalance."""
 
     group: GroupRecord
@@ -123,7 +123,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     paused_s: float | None = None
 
 
-class GroupBook:
+class GroupRegistry:
     """All groups of one process. ``dropped`` is told the id of each group that is forgotten.
 
     ``hit`` is told of each bound of ``limits`` that was reached.
@@ -133,18 +133,20 @@ class GroupBook:
         self,
         policy: Policy,
         *,
-        dropped: Callable[[str], None] = lambda _: None,
+        on_drop: Callable[[str], None] = lambda _: None,
         limits: Visibility | None = None,
         hit: Callable[[Bound], None] = lambda _: None,
     ) -> None:
         self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
         """By id, the one with the oldest news first."""
         self._policy = policy
-        self._dropped = dropped
+        self._on_drop = on_drop
         self._limits = limits or Visibility()
         self._hit = hit
         self._vacant = VacantGroups()
-        self._told: OrderedDict[str, None] = OrderedDict()  # groups of which events are kept, old news first
+        self._with_events: OrderedDict[str, None] = (
+            OrderedDict()
+        )  # groups of which events are kept, old news first
         self._event_bytes = 0
         self._members = 0
         self._partitions = 0
@@ -160,45 +162,45 @@ class GroupBook:
                 group.mode_since_us = now_us
             group.mode, group.rule, group.assignor = rule.mode, named, rule.assignor
 
-    def tell(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> Heard:
+    def record(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> RecordedEvent:
         """Something happened.
 
         ``unkept_id`` is the group's true id if it is too long for the group to be kept; the event has another then.
         """
         if unkept_id is not None:
-            return Heard(group=self._new_group(unkept_id, now_us), event=event)
+            return RecordedEvent(group=self._new_group(unkept_id, now_us), event=event)
         group = self._group(event.group_id, now_us)
-        heard = self._tell(group, event, now_us)
+        recorded = self._record(group, event, now_us)
         self._keep_bounds(group)
-        return heard
+        return recorded
 
-    def _tell(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
+    def _record(self, group: GroupRecord, event: Event, now_us: int) -> RecordedEvent:
         group.updated_us = now_us
         self._remember(group, event, now_us)
         if event.kind is EventKind.PASSED_THROUGH:
             reason = event.reason.removeprefix(OBSERVED)
             group.why_not = None if reason == _TRANSLATABLE else reason
         elif event.kind is EventKind.POLICY_CHANGED:
-            group.moved_us = group.told_to_move_us = now_us
+            group.last_move_us = group.move_requested_us = now_us
         if not event.member_id or not event.protocol:
-            return Heard(group=group, event=event)
+            return RecordedEvent(group=group, event=event)
         if event.kind is EventKind.JOINED and event.protocol == "translated":
             group.why_not = None
-            group.moved_us = now_us
+            group.last_move_us = now_us
         return self._member_event(group, event, now_us)
 
-    def describe(self, group_id: str, broker: BrokerView) -> None:
+    def set_broker_view(self, group_id: str, broker: BrokerView) -> None:
         """A broker said how it sees a group."""
         group = self.groups.get(group_id)
         if group is not None:
             most = self._limits.id_max_chars
-            members = tuple(cut(one, most) for one in broker.members[: self._limits.members_of_group])
+            members = tuple(truncate(one, most) for one in broker.members[: self._limits.members_of_group])
             group.broker = msgspec.structs.replace(broker, members=members)
 
-    def tidy(self, now_us: int) -> None:
+    def evict_idle(self, now_us: int) -> None:
         """Forget groups that have been empty for long."""
         for group in list(self.groups.values()):
-            if now_us - group.updated_us < _KEEP_EMPTY_S * _MICRO:
+            if now_us - group.updated_us < _EMPTY_RETENTION_S * _MICRO:
                 return  # the others have newer news
             if not group.members:
                 self._drop(group.id)
@@ -221,27 +223,27 @@ class GroupBook:
         """Forget groups if there are too many of them, or of those without members, and events that are too many."""
         vacant, limits = self._vacant, self._limits
         if group.members:
-            vacant.occupied(group.id)
+            vacant.discard(group.id)
         else:
             vacant.add(group.id, had_members=group.had_members)
         while len(vacant) > limits.groups_without_members:
             self._hit(Bound.GROUPS_WITHOUT_MEMBERS)
-            self._drop(vacant.first())
+            self._drop(vacant.next_to_evict())
         if len(self.groups) > limits.groups:
             self._hit(Bound.GROUPS)
-            self._drop(vacant.first() if vacant else group.id)
+            self._drop(vacant.next_to_evict() if vacant else group.id)
         while self._event_bytes > limits.events_max_bytes:
             self._hit(Bound.EVENTS)
-            self._forget_oldest_event(self.groups[next(iter(self._told))])
+            self._forget_oldest_event(self.groups[next(iter(self._with_events))])
 
     def _drop(self, group_id: str) -> None:
         group = self.groups.pop(group_id)
-        self._vacant.occupied(group_id)
-        self._told.pop(group_id, None)
-        self._event_bytes -= sum(bytes_of(event) for _, event in group.events)
+        self._vacant.discard(group_id)
+        self._with_events.pop(group_id, None)
+        self._event_bytes -= sum(estimated_bytes(event) for _, event in group.events)
         for member in group.members.values():
-            self._forget(member)
-        self._dropped(group_id)
+            self._discount(member)
+        self._on_drop(group_id)
 
     def _remember(self, group: GroupRecord, event: Event, now_us: int) -> None:
         if event.kind is EventKind.PASSED_THROUGH and any(
@@ -251,14 +253,14 @@ class GroupBook:
         if len(group.events) == EVENTS_KEPT:
             self._forget_oldest_event(group)
         group.events.append((now_us, event))
-        self._event_bytes += bytes_of(event)
-        self._told[group.id] = None
-        self._told.move_to_end(group.id)
+        self._event_bytes += estimated_bytes(event)
+        self._with_events[group.id] = None
+        self._with_events.move_to_end(group.id)
 
     def _forget_oldest_event(self, group: GroupRecord) -> None:
-        self._event_bytes -= bytes_of(group.events.popleft()[1])
+        self._event_bytes -= estimated_bytes(group.events.popleft()[1])
         if not group.events:
-            del self._told[group.id]
+            del self._with_events[group.id]
 
     # -- members -------------------------------------------------------------------------------------------------
 
@@ -271,20 +273,20 @@ class GroupBook:
             return False
         return True
 
-    def _forget(self, member: MemberRecord) -> None:
+    def _discount(self, member: MemberRecord) -> None:
         self._members -= 1
-        self._partitions -= how_many(member.owned)
+        self._partitions -= count_partitions(member.owned)
 
-    def _holds(self, member: MemberRecord, owned: TopicPartitions | None) -> None:
+    def _set_owned(self, member: MemberRecord, owned: TopicPartitions | None) -> None:
         """A member that is kept holds these partitions now."""
-        others = self._partitions - how_many(member.owned)
-        if others + how_many(owned) > self._limits.partitions:
+        others = self._partitions - count_partitions(member.owned)
+        if others + count_partitions(owned) > self._limits.partitions:
             self._hit(Bound.PARTITIONS)
             owned = None
         member.owned = owned
-        self._partitions = others + how_many(owned)
+        self._partitions = others + count_partitions(owned)
 
-    def _member_event(self, group: GroupRecord, event: Event, now_us: int) -> Heard:
+    def _member_event(self, group: GroupRecord, event: Event, now_us: int) -> RecordedEvent:
         ended = event.state == MemberState.ABSENT
         member = group.members.get(event.member_id)
         if member is None:
@@ -296,26 +298,26 @@ class GroupBook:
         before, had = member.state, member.owned
         _copy(event, member, now_us)
         if (event.owned is not None or event.kind is EventKind.ADOPTED) and event.member_id in group.members:
-            self._holds(member, event.owned)
+            self._set_owned(member, event.owned)
         if before != event.state:
             member.state_since_us = now_us
-            if before not in _UNSETTLED:
-                member.unsettled_since_us = now_us
+            if before not in _REBALANCING:
+                member.rebalancing_since_us = now_us
         if event.owned is not None and not event.owned and had:
-            member.gave_up_all = True
+            member.revoked_all = True
         paused_s = None
         if event.state == MemberState.STABLE and before != event.state:
-            if member.gave_up_all:
-                paused_s = (now_us - member.unsettled_since_us) / _MICRO
-            member.gave_up_all = False
+            if member.revoked_all:
+                paused_s = (now_us - member.rebalancing_since_us) / _MICRO
+            member.revoked_all = False
         if ended:
             if group.members.pop(event.member_id, None) is not None:
-                self._forget(member)
+                self._discount(member)
             if not group.members:
                 group.broker = None  # nobody is here on whose connection it could be asked again
         rebalances = event.state == MemberState.PREPARE_REBALANCE and before not in ("", event.state)
         self._follow_rebalance(group, event, now_us)
-        return Heard(
+        return RecordedEvent(
             group=group,
             event=event,
             rebalances=rebalances,
@@ -325,9 +327,9 @@ class GroupBook:
 
     def _follow_rebalance(self, group: GroupRecord, event: Event, now_us: int) -> None:
         rebalance = group.rebalance
-        if event.state in _UNSETTLED:
+        if event.state in _REBALANCING:
             if rebalance is None or rebalance.ended_us is not None:
-                reason = self._why(group, event, now_us)
+                reason = self._rebalance_reason(group, event, now_us)
                 group.rebalance = Rebalance(started_us=now_us, reason=reason, members={event.member_id})
                 group.rebalances += 1
             elif len(rebalance.members) < self._limits.members_of_group:
@@ -335,15 +337,15 @@ class GroupBook:
         elif (
             rebalance is not None
             and rebalance.ended_us is None
-            and not any(member.state in _UNSETTLED for member in group.members.values())
+            and not any(member.state in _REBALANCING for member in group.members.values())
         ):
             rebalance.ended_us = now_us
 
-    def _why(self, group: GroupRecord, event: Event, now_us: int) -> str:
+    def _rebalance_reason(self, group: GroupRecord, event: Event, now_us: int) -> str:
         """Why a rebalance began."""
         if event.state == MemberState.PREPARE_REBALANCE:
             return event.reason or event.kind.replace("_", " ")
-        moves = now_us - group.told_to_move_us < _MOVING_S * _MICRO
+        moves = now_us - group.move_requested_us < _MOVE_ANSWER_S * _MICRO
         return "moved by the policy" if moves else "a member joined"
 
     # -- pictures --------------------------------------------------------------------------------------------
@@ -390,7 +392,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         last_rebalance=None if rebalance is None else _rebalance_view(rebalance),
         rebalances=group.rebalances,
         why_not=group.why_not,
-        stuck=stuck_of(members, group.switch_stuck(now_us)),
+        stuck=stuck_of(members, group.conversion_stuck(now_us)),
         updated_at=group.updated_us / _MICRO,
         events=tuple(_event_view(time_us, event) for time_us, event in group.events) if events else (),
     )

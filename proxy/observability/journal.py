@@ -14,20 +14,20 @@ import structlog
 import trio
 
 from proxy.metrics.registry import Metrics
-from proxy.observability.bounds import bytes_of
+from proxy.observability.bounds import estimated_bytes
 from translation.actions import Event
 from translation.partitions import TopicPartitions
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")
 
 VERSION = 1
-BATCH = 1000
+MAX_BATCH = 1000
 """Events written at once at most."""
 
-_GATHER_S = 0.1
-_PAUSE_S = 1.0
+_LINGER_S = 0.1
+_RETRY_S = 1.0
 _FLUSH_S = 5.0
-_LOG_AGAIN_S = 60.0
+_LOG_INTERVAL_S = 60.0
 
 LOST = "lost"
 STARTED = "started"
@@ -60,7 +60,7 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Line(msgspec.Struct, frozen=True):
+class QueuedEvent(msgspec.Struct, frozen=True):
     """An event on its way; it becomes text where it is written."""
 
     time_us: int
@@ -101,7 +101,7 @@ class JournalError(Exception):
         self.keep = keep
 
 
-class Queue:
+class SinkQueue:
     """What waits for one sink. Beyond ``limit`` lines, or about ``max_bytes`` of memory, new lines are lost."""
 
     def __init__(self, sink: Sink, limit: int, max_bytes: int, metrics: Metrics) -> None:
@@ -109,7 +109,7 @@ class Queue:
         self._limit = limit
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._lines: deque[Line] = deque()
+        self._lines: deque[QueuedEvent] = deque()
         self._seq = 0
         self._lost: tuple[int, int] | None = None  # how many, and when the last of them happened
         self._arrived = trio.Event()
@@ -120,7 +120,7 @@ class Queue:
         self._waiting = metrics.journal_queue.labels(sink.name)
         self._waiting.set_function(lambda: len(self._lines))
 
-    def put(self, line: Line) -> None:
+    def put(self, line: QueuedEvent) -> None:
         """Take a line, or lose it."""
         if len(self._lines) >= self._limit or self._bytes + line.memory > self._max_bytes:
             before = 0 if self._lost is None else self._lost[0]
@@ -128,38 +128,38 @@ class Queue:
             self._counts[1].inc()
             self._seq += 1
             return
-        self._end_loss()
+        self._report_loss()
         self._append(line)
         self._arrived.set()
 
-    def _append(self, line: Line) -> None:
+    def _append(self, line: QueuedEvent) -> None:
         self._seq += 1
         self._lines.append(msgspec.structs.replace(line, seq=self._seq))
         self._bytes += line.memory
 
-    def _end_loss(self) -> None:
+    def _report_loss(self) -> None:
         """Tell what was lost, before what comes next."""
         if self._lost is not None:
             count, time_us = self._lost
-            self._append(Line(time_us, LOST, reason=str(count)))
+            self._append(QueuedEvent(time_us, LOST, reason=str(count)))
             self._lost = None
 
     async def run(self, identity: tuple[str, str]) -> None:
         """Write for ever; when cancelled, write what waits if that goes quickly."""
-        logged_at = -_LOG_AGAIN_S
+        logged_at = -_LOG_INTERVAL_S
         try:
             while True:
-                with trio.move_on_after(_PAUSE_S):
+                with trio.move_on_after(_RETRY_S):
                     await self._arrived.wait()
-                await trio.sleep(_GATHER_S)  # a batch costs as much as a line
+                await trio.sleep(_LINGER_S)  # a batch costs as much as a line
                 try:
                     await self._write(identity)
                 except JournalError as error:
                     self._counts[2].inc()
-                    if trio.current_time() - logged_at >= _LOG_AGAIN_S:
+                    if trio.current_time() - logged_at >= _LOG_INTERVAL_S:
                         logged_at = trio.current_time()
                         _log.error("the journal can't be written", sink=self.sink.name, reason=str(error))
-                    await trio.sleep(_PAUSE_S)
+                    await trio.sleep(_RETRY_S)
         finally:
             with trio.move_on_after(_FLUSH_S) as flush:
                 flush.shield = True
@@ -177,29 +177,29 @@ class Queue:
             self._arrived = trio.Event()
             await self.sink.idle()
         while self._lines:
-            batch = [self._lines.popleft() for _ in range(min(BATCH, len(self._lines)))]
+            batch = [self._lines.popleft() for _ in range(min(MAX_BATCH, len(self._lines)))]
             self._bytes -= sum(line.memory for line in batch)
             try:
                 await self.sink.write([_event(line, identity) for line in batch])
             except JournalError as error:
-                self._not_written(batch, keep=error.keep)
+                self._handle_failure(batch, keep=error.keep)
                 raise
             self._counts[0].inc(len(batch))
-        self._end_loss()
+        self._report_loss()
 
-    def _not_written(self, batch: list[Line], *, keep: bool) -> None:
+    def _handle_failure(self, batch: list[QueuedEvent], *, keep: bool) -> None:
         if keep:
             self._lines.extendleft(reversed(batch))
             self._bytes += sum(line.memory for line in batch)
             return
         # The lines that wait are newer than these: the loss is told before them, by one line however often it fails.
-        told = [line for line in batch if line.kind == LOST]
-        self._counts[1].inc(len(batch) - len(told))
-        count = len(batch) - len(told) + sum(int(line.reason) for line in told)
-        if not told:
+        loss_events = [line for line in batch if line.kind == LOST]
+        self._counts[1].inc(len(batch) - len(loss_events))
+        count = len(batch) - len(loss_events) + sum(int(line.reason) for line in loss_events)
+        if not loss_events:
             self._seq += 1
-        seq = told[0].seq if told else self._seq
-        self._lines.appendleft(Line(batch[-1].time_us, LOST, reason=str(count), seq=seq))
+        seq = loss_events[0].seq if loss_events else self._seq
+        self._lines.appendleft(QueuedEvent(batch[-1].time_us, LOST, reason=str(count), seq=seq))
 
 
 class Journal:
@@ -215,20 +215,20 @@ class Journal:
         queue_max_bytes: int,
         metrics: Metrics,
     ) -> None:
-        self._queues = [Queue(sink, queue_events, queue_max_bytes, metrics) for sink in sinks]
+        self._queues = [SinkQueue(sink, queue_events, queue_max_bytes, metrics) for sink in sinks]
         self._identities = [
             (replica, boot if not n else f"{boot}-{sink.name}") for n, sink in enumerate(sinks)
         ]
 
-    def tell(self, event: Event, mode: str, time_us: int) -> None:
+    def record(self, event: Event, mode: str, time_us: int) -> None:
         """Something happened to a group."""
         if self._queues:
-            self._put(Line(time_us, event.kind, mode, event, memory=bytes_of(event)))
+            self._put(QueuedEvent(time_us, event.kind, mode, event, memory=estimated_bytes(event)))
 
-    def mark(self, kind: str, time_us: int, reason: str = "") -> None:
+    def record_marker(self, kind: str, time_us: int, reason: str = "") -> None:
         """The process started, or stopped."""
         if self._queues:
-            self._put(Line(time_us, kind, reason=reason))
+            self._put(QueuedEvent(time_us, kind, reason=reason))
 
     async def run(self) -> None:
         """Write for ever, each sink at its own pace."""
@@ -236,12 +236,12 @@ class Journal:
             for queue, identity in zip(self._queues, self._identities, strict=True):
                 nursery.start_soon(queue.run, identity)
 
-    def _put(self, line: Line) -> None:
+    def _put(self, line: QueuedEvent) -> None:
         for queue in self._queues:
             queue.put(line)
 
 
-def _event(line: Line, identity: tuple[str, str]) -> JournalEvent:
+def _event(line: QueuedEvent, identity: tuple[str, str]) -> JournalEvent:
     replica, boot = identity
     event = line.event
     if event is None:

@@ -63,7 +63,7 @@ class FileSink:
     async def idle(self) -> None:
         """Finish a file that is old, or what an earlier process left behind."""
         if not self._cleaned or self._is_old():
-            await self._in_thread(self._look_after)
+            await self._in_thread(self._maintain)
 
     async def close(self) -> None:
         """Finish the file."""
@@ -78,7 +78,7 @@ class FileSink:
     # -- in the thread ---------------------------------------------------------------------------------------
 
     def _write(self, events: list[JournalEvent]) -> None:
-        self._look_after()
+        self._maintain()
         data = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
         file = self._file if self._file is not None else self._open()
         written = 0
@@ -92,10 +92,10 @@ class FileSink:
         if self._size >= self._max_bytes:
             self._finish()
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         if not self._cleaned:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._finish_what_was_left()
+            self._finish_leftovers()
             self._cleaned = True
         if self._is_old():
             self._finish()
@@ -122,27 +122,27 @@ class FileSink:
             self._path.rename(self._folder / self._path.name.removeprefix("_"))
         else:
             self._path.unlink()
-        self._make_room()
+        self._enforce_retention()
 
-    def _make_room(self) -> None:
+    def _enforce_retention(self) -> None:
         """Delete the oldest finished files of this replica that are too many; those of others are theirs to delete."""
         if not self._keep_bytes:
             return
         finished = [path for path in self._folder.glob(f"*{_SUFFIX}") if self._is_own(path.name)]
         stats = sorted((status.st_mtime_ns, status.st_size, path) for path, status in _present(finished))
-        too_much = sum(size for _, size, _ in stats) - self._keep_bytes
+        excess_bytes = sum(size for _, size, _ in stats) - self._keep_bytes
         for _, size, path in stats[:-1]:  # the newest stays, however large
-            if too_much <= 0:
+            if excess_bytes <= 0:
                 return
             path.unlink(missing_ok=True)
             self._deleted()
-            too_much -= size
+            excess_bytes -= size
 
     def _is_own(self, name: str) -> bool:
         parts = name[: -len(_SUFFIX)].rsplit(".", 2)
         return len(parts) == _NAME_PARTS and parts[0] == self._replica
 
-    def _finish_what_was_left(self) -> None:
+    def _finish_leftovers(self) -> None:
         """Files of earlier starts of this replica, which were killed; the last line may be cut off."""
         for path in sorted(self._folder.glob(f"_*{_SUFFIX}")):
             parts = path.name[1 : -len(_SUFFIX)].rsplit(".", 2)

@@ -40,13 +40,13 @@ _PRODUCE_VERSION = 9
 """Both are in every broker that has the new protocol."""
 _ACKS_ALL = -1
 _TIMEOUT_S = 10.0
-_LARGEST_ANSWER = 16 * 1024 * 1024
-_REFUSED_FOR_GOOD = frozenset(
+_MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_PERMANENT_ERRORS = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD}
 )
 
 
-_NOT_NOW = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
+_RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
 """What a broker that is away or answers nonsense makes of an attempt; the name that it gives itself may be none."""
 
 
@@ -55,10 +55,10 @@ class _Broker:
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
-        self._splitter = FrameSplitter(_LARGEST_ANSWER)
+        self._splitter = FrameSplitter(_MAX_RESPONSE_BYTES)
         self._ids = count(1)
 
-    async def ask(self, api_key: ApiKey, version: int, message: Message) -> Message:
+    async def request(self, api_key: ApiKey, version: int, message: Message) -> Message:
         """Send a request and wait for its answer."""
         correlation_id = next(self._ids)
         await self._stream.send_all(request_frame(api_key, version, correlation_id, _CLIENT_ID, message))
@@ -71,12 +71,12 @@ class _Broker:
         return response
 
     async def _frame(self) -> bytes:
-        gathered = b""
+        frame = b""
         while True:
             while (piece := self._splitter.next_piece()) is not None:
-                gathered += piece.data
+                frame += piece.data
                 if piece.last:
-                    return gathered
+                    return frame
             data = await self._stream.receive_some()
             if not data:
                 raise trio.BrokenResourceError("the broker closed the connection")
@@ -104,7 +104,7 @@ class TopicSink:
         try:
             with trio.fail_after(_TIMEOUT_S):
                 await self._write(events)
-        except _NOT_NOW as error:
+        except _RETRIABLE as error:
             await self.close()
             raise JournalError(f"{self._topic}: {str(error) or type(error).__name__}", keep=True) from error
         except JournalError:
@@ -147,7 +147,7 @@ class TopicSink:
         request = MetadataRequest(
             topics=(MetadataRequestTopic(name=self._topic),), allow_auto_topic_creation=False
         )
-        response = await broker.ask(ApiKey.METADATA, _METADATA_VERSION, request)
+        response = await broker.request(ApiKey.METADATA, _METADATA_VERSION, request)
         assert isinstance(response, MetadataResponse)  # noqa: S101  it was decoded as such
         (topic,) = response.topics
         if topic.error_code != ErrorCode.NONE:
@@ -172,8 +172,8 @@ class TopicSink:
             timeout_ms=int(_TIMEOUT_S * 1000),
             topic_data=(ProduceRequestTopic(name=self._topic, partition_data=(partition,)),),
         )
-        response = await broker.ask(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
+        response = await broker.request(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
         assert isinstance(response, ProduceResponse)  # noqa: S101  it was decoded as such
         code = response.responses[0].partition_responses[0].error_code
         if code != ErrorCode.NONE:
-            raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _REFUSED_FOR_GOOD)
+            raise JournalError(f"{self._topic}: {error_name(code)}", keep=code not in _PERMANENT_ERRORS)

@@ -1,7 +1,7 @@
-"""The metrics of several processes as one: counters add up and never go back, gauges are put together by meaning.
+"""Aggregates the metrics of several processes: counters are summed, gauges are summed or take the lowest or highest.
 
-What a worker that died had counted stays in the sums, as it was when it was last asked. Gauges are of the living
-only.
+The counts of a worker that exited stay in the sums, as of its last dump, so that counters never decrease. Gauges cover
+running workers only.
 """
 
 from collections.abc import Iterator
@@ -31,19 +31,19 @@ _HIGHEST = frozenset(
         "python_info",
     }
 )
-_OF_THE_SUPERVISOR = frozenset({f"{PREFIX}policy_version", f"{PREFIX}policy_is_current"})
-"""Known where the policy file is read."""
+_SUPERVISOR_ONLY = frozenset({f"{PREFIX}policy_version", f"{PREFIX}policy_is_current"})
+"""Only the supervisor reads the policy file."""
 _GROUPS = frozenset(PREFIX + family.name for family in FAMILIES)
-"""Made by the supervisor of the merged picture: two workers may each have a part of a group, and know of the whole."""
-_ADDED_UP_FOR_EVER = frozenset({"counter", "histogram", "summary"})
+"""The supervisor computes these from the merged snapshot, because two workers may each serve part of a group."""
+_CUMULATIVE = frozenset({"counter", "histogram", "summary"})
 
 Labels = tuple[tuple[str, str], ...]
 Values = dict[tuple[str, Labels], float]
 """Name of a series and its labels -> its value."""
 
 
-class Family(msgspec.Struct):
-    """One metric with all its series."""
+class MetricDump(msgspec.Struct):
+    """One metric of one process with all its series."""
 
     name: str
     kind: str
@@ -51,10 +51,10 @@ class Family(msgspec.Struct):
     samples: list[tuple[str, Labels, float]]
 
 
-def families(registry: CollectorRegistry) -> list[Family]:
-    """Everything in a registry, as one process tells it to another."""
+def dump_metrics(registry: CollectorRegistry) -> list[MetricDump]:
+    """Return all metrics of a registry in a form that can be sent to another process."""
     return [
-        Family(
+        MetricDump(
             metric.name,
             metric.type,
             metric.documentation,
@@ -64,35 +64,35 @@ def families(registry: CollectorRegistry) -> list[Family]:
     ]
 
 
-class Totals(Collector):
-    """The sums over processes. ``own`` are the supervisor's own metrics, which take part in sums only."""
+class MetricsAggregator(Collector):
+    """Aggregates over workers. ``own`` are the supervisor's own metrics, which are added to sums only."""
 
     def __init__(self, own: CollectorRegistry) -> None:
         self._own = own
-        self._living: dict[int, list[Family]] = {}
-        self._dead: dict[str, tuple[Family, Values]] = {}
+        self._live: dict[int, list[MetricDump]] = {}
+        self._retained: dict[str, tuple[MetricDump, Values]] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    def heard(self, worker: int, told: list[Family]) -> None:
-        """What a worker told of itself just now."""
-        self._living[worker] = told
+    def update(self, worker: int, dumps: list[MetricDump]) -> None:
+        """Replace the metrics of a worker by a new dump."""
+        self._live[worker] = dumps
 
-    def died(self, worker: int) -> None:
-        """The worker is gone: what it had counted is kept."""
-        for family in self._living.pop(worker, ()):
-            if family.kind in _ADDED_UP_FOR_EVER:
-                _, values = self._dead.setdefault(family.name, (family, {}))
+    def worker_exited(self, worker: int) -> None:
+        """Keep the counts of a worker that exited, and drop its gauges."""
+        for family in self._live.pop(worker, ()):
+            if family.kind in _CUMULATIVE:
+                _, values = self._retained.setdefault(family.name, (family, {}))
                 _add(values, family)
 
     def expose(self) -> bytes:
-        """All of it in Prometheus' text format."""
+        """Return the aggregated metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """See :class:`prometheus_client.registry.Collector`."""
-        sums = {name: (family, dict(values)) for name, (family, values) in self._dead.items()}
-        for family in self._told():
+        sums = {name: (family, dict(values)) for name, (family, values) in self._retained.items()}
+        for family in self._live_families():
             _, values = sums.setdefault(family.name, (family, {}))
             _add(values, family)
         for name, (family, values) in sorted(sums.items()):
@@ -101,14 +101,14 @@ class Totals(Collector):
                 metric.add_sample(series, dict(labels), value)
             yield metric
 
-    def _told(self) -> Iterator[Family]:
-        for told in self._living.values():
-            yield from (one for one in told if one.name not in _GROUPS)
-        not_own = (_LOWEST | _HIGHEST) - _OF_THE_SUPERVISOR
-        yield from (one for one in families(self._own) if one.name not in not_own)
+    def _live_families(self) -> Iterator[MetricDump]:
+        for dumps in self._live.values():
+            yield from (one for one in dumps if one.name not in _GROUPS)
+        not_own = (_LOWEST | _HIGHEST) - _SUPERVISOR_ONLY
+        yield from (one for one in dump_metrics(self._own) if one.name not in not_own)
 
 
-def _add(sums: Values, family: Family) -> None:
+def _add(sums: Values, family: MetricDump) -> None:
     for name, labels, value in family.samples:
         key = name, labels
         before = sums.get(key)

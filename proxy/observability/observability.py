@@ -10,11 +10,11 @@ from proxy.cluster.dialer import Open
 from proxy.config.schema import Config
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics, software_version
-from proxy.observability.broker_polling import Census
+from proxy.observability.broker_polling import BrokerGroupPoller
 from proxy.observability.broker_queries import BrokerQueries
-from proxy.observability.event_dispatcher import EventTeller
-from proxy.observability.group_metrics import Figures, GroupCollector, Labels, figures_of_record
-from proxy.observability.group_registry import GroupBook
+from proxy.observability.event_dispatcher import EventDispatcher
+from proxy.observability.group_metrics import GroupCollector, GroupCounts, GroupLabels, counts_of_record
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
 from proxy.observability.journal_files import FileSink
 from proxy.observability.journal_topic import TopicSink
@@ -27,7 +27,7 @@ from translation.actions import Event
 from translation.policy.policy import Policy
 from translation.uuids import kafka_uuid
 
-_TIDY_S = 60.0
+_EVICT_INTERVAL_S = 60.0
 _PROTOCOLS = ("translated", "classic", "consumer")
 
 
@@ -36,7 +36,7 @@ def replica_name() -> str:
     return socket.gethostname()
 
 
-def sinks(
+def journal_sinks(
     config: Config, folder: Path | None, replica: str, boot: str, open_: Open, deleted: Callable[[], None]
 ) -> list[Sink]:
     """Where the journal goes. Relative paths start from ``folder``; ``deleted`` counts files that had to go."""
@@ -59,7 +59,7 @@ def sinks(
     return found
 
 
-class Outlook:
+class Observability:
     """What is seen of one process. ``reason`` gives why it is not ready, None if it is.
 
     ``folder`` is that of the configuration file.
@@ -82,39 +82,45 @@ class Outlook:
         self._reason = reason
         self.replica = replica or replica_name()
         self.clock = WallClock()
-        self._census: Census | None = None
-        self.labels = Labels(config.metrics.groups)
-        self.book = GroupBook(policy, dropped=self._dropped, limits=config.visibility, hit=metrics.hit)
-        self._teller = EventTeller(metrics, self.book, self.clock, self.labels, config.visibility)
+        self._poller: BrokerGroupPoller | None = None
+        self.labels = GroupLabels(config.metrics.groups)
+        self.registry = GroupRegistry(
+            policy, on_drop=self._on_drop, limits=config.visibility, hit=metrics.hit
+        )
+        self._dispatcher = EventDispatcher(metrics, self.registry, self.clock, self.labels, config.visibility)
         self._journal = Journal(
-            sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc),
+            journal_sinks(config, folder, self.replica, boot, open_, metrics.journal_files_deleted.inc),
             replica=self.replica,
             boot=boot,
             queue_events=config.journal.queue_events,
             queue_max_bytes=config.journal.queue_max_bytes,
             metrics=metrics,
         )
-        metrics.provide_groups(GroupCollector(self.labels, self._figures))
+        metrics.provide_groups(GroupCollector(self.labels, self._group_counts))
 
-    def tell(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Something happened to a member or a group."""
         now_us = self.clock.now_us()
-        heard = self._teller.tell(event, now_us)
-        self._journal.tell(heard.event, heard.group.mode, now_us)
-        if heard.membership_changed and self._census is not None and heard.group.id in self.book.groups:
-            self._census.changed(heard.group.id)
+        recorded = self._dispatcher.dispatch(event, now_us)
+        self._journal.record(recorded.event, recorded.group.mode, now_us)
+        if (
+            recorded.membership_changed
+            and self._poller is not None
+            and recorded.group.id in self.registry.groups
+        ):
+            self._poller.membership_changed(recorded.group.id)
 
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
-        self.book.set_policy(policy, self.clock.now_us())
+        self.registry.set_policy(policy, self.clock.now_us())
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
         """Run what runs beside the connections."""
-        self._census = Census(
-            brokers, self.book, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
+        self._poller = BrokerGroupPoller(
+            brokers, self.registry, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
         )
-        nursery.start_soon(self._census.run)
-        nursery.start_soon(run_periodically, _TIDY_S, self._tidy, self._metrics)
+        nursery.start_soon(self._poller.run)
+        nursery.start_soon(run_periodically, _EVICT_INTERVAL_S, self._evict_idle, self._metrics)
         nursery.start_soon(self._run_journal)
 
     async def snapshot(self, *, events: bool = True) -> Snapshot:
@@ -126,7 +132,7 @@ class Outlook:
         reason = self._reason()
         policy_version, policy_is_current = self._metrics.policy_in_force()
         time_slice, groups = TimeSlice(), []
-        for group in self.book.views(now_us, events=events):
+        for group in self.registry.views(now_us, events=events):
             groups.append(group)
             await time_slice.yield_if_spent()
         return Snapshot(
@@ -140,31 +146,31 @@ class Outlook:
             groups=tuple(groups),
         )
 
-    def _figures(self) -> Iterator[Figures]:
+    def _group_counts(self) -> Iterator[GroupCounts]:
         now_us = self.clock.now_us()
-        groups = list(self.book.groups.values())  # while they are counted in turns, groups come and go
-        return (figures_of_record(group, now_us) for group in groups)
+        groups = list(self.registry.groups.values())  # while they are counted in turns, groups come and go
+        return (counts_of_record(group, now_us) for group in groups)
 
-    def _dropped(self, group_id: str) -> None:
+    def _on_drop(self, group_id: str) -> None:
         if self.labels.drop(group_id):
             for protocol in _PROTOCOLS:
                 self._metrics.group_rebalances.remove(group_id, protocol)
 
     async def _run_journal(self) -> None:
-        self._journal.mark(STARTED, self.clock.now_us(), software_version())
+        self._journal.record_marker(STARTED, self.clock.now_us(), software_version())
         writing = trio.CancelScope(shield=True)  # the last words are written when everybody else has ended
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write_journal, writing)
             try:
                 await trio.sleep_forever()
             finally:
-                self._journal.mark(STOPPED, self.clock.now_us())
+                self._journal.record_marker(STOPPED, self.clock.now_us())
                 writing.cancel()
 
     async def _write_journal(self, writing: trio.CancelScope) -> None:
         with writing:
             await self._journal.run()
 
-    def _tidy(self) -> None:
+    def _evict_idle(self) -> None:
         log_suppressed_lines()
-        self.book.tidy(self.clock.now_us())
+        self.registry.evict_idle(self.clock.now_us())

@@ -1,4 +1,4 @@
-"""Ask every process something: by name, answered with a value that msgspec can encode."""
+"""Named queries that every process answers with a value that msgspec can encode."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -7,28 +7,28 @@ import msgspec
 
 T = TypeVar("T")
 
-Answering = Callable[[], Awaitable[Any]]
-"""Gives an answer. It runs in the trio thread: it must be quick, or let others go on
+QueryHandler = Callable[[], Awaitable[Any]]
+"""Computes the result of one query. It runs on the trio thread, so long work must yield
 (:mod:`proxy.runtime.time_slice`)."""
 
-Answers = Mapping[str, Answering]
-"""What a process can be asked."""
+QueryHandlers = Mapping[str, QueryHandler]
+"""The handlers of one process by name of the query."""
 
 
 class Processes(Protocol):
-    """The processes that serve clients, however many there are."""
+    """All processes that serve clients, whether one or several workers."""
 
-    async def ask(self, what: str, kind: type[T]) -> list[T]:
-        """The answer of every process that gives one in time; one that is being restarted is left out."""
+    async def query(self, name: str, kind: type[T]) -> list[T]:
+        """Return the results, decoded as ``kind``, of all processes that answer in time."""
         ...
 
 
-class ThisProcess:
-    """The one process that there is with ``workers: 1``."""
+class SingleProcess:
+    """This process, which serves alone with ``workers: 1``."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, handlers: QueryHandlers) -> None:
+        self._handlers = handlers
 
-    async def ask(self, what: str, kind: type[T]) -> list[T]:
+    async def query(self, name: str, kind: type[T]) -> list[T]:
         """See :class:`Processes`."""
-        return [msgspec.convert(await self._answers[what](), kind)]
+        return [msgspec.convert(await self._handlers[name](), kind)]

@@ -18,7 +18,7 @@ VERSION = 1
 EVENTS_KEPT = 120
 """Events of one group in a picture, the newest ones."""
 
-_SOME = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+_REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -150,24 +150,24 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:
     """Count members by how they come and by what the broker says."""
     ids: set[str] = set()
-    come = {"translated": 0, "classic": 0, "consumer": 0}
+    by_protocol = {"translated": 0, "classic": 0, "consumer": 0}
     for member in members:
         ids.add(member.id)
-        if member.protocol in come:
-            come[member.protocol] += 1
+        if member.protocol in by_protocol:
+            by_protocol[member.protocol] += 1
     if broker is None or not broker.type:
-        done = come["translated"] + come["consumer"]
-        return Progress(done=done, total=sum(come.values()), by="proxy", elsewhere=0, **come)
+        done = by_protocol["translated"] + by_protocol["consumer"]
+        return Progress(done=done, total=sum(by_protocol.values()), by="proxy", elsewhere=0, **by_protocol)
     elsewhere = len(set(broker.members) - ids)
     total = broker.classic + broker.consumer
-    return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **come)
+    return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **by_protocol)
 
 
 def state_of(members: Sequence[MemberView]) -> str:
     """The state of a group by the states of its members."""
     if not members:
         return "Empty"
-    return "Rebalancing" if any(member.state in _SOME for member in members) else "Stable"
+    return "Rebalancing" if any(member.state in _REBALANCING for member in members) else "Stable"
 
 
 def protocol_of(members: Sequence[MemberView]) -> str:

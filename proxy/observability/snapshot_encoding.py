@@ -10,7 +10,7 @@ from proxy.runtime.time_slice import TimeSlice
 
 
 async def encode_cooperatively(
-    picture: Snapshot,
+    snapshot: Snapshot,
     encode: Callable[[Any], bytes],
     *,
     most: int | None = None,
@@ -22,13 +22,13 @@ async def encode_cooperatively(
     one is always there); ``left_out`` counts the rest.
     """
     time_slice, groups, size = TimeSlice(), list[msgspec.Raw](), 0
-    for group in picture.groups[:most]:
+    for group in snapshot.groups[:most]:
         encoded = encode(group)
         size += len(encoded)
         if groups and max_bytes is not None and size > max_bytes:
             break
         groups.append(msgspec.Raw(encoded))
         await time_slice.yield_if_spent()
-    parts = {name: getattr(picture, name) for name in picture.__struct_fields__}
-    left_out = picture.left_out + len(picture.groups) - len(groups)
+    parts = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    left_out = snapshot.left_out + len(snapshot.groups) - len(groups)
     return encode(parts | {"groups": groups, "left_out": left_out})

@@ -16,7 +16,7 @@ from proxy.config.loader import ConfigError
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
-from proxy.observability.formatting import ago, duration, how_many, partitions
+from proxy.observability.formatting import ago, count_partitions, duration, partitions
 from proxy.observability.snapshot import GroupView, Snapshot
 
 _TIMEOUT_S = 5.0
@@ -53,7 +53,7 @@ def status(
     if in_json:
         print_json(shown)
     else:
-        Console().print(picture(shown, one=group is not None))
+        Console().print(rendered(shown, one=group is not None))
     if any(one.stuck for one in shown.groups):
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
@@ -66,7 +66,7 @@ def fetch(url: str, group: str | None) -> Snapshot:
     return fetch_groups(url, Snapshot, timeout_s=_TIMEOUT_S, events=group is not None, group=group)
 
 
-def picture(snapshot: Snapshot, *, one: bool) -> RenderableType:
+def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
     """What is printed: what clients made up stands in it with its control characters visible."""
     snapshot = _printable(snapshot)
     state = "ready" if snapshot.ready else f"not ready: {snapshot.not_ready_reason}"
@@ -119,7 +119,7 @@ def _groups(snapshot: Snapshot) -> Table:
             _state(group.state),
             _bar(group),
             f"{progress.done} of {progress.total}",
-            _come(group),
+            _protocol_counts(group),
             rebalance,
             note,
         )
@@ -128,9 +128,11 @@ def _groups(snapshot: Snapshot) -> Table:
 
 def _group(group: GroupView, now: float) -> list[RenderableType]:
     title = Text.assemble(("\n" + group.id, "bold"), f"  {group.mode} by {group.rule}, ", _state(group.state))
-    said = group.broker
-    if said is not None and said.type:
-        title.append(f"; the broker says {said.type}: {said.consumer} new, {said.classic} classic", "dim")
+    broker = group.broker
+    if broker is not None and broker.type:
+        title.append(
+            f"; the broker says {broker.type}: {broker.consumer} new, {broker.classic} classic", "dim"
+        )
     parts: list[RenderableType] = [title]
     if group.stuck:
         parts.append(Text(f"stuck: {group.stuck}", "bold red"))
@@ -146,7 +148,7 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
             _state(member.state),
             str(member.generation) if member.generation >= 0 else "-",
             str(member.epoch) if member.epoch >= 0 else "-",
-            Text(f"{how_many(member.partitions)}: {partitions(member.partitions)}"),
+            Text(f"{count_partitions(member.partitions)}: {partitions(member.partitions)}"),
             Text(member.software or "not told"),
             Text(member.client_host),
         )
@@ -175,15 +177,15 @@ def _bar(group: GroupView) -> RenderableType:
     )
 
 
-def _come(group: GroupView) -> str:
+def _protocol_counts(group: GroupView) -> str:
     progress = group.progress
-    ways = {
+    counts = {
         "translated": progress.translated,
         "classic": progress.classic,
         "native": progress.consumer,
         "elsewhere": progress.elsewhere,
     }
-    return ", ".join(f"{count} {way}" for way, count in ways.items() if count) or "none"
+    return ", ".join(f"{count} {way}" for way, count in counts.items() if count) or "none"
 
 
 def _watch(url: str, group: str | None) -> None:
@@ -192,7 +194,7 @@ def _watch(url: str, group: str | None) -> None:
         try:
             while True:
                 try:
-                    live.update(picture(fetch(url, group), one=group is not None))
+                    live.update(rendered(fetch(url, group), one=group is not None))
                 except NoAnswerError as error:
                     live.update(Text(printable(str(error)), "bold red"))
                 time.sleep(1)

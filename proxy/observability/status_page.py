@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from protocol_codecs.printable import printable
 from proxy.observability import formatting
-from proxy.observability.api import GROUP, asked_group, picture
+from proxy.observability.api import GROUP, merged_snapshot, requested_group
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.timeline import colour_of, timeline
@@ -68,7 +68,7 @@ def _environment() -> Environment:
         "duration": formatting.duration,
         "ago": formatting.ago,
         "partitions": formatting.partitions,
-        "how_many": formatting.how_many,
+        "count_partitions": formatting.count_partitions,
         "group_path": group_path,
     }
     return environment
@@ -118,7 +118,7 @@ def page_routes(processes: Processes) -> list[Route]:
     overview, one_group = environment.get_template("groups.html"), environment.get_template("group.html")
 
     async def groups(request: Request) -> Response:
-        snapshot = await picture(processes, events=False)
+        snapshot = await merged_snapshot(processes, events=False)
         if snapshot is None:
             return _no_answer()
         words = request.query_params.get("q", "")
@@ -135,8 +135,8 @@ def page_routes(processes: Processes) -> list[Route]:
         return HTMLResponse(text, headers=_SAFE)
 
     async def group(request: Request) -> Response:
-        group_id = asked_group(request)
-        snapshot = await picture(processes, events=True)
+        group_id = requested_group(request)
+        snapshot = await merged_snapshot(processes, events=True)
         if snapshot is None:
             return _no_answer()
         shown = next((one for one in snapshot.groups if one.id == group_id), None)

@@ -86,7 +86,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
         for topic, partition in sorted(spans)[:LANES]
     ]
     marks = [
-        Mark((event.time_us / 1e6 - start) * scale, _said(event, names))
+        Mark((event.time_us / 1e6 - start) * scale, _mark_text(event, names))
         for event in group.events
         if event.kind in _MARKS and event.time_us / 1e6 >= start
     ]
@@ -120,9 +120,9 @@ def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[
     """For each partition, from when to when each owner had it."""
     owned: dict[str, dict[Lane, float]] = {}
     spans: dict[Lane, list[tuple[float, float, str]]] = {}
-    told = {event.member for event in group.events if event.owned is not None}
+    with_events = {event.member for event in group.events if event.owned is not None}
     for member in group.members:
-        if member.id not in told:  # its events are older than those that are kept
+        if member.id not in with_events:  # its events are older than those that are kept
             owned[member.id] = dict.fromkeys(_lanes(member.partitions), start)
 
     def ends(member: str, lane: Lane, at: float) -> None:
@@ -176,7 +176,7 @@ def _bars(
         yield Bar((until - start) * scale, (now - until) * scale, "nobody", -1, now - until, lasts=True)
 
 
-def _said(event: EventView, names: dict[str, str]) -> str:
+def _mark_text(event: EventView, names: dict[str, str]) -> str:
     who = names.get(event.member, "")
     return " ".join(part for part in (event.kind.replace("_", " "), who, event.reason) if part)
 

@@ -15,15 +15,15 @@ class VacantGroups:
 
     def add(self, group_id: str, *, had_members: bool) -> None:
         """A group has no members, and there is news of it."""
-        self.occupied(group_id)
+        self.discard(group_id)
         (self._emptied if had_members else self._never)[group_id] = None
 
-    def occupied(self, group_id: str) -> None:
+    def discard(self, group_id: str) -> None:
         """A group has members, or is gone."""
         self._never.pop(group_id, None)
         self._emptied.pop(group_id, None)
 
-    def first(self) -> str:
+    def next_to_evict(self) -> str:
         """The group to forget first.
 
         :raises StopIteration: there is none.

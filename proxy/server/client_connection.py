@@ -57,17 +57,17 @@ class Dials(Protocol):
 
 
 class Watches(Protocol):
-    """Knows which nodes can be reached, as :class:`proxy.cluster.broker_health.Reachability`."""
+    """Knows which nodes can be reached, as :class:`proxy.cluster.broker_health.BrokerHealth`."""
 
-    def failed(self, node_id: int | None, error: UnreachableError) -> None:
+    def connect_failed(self, node_id: int | None, error: UnreachableError) -> None:
         """A connection to the node could not be opened."""
         ...
 
-    def heard(self, node_id: int | None) -> HotCounter:
+    def read_counter(self, node_id: int | None) -> HotCounter:
         """Counts what is read from a node."""
         ...
 
-    async def check(self, node_id: int | None) -> None:
+    async def probe(self, node_id: int | None) -> None:
         """The node closed a connection: see whether it is still there."""
         ...
 
@@ -77,7 +77,7 @@ class ConnectionDeps(msgspec.Struct, frozen=True):
 
     context: ListenerContext
     dialer: Dials
-    reachability: Watches
+    broker_health: Watches
     driver: TranslatorDriver
     pipes: PipePool
 
@@ -119,7 +119,7 @@ class ClientConnection:
         self._client_host = client_host
         self._context = deps.context
         self._dialer = deps.dialer
-        self._reachability = deps.reachability
+        self._broker_health = deps.broker_health
         self._driver = deps.driver
         self._pipes = deps.pipes
         self._metrics = deps.context.request_metrics.metrics
@@ -140,7 +140,7 @@ class ClientConnection:
         self._close_when_idle: DisconnectCause | None = None
         self._close_when_quiescent: DisconnectCause | None = None
         self._reads = 0
-        self._heard: HotCounter
+        self._read_counter: HotCounter
         self._from_client = RelayDirection(
             client,
             self._take_from_client,
@@ -325,12 +325,12 @@ class ClientConnection:
         try:
             self.dialed = await self._dialer.dial(self.node_id)
         except UnreachableError as error:
-            self._reachability.failed(self.node_id, error)
+            self._broker_health.connect_failed(self.node_id, error)
             self.end(DisconnectCause.SERVER_UNREACHABLE, str(error))
             return
         self._metrics.upstream_connections_active.labels(self._port).inc()
         self._to_upstream = WriteBuffer(self.dialed.stream, self._nursery)
-        self._heard = self._reachability.heard(self.node_id)
+        self._read_counter = self._broker_health.read_counter(self.node_id)
         responses = self._session.responses
         self._from_upstream = direction = RelayDirection(
             self.dialed.stream,
@@ -365,13 +365,13 @@ class ClientConnection:
             self._upstream_done.set()
         if self._cause is None:  # the client will come again at once: the port should know by then
             with trio.move_on_after(_BROKER_CHECK_TIMEOUT_S):
-                await self._reachability.check(self.node_id)
+                await self._broker_health.probe(self.node_id)
         self.end(DisconnectCause.SERVER_CLOSED)
 
     def _take_from_upstream(self, data: bytes) -> bool:
         """The same for the broker's side."""
         self._reads += 1
-        self._heard.value += 1
+        self._read_counter.value += 1
         self._session.responses.receive(data)
         self._advance()
         return self._to_client.size <= HIGH_WATER

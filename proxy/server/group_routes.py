@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.observability.broker_queries import Ask
+from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.translation_protocols import TranslatedConnection
 from translation.actions import Call, CallId, Connection, ConnectionId, Request
 from translation.policy.rule_cache import LONGEST_GROUP_ID
@@ -72,7 +72,10 @@ class GroupRoutes:
             del self._queries[query_id]
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], Ask | None], on_answer: Callable[[Any], None]
+        self,
+        group_id: str,
+        question: Callable[[Connection], BrokerQuery | None],
+        on_answer: Callable[[Any], None],
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         route = self._routes.get(group_id)

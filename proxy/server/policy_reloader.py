@@ -9,14 +9,14 @@ from pathlib import Path
 
 import structlog
 
-from proxy.config.file_watcher import LOOK_S, FileWatch
+from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
 from proxy.config.loader import ConfigError, load_policy
 from proxy.metrics.registry import Metrics
 from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.policy")
 
-__all__ = ["LOOK_S", "PolicyReloader"]
+__all__ = ["POLL_INTERVAL_S", "PolicyReloader"]
 
 
 class PolicyReloader:
@@ -35,7 +35,7 @@ class PolicyReloader:
 
     async def run(self) -> None:
         """Watch for ever."""
-        await FileWatch((self,)).run()
+        await FileWatcher((self,)).run()
 
     def reload(self, why: str) -> None:
         """Read the file and apply it, or refuse it."""

@@ -13,17 +13,17 @@ import structlog
 import trio
 
 from proxy.cluster.bootstrap import reach_brokers
-from proxy.cluster.broker_health import Reachability
+from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, Open
 from proxy.cluster.node_table import AdvertisedCluster, NodeTable
 from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
-from proxy.observability.metrics_aggregation import Family, families
-from proxy.observability.observability import Outlook
-from proxy.observability.process_queries import Answering
+from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
+from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
+from proxy.observability.observability import Observability
+from proxy.observability.process_queries import QueryHandler
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
@@ -109,16 +109,16 @@ class Server:
             if not listeners:
                 self._bind(bound_so_far)
             self._close_ports = bound_so_far.pop_all().close
-        self.answers: dict[str, Answering] = {
+        self.query_handlers: dict[str, QueryHandler] = {
             "metrics": self._metrics_of_all_but_groups,
             "readiness": self._readiness,
-            "groups": lambda: self.outlook.snapshot(events=False),
-            "groups with events": lambda: self.outlook.snapshot(events=True),
+            "groups": lambda: self.observability.snapshot(events=False),
+            "groups with events": lambda: self.observability.snapshot(events=True),
         }
         self.nodes = NodeTable()
         self.nodes.on_change = self._node_changed
         self._request_metrics = RequestMetrics(self.metrics)
-        self.outlook = Outlook(
+        self.observability = Observability(
             config,
             self.metrics,
             policy or Policy(),
@@ -132,13 +132,13 @@ class Server:
         self._held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
         self.metrics.large_group_calls_held.set_function(lambda: self._held_calls.taken)
         self.driver = TranslatorDriver(
-            translator, self._request_metrics, self.outlook.tell, Observer(self._topics)
+            translator, self._request_metrics, self.observability.record, Observer(self._topics)
         )
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
-        self._reachability = Reachability(
-            self._dialer, self.metrics, lost=self._unreachable, found=self._reachable
+        self._broker_health = BrokerHealth(
+            self._dialer, self.metrics, on_unreachable=self._unreachable, on_reachable=self._reachable
         )
         self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
         self._pipes = PipePool(pipe_limit())
@@ -179,7 +179,7 @@ class Server:
         try:
             async with trio.open_nursery() as nursery:
                 if self._admin_socket is not None:
-                    panel = OwnPanel(self.metrics, self.health, self.answers)
+                    panel = SingleProcessBackend(self.metrics, self.health, self.query_handlers)
                     app = admin_app(panel, self._config.visibility)
                     nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 self.health.not_ready("no broker reached yet")
@@ -198,10 +198,10 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
-            self.outlook.start(nursery, self.driver)
+            self.observability.start(nursery, self.driver)
             nursery.start_soon(self.driver.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
-            self._reachability.start(nursery)
+            self._broker_health.start(nursery)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
                 self._listen(bound, certificates, nursery)
             self.health.ready()
@@ -210,8 +210,8 @@ class Server:
             await self._drain()
             nursery.cancel_scope.cancel()
 
-    async def _metrics_of_all_but_groups(self) -> list[Family]:
-        return families(self.metrics.without_groups)
+    async def _metrics_of_all_but_groups(self) -> list[MetricDump]:
+        return dump_metrics(self.metrics.without_groups)
 
     async def _readiness(self) -> "Readiness":
         return Readiness(self.health.reason)
@@ -219,7 +219,7 @@ class Server:
     def set_policy(self, policy: Policy) -> None:
         """Another policy holds from now on."""
         self._rules.set_policy(policy)
-        self.outlook.set_policy(policy)
+        self.observability.set_policy(policy)
         self.driver.set_policy(policy)
 
     def stop(self) -> None:
@@ -232,7 +232,7 @@ class Server:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 if self._stopping.is_set():
-                    _log.warning("ending at once", signal=signal.Signals(number).name)
+                    _log.warning("exiting without draining", signal=signal.Signals(number).name)
                     raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
@@ -253,7 +253,7 @@ class Server:
             self.driver.passes_through,
             self._held_calls,
         )
-        deps = ConnectionDeps(context, self._dialer, self._reachability, self.driver, self._pipes)
+        deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)
         for node_id, port in bound.ports.items():
             port.listen()
             nursery.start_soon(port.accept, self._acceptor(node_id, deps, certificates, nursery))

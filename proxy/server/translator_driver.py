@@ -18,7 +18,7 @@ import trio
 from protocol_codecs import ApiKey, Message
 from proxy.metrics.counters import HotHistogram
 from proxy.metrics.periodic import run_periodically
-from proxy.observability.broker_queries import Ask
+from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.group_routes import GroupRoutes
 from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
@@ -209,7 +209,7 @@ class TranslatorDriver:
                 self._observer.member_translated(event.group_id, event.member_id)
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], Ask | None], tell: Callable[[Any], None]
+        self, group_id: str, question: Callable[[Connection], BrokerQuery | None], tell: Callable[[Any], None]
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         return self._routes.ask(group_id, question, tell)

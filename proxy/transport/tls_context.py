@@ -16,7 +16,7 @@ import structlog
 from cryptography import x509
 
 from proxy.config.regular_file import read_regular_file
-from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, files_of
+from proxy.config.tls import ClientAuth, ListenerTls, TlsVersion, UpstreamTls, tls_files_of
 from proxy.metrics.registry import Metrics
 from proxy.transport.tcp_stream import TcpStream, open_tcp
 from proxy.transport.tls_stream import TlsStream
@@ -54,7 +54,7 @@ def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
 
     :raises TlsFilesError: one can't be read.
     """
-    return {str(file): _read(str(file)) for file in files_of(tls)}
+    return {str(file): _read(str(file)) for file in tls_files_of(tls)}
 
 
 def listener_material(
@@ -209,7 +209,7 @@ class Certificates:
         metrics: Metrics,
         last_good: Contents | None = None,
     ) -> None:
-        self.files = files_of(tls)
+        self.files = tls_files_of(tls)
         self._where = where
         self._tls = tls
         self._metrics = metrics

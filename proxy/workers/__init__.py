@@ -1,12 +1,12 @@
-"""Several processes on the same ports: one supervisor that listens, and workers that serve.
+"""Several processes on the same ports: a supervisor that accepts connections, and workers that serve them.
 
-The supervisor accepts every connection and hands its socket to the worker that the client's address belongs to, so
-that all connections of one client are served by one process (``affinity``). Workers are whole proxies
-(:class:`proxy.server.server.Server`) without ports of their own; they share nothing, as replicas do. A worker that
-dies is started again in its place, and what it had counted still counts (``totals``).
+The supervisor passes each accepted socket to the worker that the client's address hashes to, so one process serves all
+connections of a client (:mod:`proxy.workers.affinity`). Each worker is a whole proxy
+(:class:`proxy.server.server.Server`) without ports of its own; workers share no state, just as replicas don't. The
+supervisor restarts a worker that crashes, and keeps its counters in the totals
+(:mod:`proxy.observability.metrics_aggregation`).
 
-Whoever wants to know something of every worker asks: ``await processes.ask("groups", Groups)`` gives the list of
-what each worker's ``await server.answers["groups"]()`` gave, a msgspec struct. With ``workers: 1`` the same call
-goes to the one process (:mod:`proxy.observability.process_queries`), so that callers need not know the difference; the
-application behind the admin port is given either.
+``await processes.query("groups", Snapshot)`` asks all workers and returns a list with the result of each worker's
+``server.query_handlers["groups"]``. With ``workers: 1`` the same call queries the one process
+(:mod:`proxy.observability.process_queries`), so the admin HTTP application works with either.
 """

@@ -1,4 +1,4 @@
-"""``python -m proxy.workers``: what the supervisor starts; not for people."""
+"""``python -m proxy.workers``: the worker process. Only the supervisor starts it."""
 
 from proxy.workers.worker import main
 

@@ -1,18 +1,18 @@
-"""Which worker serves a client: always the same one for the same address (rendezvous hashing).
+"""Assigns each client address to one worker, by rendezvous hashing.
 
-Every worker gets a score for the address, and the highest wins. That needs no table and no order of arrival, and if
-the number of workers changes at a restart, only the clients of a worker that is new or gone move.
+Every worker gets a score for the address, and the highest score wins. This needs no shared table, and when the number
+of workers changes at a restart, only the clients of the added or removed workers move.
 """
 
 from functools import lru_cache
 from hashlib import blake2b
 
-_REMEMBERED = 65_536
+_CACHE_SIZE = 65_536
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def worker_of(client_host: str, workers: int) -> int:
-    """The number of the worker, from 0, that serves this client address."""
+    """Return the number of the worker, from 0, that serves this client address."""
     return max(range(workers), key=lambda number: _score(client_host, number))
 
 

@@ -1,4 +1,4 @@
-"""What supervisor and worker say to each other, over one socket pair: msgpack behind a size of four bytes."""
+"""The messages between supervisor and worker: msgpack, each after its size as four bytes, over one socket pair."""
 
 import struct
 from collections.abc import Iterator
@@ -12,17 +12,18 @@ from translation.policy.policy import Policy
 
 T = TypeVar("T")
 _SIZE = struct.Struct(">I")
-_LARGEST = 256 * 1024 * 1024
+_MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 PortKey = tuple[int, int | None]
-"""Which port: the listener's place in the configuration, and the node id (None is the bootstrap)."""
+"""A port: the listener's index in the configuration, and the node id (None for the bootstrap port)."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """The first message to a worker: what it is to do. ``ports`` are the numbers that the ports really have.
+    """The first message to a worker: everything it needs to serve.
 
-    ``folder`` is that of the configuration file. ``tls`` is what the files of TLS had when they could last be used, by
-    the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
+    ``ports`` gives the port numbers that the supervisor bound, ``folder`` is the configuration file's. ``tls`` holds
+    the last valid contents of the TLS files, by index of the listener or
+    :data:`proxy.transport.tls_context.UPSTREAM`.
     """
 
     worker: int
@@ -34,76 +35,76 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class SetPolicy(msgspec.Struct, frozen=True, tag=True):
-    """Another policy holds from now on."""
+    """Tells a worker to apply another policy."""
 
     policy: Policy
 
 
-class Ask(msgspec.Struct, frozen=True, tag=True):
-    """A question that is answered with the same number."""
+class Query(msgspec.Struct, frozen=True, tag=True):
+    """Asks a worker for the named value; the result carries the same number."""
 
     number: int
-    what: str
+    name: str
 
 
-ToWorker = Start | SetPolicy | Ask
+ToWorker = Start | SetPolicy | Query
 
 
 class Serving(msgspec.Struct, frozen=True, tag=True):
-    """The worker takes clients."""
+    """The worker is ready for clients."""
 
 
-class Away(msgspec.Struct, frozen=True, tag=True):
-    """The worker can't reach what is behind a port: clients should be refused there."""
-
-    port: PortKey
-
-
-class Back(msgspec.Struct, frozen=True, tag=True):
-    """It can again."""
+class PortDown(msgspec.Struct, frozen=True, tag=True):
+    """The worker can't reach the node behind a port: the supervisor should refuse clients there."""
 
     port: PortKey
 
 
-class Answer(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a question, in msgpack; None if the worker does not know what was asked."""
+class PortUp(msgspec.Struct, frozen=True, tag=True):
+    """The worker can reach the node behind a port again."""
+
+    port: PortKey
+
+
+class QueryResult(msgspec.Struct, frozen=True, tag=True):
+    """The result of a query, in msgpack; None if the worker has no such query."""
 
     number: int
     value: bytes | None
 
 
-ToSupervisor = Serving | Away | Back | Answer
+ToSupervisor = Serving | PortDown | PortUp | QueryResult
 
 
-class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """What goes with a connection's descriptor."""
+class HandoffHeader(msgspec.Struct, frozen=True, array_like=True):
+    """What accompanies the descriptor of a connection: the port it came to, and the client's address."""
 
     port: PortKey
     client_host: str
 
 
-def encoded(message: ToWorker | ToSupervisor) -> bytes:
-    """The message as it goes over the socket."""
+def encode_message(message: ToWorker | ToSupervisor) -> bytes:
+    """Return the message as bytes for the socket."""
     body = msgspec.msgpack.encode(message)
     return _SIZE.pack(len(body)) + body
 
 
-class Decoder:
-    """Cuts what comes over the socket into messages of one side."""
+class MessageDecoder:
+    """Splits received bytes into messages of type ``kind``."""
 
     def __init__(self, kind: object) -> None:
         self._decoder = msgspec.msgpack.Decoder(kind)
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[object]:
-        """The messages that are complete with these bytes.
+        """Add received bytes; yield the messages that are complete.
 
-        :raises msgspec.DecodeError: they are not what they should be.
+        :raises msgspec.DecodeError: the bytes are not valid messages of this type.
         """
         self._data += data
         while len(self._data) >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._data)
-            if size > _LARGEST:
+            if size > _MAX_MESSAGE_BYTES:
                 raise msgspec.DecodeError(f"a message of {size} bytes")
             end = _SIZE.size + size
             if len(self._data) < end:

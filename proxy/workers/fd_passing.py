@@ -1,7 +1,7 @@
-"""Connections on their way from the supervisor to a worker: a descriptor and who it is (SCM_RIGHTS).
+"""Passes accepted connections from the supervisor to a worker, as file descriptors (SCM_RIGHTS).
 
-They go over a socket pair that keeps messages apart (SOCK_SEQPACKET), one connection each. A worker that does not
-take them, because it is being started again or is busy, has them waiting here, up to a bound.
+Each message on the socket pair (SOCK_SEQPACKET, which keeps message boundaries) carries one connection. While a worker
+restarts or is busy, its connections wait in a queue of bounded length.
 """
 
 import errno
@@ -13,75 +13,75 @@ import msgspec
 import trio
 
 from proxy.runtime.fd_limits import OUT_OF_RESOURCES
-from proxy.workers.control_messages import Handed
+from proxy.workers.control_messages import HandoffHeader
 
-MOST_WAITING = 4096
-"""Connections that may wait for one worker; more are closed."""
+MAX_QUEUED = 4096
+"""Connections that may wait for one worker; further ones are closed."""
 
-_LARGEST = 4096
-_FOR_A_WHILE = OUT_OF_RESOURCES | {
-    errno.ETOOMANYREFS
-}  # more descriptors are under way than one user may have
-_PAUSE_S = 0.1
-_DECODER = msgspec.msgpack.Decoder(Handed)
+_MAX_HEADER_BYTES = 4096
+_TEMPORARY = OUT_OF_RESOURCES | {errno.ETOOMANYREFS}  # this user has too many descriptors in flight
+_RETRY_S = 0.1
+_DECODER = msgspec.msgpack.Decoder(HandoffHeader)
 
 
-class WaitingLine:
-    """The connections that wait for one worker."""
+class HandoffQueue:
+    """The accepted connections that wait to be passed to one worker."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Handed, socket.socket]] = deque()
+        self._queued: deque[tuple[HandoffHeader, socket.socket]] = deque()
         self._added = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queued)
 
-    def add(self, handed: Handed, connection: socket.socket) -> bool:
-        """Have a connection handed over; False if too many wait already."""
-        if len(self._waiting) >= MOST_WAITING:
+    def add(self, header: HandoffHeader, connection: socket.socket) -> bool:
+        """Queue a connection. Returns False if the queue is full: the caller closes it then."""
+        if len(self._queued) >= MAX_QUEUED:
             return False
-        self._waiting.append((handed, connection))
+        self._queued.append((header, connection))
         self._added.set()
         return True
 
     def close(self) -> None:
-        """Close those that wait."""
-        while self._waiting:
-            self._waiting.popleft()[1].close()
+        """Close all queued connections."""
+        while self._queued:
+            self._queued.popleft()[1].close()
 
-    async def hand_over(self, to: socket.socket) -> None:
-        """Hand connections over as they come, for ever.
+    async def forward(self, to: socket.socket) -> None:
+        """Pass queued connections to the worker on socket ``to``, for ever.
 
-        :raises OSError: the worker is gone.
+        :raises OSError: the worker's process has ended.
         """
         while True:
-            while self._waiting:
-                handed, connection = self._waiting[0]
+            while self._queued:
+                header, connection = self._queued[0]
                 try:
-                    socket.send_fds(to, [msgspec.msgpack.encode(handed)], [connection.fileno()])
+                    socket.send_fds(to, [msgspec.msgpack.encode(header)], [connection.fileno()])
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(to)
                     continue
                 except OSError as error:
-                    if error.errno not in _FOR_A_WHILE:
+                    if error.errno not in _TEMPORARY:
                         raise
-                    await trio.sleep(_PAUSE_S)
+                    await trio.sleep(_RETRY_S)
                     continue
-                self._waiting.popleft()
+                self._queued.popleft()
                 connection.close()
             self._added = trio.Event()
             await self._added.wait()
 
 
-async def take_over(from_: socket.socket, taken: Callable[[Handed, socket.socket | None], None]) -> None:
-    """Give each connection that is handed over to ``taken``, until the supervisor is gone.
+async def receive_connections(
+    from_: socket.socket, on_connection: Callable[[HandoffHeader, socket.socket | None], None]
+) -> None:
+    """Call ``on_connection`` with each connection that the supervisor passes, until the supervisor ends.
 
-    None instead of a connection: no descriptor was left for it.
+    It gets None instead of a connection if this process had no descriptor left for it.
     """
     while True:
         await trio.lowlevel.wait_readable(from_)
         try:
-            data, descriptors, _flags, _address = socket.recv_fds(from_, _LARGEST, 1)
+            data, descriptors, _flags, _address = socket.recv_fds(from_, _MAX_HEADER_BYTES, 1)
         except BlockingIOError:
             continue
         except ConnectionError:
@@ -89,4 +89,4 @@ async def take_over(from_: socket.socket, taken: Callable[[Handed, socket.socket
         if not data:
             return
         connection = socket.socket(fileno=descriptors[0]) if descriptors else None
-        taken(_DECODER.decode(data), connection)
+        on_connection(_DECODER.decode(data), connection)

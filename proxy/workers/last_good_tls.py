@@ -1,7 +1,7 @@
-"""The files of TLS as they were when they could last be used.
+"""The last valid contents of the TLS files, kept for workers that are restarted.
 
-Workers read the files themselves, and keep what they have when a file turns bad. One that is started again meanwhile
-has nothing to keep: the supervisor gives it this, so that a bad file does not shut out a part of the clients.
+Each worker reads the files itself and keeps its certificates when a file becomes invalid. A worker that is restarted
+meanwhile has none to keep, so the supervisor sends it these; otherwise its share of the clients would be locked out.
 """
 
 from pathlib import Path
@@ -9,16 +9,16 @@ from pathlib import Path
 import structlog
 
 from proxy.config.schema import Config
-from proxy.config.tls import ListenerTls, UpstreamTls, files_of
+from proxy.config.tls import ListenerTls, UpstreamTls, tls_files_of
 from proxy.transport.tls_context import UPSTREAM, Contents, TlsFilesError, material, read_files
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 
 class LastGoodTls:
-    """All of one configuration; to be reloaded when the files change (:class:`proxy.config.file_watcher.FileWatch`).
+    """The TLS files of one configuration, reloadable by :class:`proxy.config.file_watcher.FileWatcher`.
 
-    :raises TlsFilesError: a file can't be used now.
+    :raises TlsFilesError: a file is invalid at construction.
     """
 
     def __init__(self, config: Config) -> None:
@@ -28,20 +28,22 @@ class LastGoodTls:
         if config.upstream.tls is not None:
             self._sections[UPSTREAM] = config.upstream.tls
         self.contents: dict[int, Contents] = {n: _good(tls) for n, tls in self._sections.items()}
-        """What was in the files of each listener, by its number, and of the upstream side."""
+        """The files' contents by index of the listener, or ``UPSTREAM``."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All of them."""
-        return tuple(file for tls in self._sections.values() for file in files_of(tls))
+        """The paths of all TLS files."""
+        return tuple(file for tls in self._sections.values() for file in tls_files_of(tls))
 
     def reload(self, why: str) -> None:
-        """Keep what the files have now, where it can be used; that it can't be used elsewhere the workers say."""
+        """Read the files again; keep the old contents of those that are invalid now, which the workers report too."""
         for n, tls in self._sections.items():
             try:
                 self.contents[n] = _good(tls)
             except TlsFilesError as error:
-                _log.warning("workers to come get the certificates from before", why=why, reason=str(error))
+                _log.warning(
+                    "restarted workers will get the previous certificates", why=why, reason=str(error)
+                )
 
 
 def _good(tls: ListenerTls | UpstreamTls) -> Contents:

@@ -1,4 +1,4 @@
-"""The supervisor: it owns the ports, hands connections out, and keeps its workers alive. It serves no client itself."""
+"""The supervisor: it owns the ports, passes connections to its workers, and restarts workers. It serves no client."""
 
 import signal
 import socket
@@ -12,47 +12,47 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from proxy.config.file_watcher import Watched
+from proxy.config.file_watcher import Reloadable
 from proxy.config.schema import Address, Config, Limits
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import admin_app, serve_admin
-from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_view
-from proxy.observability.metrics_aggregation import Family, Totals
+from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_view
+from proxy.observability.metrics_aggregation import MetricDump, MetricsAggregator
 from proxy.observability.snapshot import Snapshot, merge
 from proxy.runtime.log_setup import count_suppressed_lines
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.server.server import Ports, Readiness
 from proxy.transport.listeners import AcceptPort, BindError, bind, bind_listener, port_of
 from proxy.workers.affinity import worker_of
-from proxy.workers.control_messages import Handed, PortKey, SetPolicy, Start
+from proxy.workers.control_messages import HandoffHeader, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
-from proxy.workers.worker_process import Slot
+from proxy.workers.worker_process import WorkerHandle
 from translation.policy.policy import Policy
 
 T = TypeVar("T")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
-_ANSWER_S = 5.0
-_LOOK_S = 2.0
-"""Seconds between two looks at the workers' metrics; what a worker counts after the last one dies with it."""
+_QUERY_TIMEOUT_S = 5.0
+_METRICS_INTERVAL_S = 2.0
+"""Seconds between two collections of the workers' metrics. A crash loses what was counted after the last one."""
 
-_AGAIN_S = 1.0
-_AFTER_GRACE_S = 5.0
+_LISTEN_RETRY_S = 1.0
+_EXIT_MARGIN_S = 5.0
 
 
 class Supervisor:
     """One supervisor with its workers. Constructing it binds all ports.
 
-    :raises BindError: one of them can't be had.
-    :raises TlsFilesError: a certificate can't be used.
+    :raises BindError: a port is taken or not allowed.
+    :raises TlsFilesError: a certificate is invalid.
     """
 
     def __init__(self, config: Config, policy: Policy, folder: Path) -> None:
         self.metrics = Metrics()
         count_suppressed_lines(lambda: self.metrics.hit(Bound.LOG_LINES))
-        self._group_metrics = GroupCollector(Labels(config.metrics.groups), tuple)
+        self._group_metrics = GroupCollector(GroupLabels(config.metrics.groups), tuple)
         self.metrics.provide_groups(self._group_metrics)
         self._config = config
         self._policy = policy
@@ -73,25 +73,25 @@ class Supervisor:
         self._suspended: set[PortKey] = set()
         self._ports_changed = trio.Event()
         self._throttle = LogThrottle()
-        self._totals = Totals(self.metrics.registry)
+        self._aggregator = MetricsAggregator(self.metrics.registry)
         self._stopping = trio.Event()
-        self._reason: str | None = "starting"
-        self._slots = [
-            Slot(
+        self._not_ready_reason: str | None = "starting"
+        self._workers = [
+            WorkerHandle(
                 n,
-                partial(self._start, n),
+                partial(self._start_message, n),
                 self.metrics,
-                on_away=self._look_at_ports,
-                on_death=self._totals.died,
+                on_ports_changed=self._notify_ports_changed,
+                on_exit=self._aggregator.worker_exited,
             )
             for n in range(config.workers)
         ]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
+        """Serve until :meth:`stop` is called, then drain. ``task_status`` starts once clients can connect.
 
-        :raises StartError: a worker did not come up.
-        :raises BindError: a port was taken meanwhile.
+        :raises StartError: a worker ended before it was ready for clients.
+        :raises BindError: another process took a port since construction.
         """
         admin_may_close = trio.Event()
         try:
@@ -99,214 +99,214 @@ class Supervisor:
                 app = admin_app(self, self._config.visibility)
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 async with trio.open_nursery() as working:
-                    for slot in self._slots:
-                        working.start_soon(slot.run)
-                    await self._until_serving()
+                    for worker in self._workers:
+                        working.start_soon(worker.run)
+                    await self._wait_until_serving()
                     if not self._stopping.is_set():
-                        await self._hand_out(task_status)
+                        await self._accept_connections(task_status)
                     await self._drain(working)
                 admin_may_close.set()
         finally:
             self._close_ports()
 
     def stop(self) -> None:
-        """Drain and end."""
+        """Make :meth:`run` drain and return."""
         self._stopping.set()
 
     async def stop_at_signals(self) -> None:
-        """Drain at SIGTERM or SIGINT; end at once at the second."""
+        """Drain at the first SIGTERM or SIGINT; kill the workers and exit at the second."""
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
                 if self._stopping.is_set():
-                    _log.warning("ending at once", signal=signal.Signals(number).name)
-                    for slot in self._slots:
-                        slot.kill()
+                    _log.warning("exiting without draining", signal=signal.Signals(number).name)
+                    for worker in self._workers:
+                        worker.kill()
                     raise SystemExit(ExitCode.FAILED)
                 _log.info("draining", signal=signal.Signals(number).name)
                 self.stop()
 
     def set_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on, also for workers that are started later."""
+        """Apply another policy in all workers, including those that are restarted later."""
         self._policy = policy
-        for slot in self._slots:
-            slot.say(SetPolicy(policy))
+        for worker in self._workers:
+            worker.send(SetPolicy(policy))
 
     @property
-    def certificates(self) -> tuple[Watched, ...]:
-        """What is read again for workers to come; the others watch their files themselves, and get SIGHUP from here."""
-        return (self._tls, _Workers(self._slots))
+    def certificates(self) -> tuple[Reloadable, ...]:
+        """What to reload when TLS files change or at SIGHUP: contents for restarted workers, and running workers."""
+        return (self._tls, _WorkerReloader(self._workers))
 
-    # -- what the admin port tells -------------------------------------------------------------------------------
+    # -- for the admin port -------------------------------------------------------------------------------
 
-    async def ask(self, what: str, kind: type[T]) -> list[T]:
+    async def query(self, name: str, kind: type[T]) -> list[T]:
         """See :class:`proxy.observability.process_queries.Processes`."""
-        answers = [answer for _, answer in sorted((await self._ask_each(what, kind)).items())]
-        return [cast("T", self._with_policy(one)) if isinstance(one, Snapshot) else one for one in answers]
+        results = [result for _, result in sorted((await self._query_each(name, kind)).items())]
+        return [cast("T", self._with_policy(one)) if isinstance(one, Snapshot) else one for one in results]
 
     async def exposition(self) -> bytes:
-        """The metrics of all processes as one."""
-        await self._look_at_metrics()
-        told = await self.ask("groups", Snapshot)
-        groups = merge(told).groups if told else ()
-        self._group_metrics.figures = lambda: map(figures_of_view, groups)
+        """Return the metrics of all processes, aggregated, in Prometheus' text format."""
+        await self._update_metrics()
+        snapshots = await self.query("groups", Snapshot)
+        groups = merge(snapshots).groups if snapshots else ()
+        self._group_metrics.counts = lambda: map(counts_of_view, groups)
         self._group_metrics.labels.keep({group.id for group in groups})
-        return self._totals.expose()
+        return self._aggregator.expose()
 
     async def not_ready(self) -> str | None:
-        """Why no clients should come; None if they should."""
-        if self._reason is not None:
-            return self._reason
-        told = await self._ask_each("readiness", Readiness)
-        for slot in self._slots:
-            if slot.number not in told:
-                return f"worker {slot.number} does not answer"
-            if (reason := told[slot.number].reason) is not None:
-                return f"worker {slot.number}: {reason}"
+        """Return why the proxy should get no clients; None if it should."""
+        if self._not_ready_reason is not None:
+            return self._not_ready_reason
+        results = await self._query_each("readiness", Readiness)
+        for worker in self._workers:
+            if worker.number not in results:
+                return f"worker {worker.number} does not answer"
+            if (reason := results[worker.number].reason) is not None:
+                return f"worker {worker.number}: {reason}"
         return None
 
     async def not_alive(self) -> str | None:
-        """Why the process should be replaced; None as long as it goes on by itself."""
-        told = await self._ask_each("readiness", Readiness)
-        stuck = [slot.number for slot in self._slots if slot.serving and slot.number not in told]
+        """Return why the process should be restarted; None while all workers answer."""
+        results = await self._query_each("readiness", Readiness)
+        stuck = [worker.number for worker in self._workers if worker.serving and worker.number not in results]
         return f"workers {stuck} do not answer" if stuck else None
 
-    def _with_policy(self, picture: Snapshot) -> Snapshot:
-        """Workers are handed policies; how many there were, and whether the file was refused, is known here."""
+    def _with_policy(self, snapshot: Snapshot) -> Snapshot:
+        """Add the policy's version and state: only the supervisor reads the policy file."""
         version, current = self.metrics.policy_in_force()
-        return replace(picture, policy_version=version, policy_is_current=current)
+        return replace(snapshot, policy_version=version, policy_is_current=current)
 
-    async def _ask_each(self, what: str, kind: type[T]) -> dict[int, T]:
-        answers: dict[int, T] = {}
+    async def _query_each(self, name: str, kind: type[T]) -> dict[int, T]:
+        results: dict[int, T] = {}
 
-        async def one(slot: Slot) -> None:
-            life = slot.life
-            answer = await slot.ask(what, kind)
-            if answer is not None and slot.life == life and slot.serving:
-                answers[slot.number] = answer
+        async def one(worker: WorkerHandle) -> None:
+            incarnation = worker.incarnation
+            result = await worker.query(name, kind)
+            if result is not None and worker.incarnation == incarnation and worker.serving:
+                results[worker.number] = result
 
-        with trio.move_on_after(_ANSWER_S):
+        with trio.move_on_after(_QUERY_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
-                for slot in self._slots:
-                    if slot.serving:
-                        nursery.start_soon(one, slot)
-        return answers
+                for worker in self._workers:
+                    if worker.serving:
+                        nursery.start_soon(one, worker)
+        return results
 
-    async def _look_at_metrics(self) -> None:
-        self.metrics.workers.set(sum(slot.serving for slot in self._slots))
-        lives = {slot.number: slot.life for slot in self._slots}
-        for number, told in (await self._ask_each("metrics", list[Family])).items():
-            slot = self._slots[number]
-            if slot.serving and slot.life == lives[number]:
-                self._totals.heard(number, told)
+    async def _update_metrics(self) -> None:
+        self.metrics.workers.set(sum(worker.serving for worker in self._workers))
+        incarnations = {worker.number: worker.incarnation for worker in self._workers}
+        for number, dumps in (await self._query_each("metrics", list[MetricDump])).items():
+            worker = self._workers[number]
+            if worker.serving and worker.incarnation == incarnations[number]:
+                self._aggregator.update(number, dumps)
 
-    async def _keep_looking(self) -> None:
+    async def _poll_metrics(self) -> None:
         while True:
-            await self._look_at_metrics()
-            await trio.sleep(_LOOK_S)
+            await self._update_metrics()
+            await trio.sleep(_METRICS_INTERVAL_S)
 
     # -- workers and ports ---------------------------------------------------------------------------------------
 
-    def _start(self, number: int) -> Start:
+    def _start_message(self, number: int) -> Start:
         ports = [(key, port.number) for key, port in self._by_key.items()]
         return Start(
-            number, _share_of(self._config), self._policy, ports, str(self._folder), self._tls.contents
+            number, _worker_config(self._config), self._policy, ports, str(self._folder), self._tls.contents
         )
 
-    async def _until_serving(self) -> None:
+    async def _wait_until_serving(self) -> None:
         async with trio.open_nursery() as nursery:
 
             async def all_serve() -> None:
-                for slot in self._slots:
-                    await slot.served.wait()
+                for worker in self._workers:
+                    await worker.has_served.wait()
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(all_serve)
             await self._stopping.wait()
             nursery.cancel_scope.cancel()
 
-    async def _hand_out(self, task_status: trio.TaskStatus[None]) -> None:
+    async def _accept_connections(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             for key, port in self._by_key.items():
                 port.listen()
                 nursery.start_soon(port.accept, self._acceptor(key))
             for bound in self.ports.listeners:
                 address = Address(bound.listener.bind, bound.port)
-                _log.info("listening", address=str(address), workers=len(self._slots))
-            nursery.start_soon(self._keep_ports)
-            nursery.start_soon(self._keep_looking)
-            self._look_at_ports()
-            self._reason = None
+                _log.info("listening", address=str(address), workers=len(self._workers))
+            nursery.start_soon(self._sync_ports)
+            nursery.start_soon(self._poll_metrics)
+            self._notify_ports_changed()
+            self._not_ready_reason = None
             task_status.started()
             await self._stopping.wait()
             nursery.cancel_scope.cancel()
 
     def _acceptor(self, key: PortKey) -> Callable[[socket.socket, str], None]:
         def accepted(connection: socket.socket, host: str) -> None:
-            slot = self._slots[worker_of(host, len(self._slots))]
-            if not slot.line.add(Handed(key, host), connection):
+            worker = self._workers[worker_of(host, len(self._workers))]
+            if not worker.queue.add(HandoffHeader(key, host), connection):
                 connection.close()
                 self.metrics.connections_refused.labels("no_worker").inc()
                 if (suppressed := self._throttle.suppressed("")) is not None:
-                    reason = "too many wait for the worker"
+                    reason = "too many connections wait for the worker"
                     _log.warning("connection refused", client=host, reason=reason, suppressed=suppressed)
 
         return accepted
 
-    def _look_at_ports(self) -> None:
+    def _notify_ports_changed(self) -> None:
         self._ports_changed.set()
 
-    async def _keep_ports(self) -> None:
-        """Refuse clients at the ports of nodes that a worker can't reach, as a process of its own would."""
+    async def _sync_ports(self) -> None:
+        """Refuse clients on the ports of nodes that any worker can't reach, as a single process would."""
         while True:
             await self._ports_changed.wait()
             self._ports_changed = trio.Event()
-            away = {key for slot in self._slots for key in slot.away}
-            for key in away - self._suspended:
+            down_ports = {key for worker in self._workers for key in worker.down_ports}
+            for key in down_ports - self._suspended:
                 self._by_key[key].suspend()
-            still: set[PortKey] = set()
-            for key in self._suspended - away:
+            still_down: set[PortKey] = set()
+            for key in self._suspended - down_ports:
                 try:
                     self._by_key[key].listen()
                 except BindError as error:
                     _log.error("can't listen again", reason=str(error))
-                    still.add(key)
-            self._suspended = away | still
-            if still:
-                await trio.sleep(_AGAIN_S)
+                    still_down.add(key)
+            self._suspended = down_ports | still_down
+            if still_down:
+                await trio.sleep(_LISTEN_RETRY_S)
                 self._ports_changed.set()
 
     async def _drain(self, working: trio.Nursery) -> None:
-        self._reason = "draining"
+        self._not_ready_reason = "draining"
         for bound in self.ports.listeners:
             bound.close()
         with trio.CancelScope(
-            deadline=trio.current_time() + self._config.drain.grace_s + _AFTER_GRACE_S
+            deadline=trio.current_time() + self._config.drain.grace_s + _EXIT_MARGIN_S
         ) as time:
             async with trio.open_nursery() as nursery:
-                for slot in self._slots:
-                    nursery.start_soon(slot.drained)
+                for worker in self._workers:
+                    nursery.start_soon(worker.drain)
         if time.cancelled_caught:
-            _log.warning("a worker did not end in time, and is killed")
+            _log.warning("killing workers that did not drain in time")
         working.cancel_scope.cancel()
         _log.info("drained")
 
 
-def _share_of(config: Config) -> Config:
-    """The configuration of one of the workers: what is counted for all of them together is shared out."""
+def _worker_config(config: Config) -> Config:
+    """Return one worker's configuration: it gets its share of the limits that hold for all workers together."""
     whole = config.limits.max_connections
     share = whole if whole == Limits().max_connections else max(1, whole // config.workers)
     return replace(config, limits=replace(config.limits, max_connections=share))
 
 
-class _Workers:
-    """The workers, as something that is reloaded; no file of their own is watched here."""
+class _WorkerReloader:
+    """Sends SIGHUP to the workers when TLS files are reloaded. It has no files of its own."""
 
     files: tuple[Path, ...] = ()
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self._slots = slots
+    def __init__(self, workers: Sequence[WorkerHandle]) -> None:
+        self._workers = workers
 
     def reload(self, _why: str) -> None:
-        """Have them read their certificates again."""
-        for slot in self._slots:
-            slot.signal(signal.SIGHUP)
+        """Make the workers read their certificates again."""
+        for worker in self._workers:
+            worker.send_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""A worker process: a proxy whose connections are handed to it by the supervisor."""
+"""A worker process: a proxy that gets its connections from the supervisor."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ import msgspec
 import structlog
 import trio
 
-from proxy.config.file_watcher import FileWatch
+from proxy.config.file_watcher import FileWatcher
 from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
@@ -19,52 +19,52 @@ from proxy.server.process import make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
-    Answer,
-    Ask,
-    Decoder,
+    MessageDecoder,
+    Query,
+    QueryResult,
     Serving,
     SetPolicy,
     Start,
     ToSupervisor,
     ToWorker,
-    encoded,
+    encode_message,
 )
-from proxy.workers.worker_ports import Doors
+from proxy.workers.worker_ports import WorkerPorts
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
 
 class SupervisorGone(Exception):
-    """The supervisor has ended without a word: nobody hands connections over any more."""
+    """The supervisor ended before it sent the first message."""
 
 
 class Worker:
-    """``control`` is the socket for messages, ``connections`` the one for clients' connections."""
+    """Runs a server in this process. ``control`` carries messages, ``connections`` the clients' connections."""
 
     def __init__(self, control: socket.socket, connections: socket.socket) -> None:
         self._control = trio.SocketStream(trio.socket.from_stdlib_socket(control))
         self._connections = connections
         self._connections.settimeout(0)
         self._out: WriteBuffer
-        self._messages = Decoder(ToWorker)
+        self._messages = MessageDecoder(ToWorker)
         self._server: Server
 
     async def run(self) -> None:
-        """Serve until a signal or the supervisor's end.
+        """Serve until SIGTERM or SIGINT, or until the supervisor ends; then drain.
 
         :raises UnreachableError: no broker answered in time.
-        :raises SupervisorGone: before it said what to do.
+        :raises SupervisorGone: the supervisor ended before it sent the first message.
         """
-        async with self._control, trio.open_nursery() as talking:
-            self._out = WriteBuffer(self._control, talking)
-            start, rest = await self._first()
+        async with self._control, trio.open_nursery() as control_nursery:
+            self._out = WriteBuffer(self._control, control_nursery)
+            start, rest = await self._receive_start()
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
-            doors = Doors(start.config, start.ports, self._connections, self._say)
+            ports = WorkerPorts(start.config, start.ports, self._connections, self._send)
             self._server = Server(
                 start.config,
                 make_translator(start.config, start.policy),
-                listeners=doors.listeners,
+                listeners=ports.listeners,
                 policy=start.policy,
                 replica=f"{replica_name()}/{start.worker}",
                 folder=Path(start.folder),
@@ -72,62 +72,62 @@ class Worker:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._server.stop_at_signals)
-                nursery.start_soon(FileWatch(self._server.certificates).run)
-                nursery.start_soon(self._listen, rest, nursery)
-                nursery.start_soon(doors.run, self._server.metrics.connections_refused.labels("descriptors"))
+                nursery.start_soon(FileWatcher(self._server.certificates).run)
+                nursery.start_soon(self._receive, rest, nursery)
+                nursery.start_soon(ports.run, self._server.metrics.connections_refused.labels("descriptors"))
                 await self._server.run(task_status=self)
                 await self._out.flushed()
                 nursery.cancel_scope.cancel()
-            talking.cancel_scope.cancel()
+            control_nursery.cancel_scope.cancel()
 
     def started(self, _value: None = None) -> None:
-        """See :class:`trio.TaskStatus`: clients are welcome."""
-        self._say(Serving())
+        """Tell the supervisor that this process is ready for clients. See :class:`trio.TaskStatus`."""
+        self._send(Serving())
 
-    async def _first(self) -> tuple[Start, list[object]]:
+    async def _receive_start(self) -> tuple[Start, list[object]]:
         while data := await self._control.receive_some():
             messages = list(self._messages.feed(bytes(data)))
             if messages:
                 return cast("Start", messages[0]), messages[1:]
         raise SupervisorGone
 
-    async def _listen(self, came_already: list[object], nursery: trio.Nursery) -> None:
-        for message in came_already:
-            self._heard(message, nursery)
+    async def _receive(self, received: list[object], nursery: trio.Nursery) -> None:
+        for message in received:
+            self._handle(message, nursery)
         try:
             while data := await self._control.receive_some():
                 for message in self._messages.feed(bytes(data)):
-                    self._heard(message, nursery)
+                    self._handle(message, nursery)
         except trio.BrokenResourceError:
             pass
-        _log.warning("draining", reason="the supervisor is gone")
+        _log.warning("draining", reason="the supervisor has ended")
         self._server.stop()
 
-    def _heard(self, message: object, nursery: trio.Nursery) -> None:
+    def _handle(self, message: object, nursery: trio.Nursery) -> None:
         if isinstance(message, SetPolicy):
             self._server.set_policy(message.policy)
-        elif isinstance(message, Ask):
-            nursery.start_soon(self._answer, message)
+        elif isinstance(message, Query):
+            nursery.start_soon(self._run_query, message)
 
-    async def _answer(self, question: Ask) -> None:
-        answer = self._server.answers.get(question.what)
-        value = None if answer is None else await _encoded(await answer())
-        self._say(Answer(question.number, value))
+    async def _run_query(self, query: Query) -> None:
+        answer = self._server.query_handlers.get(query.name)
+        value = None if answer is None else await _encode_result(await answer())
+        self._send(QueryResult(query.number, value))
 
-    def _say(self, message: ToSupervisor) -> None:
-        self._out.write([encoded(message)])
+    def _send(self, message: ToSupervisor) -> None:
+        self._out.write([encode_message(message)])
 
 
-async def _encoded(value: object) -> bytes:
+async def _encode_result(value: object) -> bytes:
     if isinstance(value, Snapshot):
         return await encode_cooperatively(value, msgspec.msgpack.encode)
     return msgspec.msgpack.encode(value)
 
 
 def main() -> None:
-    """``python -m proxy.workers CONTROL CONNECTIONS``: two descriptors from the supervisor."""
+    """Run ``python -m proxy.workers CONTROL CONNECTIONS``; the arguments are descriptors from the supervisor."""
     signal.signal(
         signal.SIGHUP, signal.SIG_IGN
-    )  # until somebody listens to it; the default would end the process
+    )  # until the file watcher handles it; by default it would end the process
     control, connections = (socket.socket(fileno=int(text)) for text in sys.argv[1:])
     run_to_exit(lambda: trio.run(Worker(control, connections).run))

@@ -1,7 +1,7 @@
-"""One worker's place in the supervisor: the process in it now, and what is said to it and heard from it.
+"""The supervisor's handle of one worker: starts its process, restarts it after a crash, exchanges messages with it.
 
-The place outlives its processes. Connections that come while there is none wait, so that clients of a worker that
-died find the next one.
+The handle outlives its processes. Connections that arrive while no process runs wait in its queue, so the clients of a
+worker that crashed reach the next one.
 """
 
 import random
@@ -21,132 +21,134 @@ from proxy.metrics.registry import Metrics
 from proxy.server.process import StartError
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
-    Answer,
-    Ask,
-    Away,
-    Back,
-    Decoder,
+    MessageDecoder,
+    PortDown,
     PortKey,
+    PortUp,
+    Query,
+    QueryResult,
     Serving,
     Start,
     ToSupervisor,
     ToWorker,
-    encoded,
+    encode_message,
 )
-from proxy.workers.fd_passing import WaitingLine
+from proxy.workers.fd_passing import HandoffQueue
 
 T = TypeVar("T")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
-_FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 10.0
-_LIVED_WELL_S = 60.0
+_MIN_BACKOFF_S = 0.2
+_MAX_BACKOFF_S = 10.0
+_STABLE_AFTER_S = 60.0
 
 
-class Slot:
-    """``start`` gives the first message for a new process. The callbacks tell the supervisor what changes."""
+class WorkerHandle:
+    """Keeps one worker process running.
+
+    ``start_message`` makes the first message for each new process. ``on_ports_changed`` is called when the worker
+    reports that a node became reachable or unreachable, ``on_exit`` with its number when its process has ended.
+    """
 
     def __init__(
         self,
         number: int,
-        start: Callable[[], Start],
+        start_message: Callable[[], Start],
         metrics: Metrics,
         *,
-        on_away: Callable[[], None],
-        on_death: Callable[[int], None],
+        on_ports_changed: Callable[[], None],
+        on_exit: Callable[[int], None],
     ) -> None:
         self.number = number
-        self.line = WaitingLine()
-        self.away: set[PortKey] = set()
+        self.queue = HandoffQueue()
+        self.down_ports: set[PortKey] = set()
         """Ports whose node this worker can't reach."""
         self.serving = False
-        self.served = trio.Event()
-        """Set once a process has taken clients."""
-        self.life = 0
-        """How many processes there have been in this place."""
-        self._start = start
+        self.has_served = trio.Event()
+        """Set once any process of this worker has been ready for clients."""
+        self.incarnation = 0
+        """How many processes have been started for this worker."""
+        self._start_message = start_message
         self._metrics = metrics
-        self._on_away = on_away
-        self._on_death = on_death
+        self._on_ports_changed = on_ports_changed
+        self._on_exit = on_exit
         self._process: trio.Process | None = None
         self._out: WriteBuffer | None = None
-        self._ending = False
-        self._numbers = count(1)
-        self._asked: dict[int, tuple[trio.Event, list[bytes | None]]] = {}
+        self._stopping = False
+        self._query_ids = count(1)
+        self._pending_queries: dict[int, tuple[trio.Event, list[bytes | None]]] = {}
 
     async def run(self) -> None:
-        """Keep a process in this place until :meth:`drained`.
+        """Keep a process running until :meth:`drain`; restart it with exponential backoff.
 
-        :raises StartError: the first one ended before it took clients.
+        :raises StartError: the first process ended before it was ready for clients.
         """
-        pause_s = _FIRST_PAUSE_S
+        backoff_s = _MIN_BACKOFF_S
         while True:
             began = trio.current_time()
-            ending = await self._live()
-            if self._has_to_end():
+            outcome = await self._run_once()
+            if self._is_stopping():
                 return
-            if not self.served.is_set():
-                raise StartError(f"worker {self.number} {ending} before it took clients")
-            if trio.current_time() - began > _LIVED_WELL_S:
-                pause_s = _FIRST_PAUSE_S
+            if not self.has_served.is_set():
+                raise StartError(f"worker {self.number} {outcome} before it took clients")
+            if trio.current_time() - began > _STABLE_AFTER_S:
+                backoff_s = _MIN_BACKOFF_S
             self._metrics.worker_restarts.labels(str(self.number)).inc()
-            _log.error("a worker is started again", worker=self.number, reason=ending)
-            await trio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-            if self._has_to_end():
+            _log.error("restarting a worker", worker=self.number, reason=outcome)
+            await trio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
+            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+            if self._is_stopping():
                 return
 
-    def _has_to_end(self) -> bool:
-        return self._ending
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
-    def say(self, message: ToWorker) -> None:
-        """Tell the process something, if there is one."""
+    def send(self, message: ToWorker) -> None:
+        """Send a message to the process; without a process it is dropped."""
         if self._out is not None:
-            self._out.write([encoded(message)])
+            self._out.write([encode_message(message)])
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process, if it takes clients (before, it would not know what to do with it)."""
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process if it is serving; before that it has no handler for it."""
         if self._process is not None and self.serving:
             self._process.send_signal(number)
 
-    async def drained(self) -> None:
-        """Have the process drain, start no other, and wait until it has ended."""
-        self._ending = True
-        self.line.close()
+    async def drain(self) -> None:
+        """Tell the process to drain (SIGTERM), wait until it has ended, and start no other."""
+        self._stopping = True
+        self.queue.close()
         if (process := self._process) is not None:
             process.terminate()
             await process.wait()
 
     def kill(self) -> None:
-        """End the process at once."""
-        self._ending = True
+        """Kill the process (SIGKILL) and start no other."""
+        self._stopping = True
         if self._process is not None:
             self._process.kill()
 
-    async def ask(self, what: str, kind: type[T]) -> T | None:
-        """The process's answer; None if it ends before, or does not know what is asked."""
-        number = next(self._numbers)
-        came, answers = trio.Event(), list[bytes | None]()
-        self._asked[number] = came, answers
+    async def query(self, name: str, kind: type[T]) -> T | None:
+        """Return the process's result; None if it ends first or has no such query. Waits without a timeout."""
+        number = next(self._query_ids)
+        arrived, answers = trio.Event(), list[bytes | None]()
+        self._pending_queries[number] = arrived, answers
         try:
-            self.say(Ask(number, what))
-            await came.wait()
+            self.send(Query(number, name))
+            await arrived.wait()
         finally:
-            self._asked.pop(number, None)
+            self._pending_queries.pop(number, None)
         if not answers or answers[0] is None:
             return None
         return msgspec.msgpack.decode(answers[0], type=kind)
 
-    async def _live(self) -> str:
-        """Have one process live from its start to its end; how that was."""
+    async def _run_once(self) -> str:
+        """Run one process to its end and return how it ended, for the log."""
         try:
-            return f"ended with exit code {await self._process_lives()}"
-        except (
-            OSError
-        ) as error:  # no descriptors, no memory, too many processes: the others serve on meanwhile
+            return f"ended with exit code {await self._run_process()}"
+        except OSError as error:  # no descriptors, no memory, too many processes: the other workers go on
             return f"could not be started: {error.strerror}"
 
-    async def _process_lives(self) -> int:
+    async def _run_process(self) -> int:
         control, its_control = socket.socketpair()
         connections, its_connections = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with control, connections, its_control, its_connections:
@@ -160,68 +162,69 @@ class Slot:
             )
             its_control.close()
             its_connections.close()
-            self.life += 1
+            self.incarnation += 1
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(control))
             try:
                 async with stream, trio.open_nursery() as nursery:
                     self._out = WriteBuffer(stream, nursery)
-                    self.say(self._start())
+                    self.send(self._start_message())
                     nursery.start_soon(self._listen, stream, connections, nursery)
                     code = await self._process.wait()
                     nursery.cancel_scope.cancel()
             finally:
-                await self._bury(self._process)
+                await self._clean_up(self._process)
         return code
 
-    async def _bury(self, process: trio.Process) -> None:
+    async def _clean_up(self, process: trio.Process) -> None:
         if process.returncode is None:  # the supervisor itself is ending
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()
         self._process = self._out = None
         self.serving = False
-        for came, _ in self._asked.values():
-            came.set()
-        self._on_death(self.number)
-        if self.away:
-            self.away.clear()
-            self._on_away()
+        for arrived, _ in self._pending_queries.values():
+            arrived.set()
+        self._on_exit(self.number)
+        if self.down_ports:
+            self.down_ports.clear()
+            self._on_ports_changed()
 
     async def _listen(
         self, stream: trio.abc.ReceiveStream, connections: socket.socket, nursery: trio.Nursery
     ) -> None:
-        decoder = Decoder(ToSupervisor)
+        decoder = MessageDecoder(ToSupervisor)
         try:
             while data := await stream.receive_some():
                 for message in decoder.feed(bytes(data)):
-                    self._heard(message)
+                    self._handle(message)
                     if isinstance(message, Serving):
-                        nursery.start_soon(self._hand_over, connections)
+                        nursery.start_soon(self._forward, connections)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         except msgspec.DecodeError as error:
-            _log.error(
-                "a worker says what can't be read, and is killed", worker=self.number, reason=str(error)
-            )
+            _log.error("killing a worker that sent an invalid message", worker=self.number, reason=str(error))
             self._metrics.internal_errors.labels("worker").inc()
             if self._process is not None:
                 self._process.kill()
 
-    async def _hand_over(self, connections: socket.socket) -> None:
-        with suppress(OSError):  # the process is gone; who waits is handed to the next one
-            await self.line.hand_over(connections)
+    async def _forward(self, connections: socket.socket) -> None:
+        with suppress(OSError):  # the process has ended; queued connections go to the next one
+            await self.queue.forward(connections)
 
-    def _heard(self, message: object) -> None:
+    def _handle(self, message: object) -> None:
         if isinstance(message, Serving):
             self.serving = True
-            self.served.set()
-        elif isinstance(message, Away):
-            self.away.add(message.port)
-            self._on_away()
-        elif isinstance(message, Back):
-            self.away.discard(message.port)
-            self._on_away()
-        elif isinstance(message, Answer) and (asked := self._asked.get(message.number)) is not None:
-            came, answers = asked
+            self.has_served.set()
+        elif isinstance(message, PortDown):
+            self.down_ports.add(message.port)
+            self._on_ports_changed()
+        elif isinstance(message, PortUp):
+            self.down_ports.discard(message.port)
+            self._on_ports_changed()
+        elif (
+            isinstance(message, QueryResult)
+            and (pending := self._pending_queries.get(message.number)) is not None
+        ):
+            arrived, answers = pending
             answers.append(message.value)
-            came.set()
+            arrived.set()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.metrics.registry import Metrics
-from proxy.observability.group_metrics import GroupCollector, Labels
+from proxy.observability.group_metrics import GroupCollector, GroupLabels
 from tools.docs import DOCS, PAGES
 
 ROOT = DOCS.parent
@@ -19,7 +19,7 @@ def test_a_generated_page_is_up_to_date(name):
 
 def test_the_table_of_metrics_is_the_registry():
     metrics = Metrics()
-    metrics.provide_groups(GroupCollector(Labels(0), tuple))
+    metrics.provide_groups(GroupCollector(GroupLabels(0), tuple))
     described = {one.name.removesuffix("_total") for one in metrics.table}
     registered = {
         family.name for family in metrics.registry.collect() if family.name.startswith("epochgate_")

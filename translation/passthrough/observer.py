@@ -96,9 +96,9 @@ class Observer:
         return self._take()
 
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:
-        """The broker accepted a Heartbeat. Returns False for an unknown member: then call :meth:`response_received`.
+        """The broker accepted a Heartbeat; False if the member is unknown, so :meth:`response_received` has to see it.
 
-        For a known member :meth:`response_received` does the same, and tells of no event.
+        For a known member this is all that :meth:`response_received` does with such a Heartbeat; no event follows.
         """
         member = self._members.get((message.group_id, message.member_id))
         if member is None:

@@ -9,7 +9,7 @@ import structlog
 import trio
 import trio.testing
 
-from proxy.cluster.broker_health import Reachability
+from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, UnreachableError
 from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
@@ -17,7 +17,7 @@ from proxy.metrics.registry import Metrics
 from proxy.transport.listeners import BindError
 
 _TIMEOUT_S = 10.0
-_SLOW = UnreachableError("kafka-0:9092: no answer within 10 s", slow=True)
+_SLOW = UnreachableError("kafka-0:9092: no answer within 10 s", timed_out=True)
 
 
 class Node:
@@ -31,11 +31,11 @@ class Node:
         metrics = Metrics()
         address = Address("kafka-0", 9092)
         self.dialer = Dialer((address,), NodeTable(), _TIMEOUT_S, metrics, self._open)
-        self.reachability = Reachability(
+        self.broker_health = BrokerHealth(
             self.dialer,
             metrics,
-            lost=lambda _: self.ports.append("suspended"),
-            found=self._found,
+            on_unreachable=lambda _: self.ports.append("suspended"),
+            on_reachable=self._found,
         )
 
     def _found(self, _node_id: int | None) -> None:
@@ -62,14 +62,14 @@ async def a_node(behaviour: str) -> AsyncIterator[Node]:
     node = Node()
     node.behaviour = behaviour
     async with trio.open_nursery() as nursery:
-        node.reachability.start(nursery)
+        node.broker_health.start(nursery)
         yield node
         nursery.cancel_scope.cancel()
 
 
 async def test_a_refusal_takes_the_port_away_at_once(autojump_clock: trio.testing.MockClock) -> None:
     async with a_node("refuses") as node:
-        node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+        node.broker_health.connect_failed(None, UnreachableError("kafka-0:9092: Connection refused"))
 
         assert node.ports == ["suspended"]
 
@@ -80,8 +80,8 @@ async def test_a_node_keeps_its_port_when_this_process_has_nothing_left_to_conne
     async with a_node("is beyond descriptors") as node:
         with pytest.raises(UnreachableError, match="kafka-0:9092: Too many open files") as caught:
             await node.dialer.dial(None)
-        node.reachability.failed(None, caught.value)
-        node.reachability.failed(None, _SLOW)
+        node.broker_health.connect_failed(None, caught.value)
+        node.broker_health.connect_failed(None, _SLOW)
         await trio.sleep(_TIMEOUT_S + 1)
 
         assert node.attempts == 2
@@ -100,7 +100,7 @@ async def test_a_port_that_somebody_took_meanwhile_is_named_and_tried_again(
     async with a_node("takes") as node:
         node.taken = 3
         with structlog.testing.capture_logs() as lines:
-            node.reachability.failed(None, UnreachableError("kafka-0:9092: Connection refused"))
+            node.broker_health.connect_failed(None, UnreachableError("kafka-0:9092: Connection refused"))
             await trio.sleep(60)
 
         assert node.ports == ["suspended", "open"]
@@ -111,7 +111,7 @@ async def test_a_slow_node_that_takes_the_second_attempt_keeps_its_port(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with a_node("takes") as node:
-        node.reachability.failed(None, _SLOW)
+        node.broker_health.connect_failed(None, _SLOW)
         await trio.testing.wait_all_tasks_blocked()
 
         assert node.attempts == 1
@@ -122,9 +122,9 @@ async def test_a_slow_node_that_answers_on_another_connection_keeps_its_port(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with a_node("is slow") as node:
-        node.reachability.failed(None, _SLOW)
+        node.broker_health.connect_failed(None, _SLOW)
         await trio.testing.wait_all_tasks_blocked()
-        node.reachability.heard(None).value += 1
+        node.broker_health.read_counter(None).value += 1
         await trio.sleep(_TIMEOUT_S + 1)
 
         assert node.attempts == 1
@@ -133,7 +133,7 @@ async def test_a_slow_node_that_answers_on_another_connection_keeps_its_port(
 
 async def test_a_node_that_says_nothing_at_all_loses_its_port(autojump_clock: trio.testing.MockClock) -> None:
     async with a_node("is slow") as node:
-        node.reachability.failed(None, _SLOW)
+        node.broker_health.connect_failed(None, _SLOW)
         await trio.testing.wait_all_tasks_blocked()
         assert node.ports == []
         await trio.sleep(_TIMEOUT_S + 1)
@@ -146,7 +146,7 @@ async def test_clients_that_fail_together_cause_one_second_attempt(
 ) -> None:
     async with a_node("takes") as node:
         for _ in range(100):
-            node.reachability.failed(None, _SLOW)
+            node.broker_health.connect_failed(None, _SLOW)
         await trio.testing.wait_all_tasks_blocked()
 
         assert node.attempts == 1
@@ -154,9 +154,9 @@ async def test_clients_that_fail_together_cause_one_second_attempt(
 
 async def test_what_another_node_says_proves_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async with a_node("is slow") as node:
-        node.reachability.failed(0, _SLOW)
+        node.broker_health.connect_failed(0, _SLOW)
         await trio.testing.wait_all_tasks_blocked()
-        node.reachability.heard(1).value += 1
+        node.broker_health.read_counter(1).value += 1
         await trio.sleep(_TIMEOUT_S + 1)
 
         assert node.ports == ["suspended"]

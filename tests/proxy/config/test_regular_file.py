@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.loader import ConfigError, load_config, load_policy
-from proxy.config.regular_file import LARGEST, read_regular_file
+from proxy.config.regular_file import MAX_BYTES, read_regular_file
 from proxy.config.tls import ListenerTls
 from proxy.transport.tls_context import TlsFilesError, listener_material
 from tests.proxy.fakes.certificates import Authority
@@ -71,11 +71,11 @@ def test_tls_files_are_files_or_refused(tmp_path, make, said, key):
 
 
 def test_the_largest_file_and_a_link_to_it_are_read(tmp_path):
-    (tmp_path / "file").write_bytes(bytes(LARGEST))
+    (tmp_path / "file").write_bytes(bytes(MAX_BYTES))
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    assert read_regular_file(tmp_path / "link") == bytes(LARGEST)
+    assert read_regular_file(tmp_path / "link") == bytes(MAX_BYTES)
     with pytest.raises(OSError, match="larger") as caught:
-        read_regular_file(tmp_path / "link", LARGEST - 1)
+        read_regular_file(tmp_path / "link", MAX_BYTES - 1)
     assert caught.value.errno == errno.EFBIG
 
 

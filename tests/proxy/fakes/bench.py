@@ -12,7 +12,7 @@ from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.config.schema import Address, Limits
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
-from proxy.observability.event_dispatcher import EventTeller
+from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.server.client_connection import ClientConnection, ConnectionDeps
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
@@ -43,7 +43,9 @@ class Bench:
         self.metrics = Metrics()
         self.translator = Scripted()
         self.driver = TranslatorDriver(
-            translator or self.translator, RequestMetrics(self.metrics), EventTeller(self.metrics).tell
+            translator or self.translator,
+            RequestMetrics(self.metrics),
+            EventDispatcher(self.metrics).dispatch,
         )
         self.client, self.proxy_to_client = pair()
         self._proxy_to_broker, self.broker = pair()
@@ -75,13 +77,13 @@ class Bench:
             raise UnreachableError("kafka-0:9092: refused")
         return Dialed(self._proxy_to_broker, Address("kafka-0", 9092), assumed=False)
 
-    def failed(self, node_id: int | None, error: UnreachableError) -> None:
+    def connect_failed(self, node_id: int | None, error: UnreachableError) -> None:
         self.unreachable.append(node_id)
 
-    def heard(self, node_id: int | None) -> HotCounter:
+    def read_counter(self, node_id: int | None) -> HotCounter:
         return HotCounter()
 
-    async def check(self, node_id: int | None) -> None:
+    async def probe(self, node_id: int | None) -> None:
         self.checked.append(node_id)
 
     async def run(self, run: Run | None = None) -> None:

@@ -13,11 +13,11 @@ from proxy.config.schema import Config, Listener, Log, Upstream, Visibility
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
-from proxy.observability.bounds import CUT, EventBounds, bytes_of, cut
-from proxy.observability.event_dispatcher import EventTeller
-from proxy.observability.group_metrics import Labels
-from proxy.observability.group_registry import GroupBook
-from proxy.observability.observability import Outlook
+from proxy.observability.bounds import TRUNCATED, EventBounds, estimated_bytes, truncate
+from proxy.observability.event_dispatcher import EventDispatcher
+from proxy.observability.group_metrics import GroupLabels
+from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.observability import Observability
 from proxy.observability.snapshot import BrokerView
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
@@ -50,17 +50,17 @@ class Watch:
 
     def __init__(self, **limits: int) -> None:
         self.hits: Counter[Bound] = Counter()
-        self.dropped: list[str] = []
-        self.book = GroupBook(
+        self.on_drop: list[str] = []
+        self.registry = GroupRegistry(
             Policy(default=Mode.TRANSLATE),
-            dropped=self.dropped.append,
+            on_drop=self.on_drop.append,
             limits=Visibility(**limits),
             hit=lambda bound: self.hits.update([bound]),
         )
 
-    def tell(self, *events: Event) -> None:
+    def record(self, *events: Event) -> None:
         for one in events:
-            self.book.tell(one, NOW_US)
+            self.registry.record(one, NOW_US)
 
 
 # -- texts -----------------------------------------------------------------------------------------------------
@@ -68,16 +68,16 @@ class Watch:
 
 @pytest.mark.parametrize("text", ["", "g", "x" * 255, "…", "ü" * 255])
 def test_a_short_text_stays(text):
-    assert cut(text, 255) is text
+    assert truncate(text, 255) is text
 
 
 def test_long_texts_are_cut_and_stay_different():
-    one, other = cut(LONG + "a", 255), cut(LONG + "b", 255)
+    one, other = truncate(LONG + "a", 255), truncate(LONG + "b", 255)
     assert len(one) == len(other) == 255
     assert one != other
     assert one.startswith("xxx")
-    assert CUT in one
-    assert cut(one, 255) != one, "nobody can be called what another one is cut to"
+    assert TRUNCATED in one
+    assert truncate(one, 255) != one, "nobody can be called what another one is cut to"
 
 
 def test_an_event_is_cut_wherever_a_client_may_write():
@@ -92,18 +92,18 @@ def test_an_event_is_cut_wherever_a_client_may_write():
         owned=topic(*range(101)),
         **dict.fromkeys(texts[1:], LONG),
     )
-    bounded = bounds.bounded(hostile)
-    assert {len(getattr(bounded, name)) for name in ("group_id", *texts)} == {255}
-    assert (bounded.partitions, bounded.owned) == ((), None)
-    assert bytes_of(bounded) < 10_000 < bytes_of(hostile)
+    truncated = bounds.truncated(hostile)
+    assert {len(getattr(truncated, name)) for name in ("group_id", *texts)} == {255}
+    assert (truncated.partitions, truncated.owned) == ((), None)
+    assert estimated_bytes(truncated) < 10_000 < estimated_bytes(hostile)
     assert hits == {Bound.TEXT: 7, Bound.PARTITIONS_OF_EVENT: 2}
-    (one,) = bounds.bounded(event(EventKind.JOINED, owned=topic(1, name=LONG))).owned
+    (one,) = bounds.truncated(event(EventKind.JOINED, owned=topic(1, name=LONG))).owned
     assert len(one.topic) == 255
 
 
 def test_a_usual_event_is_not_touched():
     told = event(EventKind.JOINED, owned=topic(0, 1), partitions=topic(1))
-    assert EventBounds(Visibility(), lambda _: pytest.fail("nothing is too large")).bounded(told) is told
+    assert EventBounds(Visibility(), lambda _: pytest.fail("nothing is too large")).truncated(told) is told
 
 
 # -- the book --------------------------------------------------------------------------------------------------
@@ -111,61 +111,61 @@ def test_a_usual_event_is_not_touched():
 
 def test_new_groups_do_not_push_out_those_that_are_in_use():
     watch = Watch(groups=10, groups_without_members=5)
-    watch.tell(*life("m", group="live"), *life("m", group="emptied"))
-    watch.tell(changed("Stable", "Absent", "m", group="emptied"))
-    watch.tell(*(passed(f"g-{number}") for number in range(1000)))
-    assert list(watch.book.groups)[:2] == ["live", "emptied"]
-    assert len(watch.book.groups) == 6
-    assert len(watch.dropped) == watch.hits[Bound.GROUPS_WITHOUT_MEMBERS] == 996
-    watch.tell(*(one for number in range(20) for one in life("m", group=f"live-{number}")))
-    assert sorted(watch.book.groups) == sorted(["live", *(f"live-{number}" for number in range(9))])
+    watch.record(*life("m", group="live"), *life("m", group="emptied"))
+    watch.record(changed("Stable", "Absent", "m", group="emptied"))
+    watch.record(*(passed(f"g-{number}") for number in range(1000)))
+    assert list(watch.registry.groups)[:2] == ["live", "emptied"]
+    assert len(watch.registry.groups) == 6
+    assert len(watch.on_drop) == watch.hits[Bound.GROUPS_WITHOUT_MEMBERS] == 996
+    watch.record(*(one for number in range(20) for one in life("m", group=f"live-{number}")))
+    assert sorted(watch.registry.groups) == sorted(["live", *(f"live-{number}" for number in range(9))])
     assert watch.hits[Bound.GROUPS] > 0
 
 
 def test_a_group_that_gets_a_member_is_not_vacant_any_more():
     watch = Watch(groups_without_members=2)
-    watch.tell(passed("a"), *life("m", group="a"), *(passed(f"g-{number}") for number in range(9)))
-    assert "a" in watch.book.groups
+    watch.record(passed("a"), *life("m", group="a"), *(passed(f"g-{number}") for number in range(9)))
+    assert "a" in watch.registry.groups
 
 
 def test_members_are_bounded_in_a_group_and_in_all():
     watch = Watch(members_of_group=3, members=5)
     for group in ("a", "b"):
-        watch.tell(*(one for number in range(10) for one in life(f"m-{number}", group=group)))
-    assert [len(group.members) for group in watch.book.groups.values()] == [3, 2]
+        watch.record(*(one for number in range(10) for one in life(f"m-{number}", group=group)))
+    assert [len(group.members) for group in watch.registry.groups.values()] == [3, 2]
     assert watch.hits[Bound.MEMBERS_OF_GROUP] == 7 * 4
     assert watch.hits[Bound.MEMBERS] == 8 * 4
-    assert all(len(group.rebalance.members) <= 3 for group in watch.book.groups.values())
-    watch.tell(changed("Stable", "Absent", "m-0", group="a"))
-    watch.tell(*life("later", group="b"))
-    assert "later" in watch.book.groups["b"].members, "who leaves makes room"
+    assert all(len(group.rebalance.members) <= 3 for group in watch.registry.groups.values())
+    watch.record(changed("Stable", "Absent", "m-0", group="a"))
+    watch.record(*life("later", group="b"))
+    assert "later" in watch.registry.groups["b"].members, "who leaves makes room"
 
 
 def test_a_group_that_is_forgotten_makes_room_for_members_and_partitions():
     watch = Watch(members=1, partitions=2, groups_without_members=0)
     for group in ("a", "b"):
-        watch.tell(*life("m", group=group, owned=topic(0, 1)))
-        assert watch.book.groups[group].members["m"].owned == topic(0, 1)
-        watch.tell(changed("Stable", "Absent", "m", group=group))
-        assert not watch.book.groups
+        watch.record(*life("m", group=group, owned=topic(0, 1)))
+        assert watch.registry.groups[group].members["m"].owned == topic(0, 1)
+        watch.record(changed("Stable", "Absent", "m", group=group))
+        assert not watch.registry.groups
     assert set(watch.hits) == {Bound.GROUPS_WITHOUT_MEMBERS}
 
 
 def test_what_members_hold_is_bounded_in_all():
     watch = Watch(partitions=5)
-    watch.tell(*life("m-1", owned=topic(0, 1, 2)), *life("m-2", owned=topic(3, 4, 5)))
-    owned = {member.id: member.owned for member in watch.book.groups["g"].members.values()}
+    watch.record(*life("m-1", owned=topic(0, 1, 2)), *life("m-2", owned=topic(3, 4, 5)))
+    owned = {member.id: member.owned for member in watch.registry.groups["g"].members.values()}
     assert owned == {"m-1": topic(0, 1, 2), "m-2": None}
     assert watch.hits[Bound.PARTITIONS] == 2
-    watch.tell(changed("Stable", "CompletingRebalance", "m-1", owned=()))
-    watch.tell(event(EventKind.ASSIGNED, "m-2", owned=topic(3, 4, 5)))
-    assert watch.book.groups["g"].members["m-2"].owned == topic(3, 4, 5)
+    watch.record(changed("Stable", "CompletingRebalance", "m-1", owned=()))
+    watch.record(event(EventKind.ASSIGNED, "m-2", owned=topic(3, 4, 5)))
+    assert watch.registry.groups["g"].members["m-2"].owned == topic(3, 4, 5)
 
 
 def test_what_a_broker_says_of_members_is_bounded_and_they_are_known_again():
     watch = Watch(members_of_group=2)
-    member = cut(LONG, 255)
-    watch.tell(*life(member))
+    member = truncate(LONG, 255)
+    watch.record(*life(member))
     said = BrokerView(
         asked_at=1.0,
         type="classic",
@@ -176,16 +176,16 @@ def test_what_a_broker_says_of_members_is_bounded_and_they_are_known_again():
         members=(LONG, "b", "c"),
         error="",
     )
-    watch.book.describe("g", said)
-    assert watch.book.groups["g"].broker.members == (member, "b")
+    watch.registry.set_broker_view("g", said)
+    assert watch.registry.groups["g"].broker.members == (member, "b")
 
 
 def test_events_are_bounded_by_the_memory_that_they_take():
     watch = Watch(events_max_bytes=200_000)
     for number in range(300):
-        watch.tell(event(EventKind.ASSIGNED, group=f"g-{number % 3}", partitions=topic(*range(100))))
-    kept = [one for group in watch.book.groups.values() for _, one in group.events]
-    assert 150_000 < sum(map(bytes_of, kept)) <= 200_000
+        watch.record(event(EventKind.ASSIGNED, group=f"g-{number % 3}", partitions=topic(*range(100))))
+    kept = [one for group in watch.registry.groups.values() for _, one in group.events]
+    assert 150_000 < sum(map(estimated_bytes, kept)) <= 200_000
     assert watch.hits[Bound.EVENTS] == 300 - len(kept)
 
 
@@ -197,11 +197,13 @@ def series(metrics: Metrics) -> list[str]:
 
 
 def test_no_label_holds_what_a_client_says():
-    outlook, metrics = an_outlook()
+    observability, metrics = an_observability()
     for reason in (f"assignor '{LONG}' is unknown", "observed: assignor 'EVIL' is unknown", "EVIL"):
-        outlook.tell(passed("EVIL-group", reason))
-        outlook.tell(changed("Stable", "PrepareRebalance", "EVIL-member", group="other", reason="EVIL"))
-        outlook.tell(changed("PrepareRebalance", "Stable", "EVIL-member", group="other"))
+        observability.record(passed("EVIL-group", reason))
+        observability.record(
+            changed("Stable", "PrepareRebalance", "EVIL-member", group="other", reason="EVIL")
+        )
+        observability.record(changed("PrepareRebalance", "Stable", "EVIL-member", group="other"))
     told = series(metrics)
     assert not [line for line in told if "EVIL" in line or "xxx" in line]
     assert 'epochgate_passed_through_total{reason="unknown assignor"} 1.0' in told
@@ -211,22 +213,22 @@ def test_no_label_holds_what_a_client_says():
 
 
 def test_a_group_without_members_takes_no_label_from_one_that_has_some():
-    outlook, metrics = an_outlook(groups=1)
-    outlook.tell(passed("stranger"))
+    observability, metrics = an_observability(groups=1)
+    observability.record(passed("stranger"))
     series(metrics)
     for one in life("m", group="mine"):
-        outlook.tell(one)
+        observability.record(one)
     told = series(metrics)
     assert 'epochgate_group_members{group="mine",protocol="translated"} 1.0' in told
     assert not [line for line in told if "stranger" in line]
 
 
 def test_a_group_that_is_not_kept_takes_no_label():
-    metrics, labels = Metrics(), Labels(10)
-    teller = EventTeller(metrics, GroupBook(Policy(), limits=Visibility(groups=1)), labels=labels)
+    metrics, labels = Metrics(), GroupLabels(10)
+    dispatcher = EventDispatcher(metrics, GroupRegistry(Policy(), limits=Visibility(groups=1)), labels=labels)
     for group in ("a", "b"):
         for one in (*life("m", group=group), changed("Stable", "PrepareRebalance", "m", group=group)):
-            teller.tell(one)
+            dispatcher.dispatch(one)
     value = metrics.registry.get_sample_value
     assert value("epochgate_group_rebalances_total", {"group": "a", "protocol": "translated"}) == 1
     assert value("epochgate_group_rebalances_total", {"group": "b", "protocol": "translated"}) is None
@@ -235,25 +237,25 @@ def test_a_group_that_is_not_kept_takes_no_label():
 def test_a_group_with_a_long_id_is_told_of_by_the_rule_that_holds_for_it_and_not_kept():
     metrics = Metrics()
     policy = Policy(rules=(Rule(pattern="x+", mode=Mode.REJECT),))
-    book = GroupBook(policy)
-    heard = EventTeller(metrics, book).tell(passed(LONG))
-    assert heard.group.mode is Mode.REJECT
-    assert len(heard.event.group_id) == 255
-    assert not book.groups
+    registry = GroupRegistry(policy)
+    recorded = EventDispatcher(metrics, registry).dispatch(passed(LONG))
+    assert recorded.group.mode is Mode.REJECT
+    assert len(recorded.event.group_id) == 255
+    assert not registry.groups
     assert metrics.registry.get_sample_value("epochgate_bounds_hit_total", {"bound": "group_id"}) == 1
 
 
 # -- all together ----------------------------------------------------------------------------------------------
 
 
-def an_outlook(groups: int = 200) -> tuple[Outlook, Metrics]:
+def an_observability(groups: int = 200) -> tuple[Observability, Metrics]:
     config = Config(
         upstream=Upstream(bootstrap=("localhost:9092",)),
         listeners=(Listener(advertised_host="localhost", nodes={"0-9": 9100}),),
     )
     config = msgspec.structs.replace(config, metrics=msgspec.structs.replace(config.metrics, groups=groups))
     metrics = Metrics()
-    return Outlook(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None), metrics
+    return Observability(config, metrics, Policy(default=Mode.TRANSLATE), lambda: None), metrics
 
 
 def flood(number: int) -> Event:
@@ -275,31 +277,32 @@ def test_a_flood_of_hostile_calls_leaves_everything_small():
     now = [0.0]
     log = io.StringIO()
     configure(Log(), log, clock=lambda: now[0])
-    outlook, metrics = an_outlook()
+    observability, metrics = an_observability()
     count_suppressed_lines(lambda: metrics.hit(Bound.LOG_LINES))
     for one in life("m-1", group="innocent", owned=topic(0)):
-        outlook.tell(one)
+        observability.record(one)
     for number in range(FLOOD):
         now[0] += 0.0001
-        outlook.tell(flood(number))
+        observability.record(flood(number))
     log_suppressed_lines()
-    book = outlook.book
+    registry = observability.registry
     limits = Visibility()
-    members = [member for group in book.groups.values() for member in group.members.values()]
-    events = [one for group in book.groups.values() for _, one in group.events]
-    assert len(book.groups) <= limits.groups
+    members = [member for group in registry.groups.values() for member in group.members.values()]
+    events = [one for group in registry.groups.values() for _, one in group.events]
+    assert len(registry.groups) <= limits.groups
     assert (
-        len([group for group in book.groups.values() if not group.members]) <= limits.groups_without_members
+        len([group for group in registry.groups.values() if not group.members])
+        <= limits.groups_without_members
     )
     assert len(members) <= limits.members
-    assert len(book.groups["one"].members) == limits.members_of_group
-    assert sum(map(bytes_of, events)) <= limits.events_max_bytes
+    assert len(registry.groups["one"].members) == limits.members_of_group
+    assert sum(map(estimated_bytes, events)) <= limits.events_max_bytes
     assert sum(len(one.partitions) for member in members for one in member.owned or ()) <= limits.partitions
-    assert "m-1" in book.groups["innocent"].members
+    assert "m-1" in registry.groups["innocent"].members
     assert len(log.getvalue()) < 10_000_000
     assert "log lines were suppressed" in log.getvalue().splitlines()[-1]
     assert sum(map(len, series(metrics))) < 1_000_000
-    snapshot = trio.run(outlook.snapshot)
+    snapshot = trio.run(observability.snapshot)
     encode = msgspec.json.encode
     page = trio.run(
         lambda: encode_cooperatively(

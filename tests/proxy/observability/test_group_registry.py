@@ -7,16 +7,16 @@ import pytest
 
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
-from proxy.observability.bounds import bytes_of
+from proxy.observability.bounds import estimated_bytes
 from proxy.observability.group_metrics import (
     OTHER,
     PREFIX,
-    Labels,
+    GroupLabels,
+    counts_of_record,
+    counts_of_view,
     families,
-    figures_of_record,
-    figures_of_view,
 )
-from proxy.observability.group_registry import GroupBook, view_of
+from proxy.observability.group_registry import GroupRegistry, view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
@@ -24,16 +24,16 @@ from translation.policy.policy import Mode, Policy, Rule
 
 
 @pytest.fixture
-def book() -> GroupBook:
-    return GroupBook(Policy(default=Mode.TRANSLATE))
+def registry() -> GroupRegistry:
+    return GroupRegistry(Policy(default=Mode.TRANSLATE))
 
 
-def tell(book: GroupBook, events: list[Event], at_s: float = 1.0):
-    return [book.tell(one, round(at_s * MICRO)) for one in events]
+def record(registry: GroupRegistry, events: list[Event], at_s: float = 1.0):
+    return [registry.record(one, round(at_s * MICRO)) for one in events]
 
 
-def view(book: GroupBook, at_s: float = 2.0, group: str = "g"):
-    return view_of(book.groups[group], round(at_s * MICRO))
+def view(registry: GroupRegistry, at_s: float = 2.0, group: str = "g"):
+    return view_of(registry.groups[group], round(at_s * MICRO))
 
 
 def broker(**fields) -> BrokerView:
@@ -54,119 +54,125 @@ def snapshot(*groups, replica: str = "a", time: float = 2.0) -> Snapshot:
     )
 
 
-def test_a_member_is_shown_as_its_last_event_told_it(book):
-    tell(book, life(owned=topic(0, 1), generation=3, epoch=5, software="sarama/1"))
-    (member,) = view(book).members
+def test_a_member_is_shown_as_its_last_event_told_it(registry):
+    record(registry, life(owned=topic(0, 1), generation=3, epoch=5, software="sarama/1"))
+    (member,) = view(registry).members
     assert (member.client_id, member.state, member.generation, member.epoch) == ("app-m-1", "Stable", 3, 5)
     assert member.partitions == topic(0, 1)
     assert member.software == "sarama/1"
-    assert view(book).state == "Stable"
-    assert view(book).protocol == "translated"
+    assert view(registry).state == "Stable"
+    assert view(registry).protocol == "translated"
 
 
-def test_a_group_without_members_is_empty(book):
-    tell(book, [*life(), changed("Stable", "Absent", owned=()), event(EventKind.LEFT, state="Absent")])
-    assert (view(book).state, view(book).members) == ("Empty", ())
+def test_a_group_without_members_is_empty(registry):
+    record(registry, [*life(), changed("Stable", "Absent", owned=()), event(EventKind.LEFT, state="Absent")])
+    assert (view(registry).state, view(registry).members) == ("Empty", ())
 
 
-def test_progress_counts_what_the_broker_says(book):
-    tell(book, life("m-1") + life("m-2", protocol="classic"))
-    assert (view(book).progress.done, view(book).progress.total, view(book).progress.by) == (1, 2, "proxy")
-    book.describe("g", broker(consumer=2, classic=1, members=("m-1", "m-2", "m-3")))
-    progress = view(book).progress
+def test_progress_counts_what_the_broker_says(registry):
+    record(registry, life("m-1") + life("m-2", protocol="classic"))
+    assert (view(registry).progress.done, view(registry).progress.total, view(registry).progress.by) == (
+        1,
+        2,
+        "proxy",
+    )
+    registry.set_broker_view("g", broker(consumer=2, classic=1, members=("m-1", "m-2", "m-3")))
+    progress = view(registry).progress
     assert (progress.done, progress.total, progress.by, progress.elsewhere) == (2, 3, "broker", 1)
     assert progress.ratio == pytest.approx(2 / 3)
 
 
-def test_a_pause_is_the_time_without_anything_between_two_assignments(book):
-    tell(book, life(owned=topic(0)))
-    tell(book, [changed("Stable", "PrepareRebalance", owned=topic(0))], 10)
-    tell(book, [changed("PrepareRebalance", "CompletingRebalance", owned=())], 11)
-    (heard,) = tell(book, [changed("CompletingRebalance", "Stable", owned=topic(0))], 12.5)
-    assert heard.paused_s == pytest.approx(2.5)
+def test_a_pause_is_the_time_without_anything_between_two_assignments(registry):
+    record(registry, life(owned=topic(0)))
+    record(registry, [changed("Stable", "PrepareRebalance", owned=topic(0))], 10)
+    record(registry, [changed("PrepareRebalance", "CompletingRebalance", owned=())], 11)
+    (recorded,) = record(registry, [changed("CompletingRebalance", "Stable", owned=topic(0))], 12.5)
+    assert recorded.paused_s == pytest.approx(2.5)
 
 
-def test_a_member_that_keeps_what_it_holds_has_no_pause(book):
-    tell(book, life(owned=topic(0)))
-    tell(book, [changed("Stable", "PrepareRebalance", owned=topic(0))], 10)
-    tell(book, [changed("PrepareRebalance", "CompletingRebalance", owned=topic(0))], 11)
-    (heard,) = tell(book, [changed("CompletingRebalance", "Stable", owned=topic(0, 1))], 12)
-    assert heard.paused_s is None
+def test_a_member_that_keeps_what_it_holds_has_no_pause(registry):
+    record(registry, life(owned=topic(0)))
+    record(registry, [changed("Stable", "PrepareRebalance", owned=topic(0))], 10)
+    record(registry, [changed("PrepareRebalance", "CompletingRebalance", owned=topic(0))], 11)
+    (recorded,) = record(registry, [changed("CompletingRebalance", "Stable", owned=topic(0, 1))], 12)
+    assert recorded.paused_s is None
 
 
-def test_the_last_rebalance_lasts_until_everybody_is_stable(book):
-    tell(book, life("m-1") + life("m-2"))
+def test_the_last_rebalance_lasts_until_everybody_is_stable(registry):
+    record(registry, life("m-1") + life("m-2"))
     reason = "partitions are to be revoked"
-    (heard,) = tell(book, [changed("Stable", "PrepareRebalance", "m-1", reason=reason)], 10)
-    assert heard.rebalances
-    tell(book, [changed("Stable", "PrepareRebalance", "m-2", reason="another")], 11)
-    tell(book, [changed("PrepareRebalance", "Stable", "m-1")], 12)
-    assert view(book).last_rebalance.ended_at is None
-    assert view(book).state == "Rebalancing"
-    tell(book, [changed("PrepareRebalance", "Stable", "m-2")], 13)
-    last = view(book).last_rebalance
+    (recorded,) = record(registry, [changed("Stable", "PrepareRebalance", "m-1", reason=reason)], 10)
+    assert recorded.rebalances
+    record(registry, [changed("Stable", "PrepareRebalance", "m-2", reason="another")], 11)
+    record(registry, [changed("PrepareRebalance", "Stable", "m-1")], 12)
+    assert view(registry).last_rebalance.ended_at is None
+    assert view(registry).state == "Rebalancing"
+    record(registry, [changed("PrepareRebalance", "Stable", "m-2")], 13)
+    last = view(registry).last_rebalance
     assert (last.started_at, last.ended_at, last.reason, last.members) == (10, 13, reason, ("m-1", "m-2"))
 
 
-def test_a_member_beyond_its_rebalance_timeout_is_stuck(book):
-    tell(book, life(rebalance_timeout_ms=5000))
-    tell(book, [changed("Stable", "PrepareRebalance", rebalance_timeout_ms=5000)], 10)
-    assert view(book, 15).stuck is None
-    assert "PrepareRebalance 3 s beyond" in view(book, 18).stuck
+def test_a_member_beyond_its_rebalance_timeout_is_stuck(registry):
+    record(registry, life(rebalance_timeout_ms=5000))
+    record(registry, [changed("Stable", "PrepareRebalance", rebalance_timeout_ms=5000)], 10)
+    assert view(registry, 15).stuck is None
+    assert "PrepareRebalance 3 s beyond" in view(registry, 18).stuck
 
 
 def test_a_switch_that_does_not_go_on_is_stuck():
-    book = GroupBook(Policy())
-    tell(book, life("m-1", protocol="classic"))
-    assert view(book, 1000).stuck is None, "it is only observed"
-    book.set_policy(Policy(rules=(Rule(group="g", mode=Mode.TRANSLATE),)), 1000 * MICRO)
-    assert view(book, 1100).stuck is None
-    assert "1 classic members wait to be moved" in view(book, 1121).stuck
-    assert view(book, 1121).rule == "rule 1: group g"
-    tell(book, [event(EventKind.PASSED_THROUGH, "m-1", protocol="", reason="a connect group")], 1121)
-    assert (view(book, 1200).stuck, view(book, 1200).why_not) == (None, "a connect group")
+    registry = GroupRegistry(Policy())
+    record(registry, life("m-1", protocol="classic"))
+    assert view(registry, 1000).stuck is None, "it is only observed"
+    registry.set_policy(Policy(rules=(Rule(group="g", mode=Mode.TRANSLATE),)), 1000 * MICRO)
+    assert view(registry, 1100).stuck is None
+    assert "1 classic members wait to be moved" in view(registry, 1121).stuck
+    assert view(registry, 1121).rule == "rule 1: group g"
+    record(registry, [event(EventKind.PASSED_THROUGH, "m-1", protocol="", reason="a connect group")], 1121)
+    assert (view(registry, 1200).stuck, view(registry, 1200).why_not) == (None, "a connect group")
 
 
 def test_the_assignor_that_the_policy_gives_a_group_follows_the_policy():
-    book = GroupBook(Policy(rules=(Rule(group="g", mode=Mode.TRANSLATE, assignor="range"),)))
-    tell(book, life("m-1"))
-    assert view(book, 1).assignor == "range"
-    book.set_policy(Policy(default=Mode.TRANSLATE), 1)
-    assert (view(book, 1).assignor, view(book, 1).rule) == (None, "default")
+    registry = GroupRegistry(Policy(rules=(Rule(group="g", mode=Mode.TRANSLATE, assignor="range"),)))
+    record(registry, life("m-1"))
+    assert view(registry, 1).assignor == "range"
+    registry.set_policy(Policy(default=Mode.TRANSLATE), 1)
+    assert (view(registry, 1).assignor, view(registry, 1).rule) == (None, "default")
 
 
 def test_what_is_kept_is_bounded():
-    dropped: list[str] = []
+    on_drop: list[str] = []
     limits = Visibility(groups=3, events_max_bytes=10_000)
     hits: Counter[Bound] = Counter()
-    book = GroupBook(Policy(), dropped=dropped.append, limits=limits, hit=lambda bound: hits.update([bound]))
+    registry = GroupRegistry(
+        Policy(), on_drop=on_drop.append, limits=limits, hit=lambda bound: hits.update([bound])
+    )
     for number in range(10):
         for group in "abcd":
-            tell(book, [event(EventKind.EPOCH_MOVED, group=group, epoch=number)])
-    assert list(book.groups) == ["a", "b", "c"], "those that have members stay"
-    assert set(dropped) == {"d"}
-    kept = [one for group in book.groups.values() for _, one in group.events]
+            record(registry, [event(EventKind.EPOCH_MOVED, group=group, epoch=number)])
+    assert list(registry.groups) == ["a", "b", "c"], "those that have members stay"
+    assert set(on_drop) == {"d"}
+    kept = [one for group in registry.groups.values() for _, one in group.events]
     assert len(kept) >= 5
-    assert sum(map(bytes_of, kept)) <= 10_000
+    assert sum(map(estimated_bytes, kept)) <= 10_000
     assert hits[Bound.GROUPS] == 10
     assert hits[Bound.EVENTS] >= 30 - len(kept)
 
 
-def test_empty_groups_are_forgotten_after_an_hour(book):
-    tell(book, [event(EventKind.PASSED_THROUGH, protocol="")], 1)
-    book.tidy(3000 * MICRO)
-    assert "g" in book.groups
-    book.tidy(3700 * MICRO)
-    assert "g" not in book.groups
+def test_empty_groups_are_forgotten_after_an_hour(registry):
+    record(registry, [event(EventKind.PASSED_THROUGH, protocol="")], 1)
+    registry.evict_idle(3000 * MICRO)
+    assert "g" in registry.groups
+    registry.evict_idle(3700 * MICRO)
+    assert "g" not in registry.groups
 
 
 def test_pictures_of_workers_are_put_together():
-    one, two = GroupBook(Policy()), GroupBook(Policy())
-    tell(one, life("m-1", owned=topic(0)), 1)
-    tell(two, life("m-2", owned=topic(1)), 2)
-    tell(one, life("m-3"), 3)
-    tell(two, life("m-3", owned=topic(2)), 4)  # it went from one worker to the other
-    two.describe("g", broker(consumer=3, members=("m-1", "m-2", "m-3")))
+    one, two = GroupRegistry(Policy()), GroupRegistry(Policy())
+    record(one, life("m-1", owned=topic(0)), 1)
+    record(two, life("m-2", owned=topic(1)), 2)
+    record(one, life("m-3"), 3)
+    record(two, life("m-3", owned=topic(2)), 4)  # it went from one worker to the other
+    two.set_broker_view("g", broker(consumer=3, members=("m-1", "m-2", "m-3")))
     parts = [snapshot(view(one), replica="h/0"), snapshot(view(two), replica="h/1")]
     travelled = [msgspec.json.decode(msgspec.json.encode(part), type=Snapshot) for part in parts]
     merged = merge(travelled)
@@ -178,18 +184,18 @@ def test_pictures_of_workers_are_put_together():
     assert [one.time_us for one in group.events] == sorted(one.time_us for one in group.events)
 
 
-def gauges(figures, most: int) -> dict[tuple[str, tuple[str, ...]], float]:
+def gauges(counts, most: int) -> dict[tuple[str, tuple[str, ...]], float]:
     return {
         (sample.name.removeprefix(PREFIX), tuple(sample.labels.values())): sample.value
-        for family in families(figures, Labels(most))
+        for family in families(counts, GroupLabels(most))
         for sample in family.samples
     }
 
 
-def test_group_labels_are_bounded_and_nothing_is_lost(book):
+def test_group_labels_are_bounded_and_nothing_is_lost(registry):
     for number in range(50):
-        tell(book, life("m", group=f"g-{number}", protocol="classic" if number % 2 else "translated"))
-    values = gauges([figures_of_record(group, MICRO) for group in book.groups.values()], 5)
+        record(registry, life("m", group=f"g-{number}", protocol="classic" if number % 2 else "translated"))
+    values = gauges([counts_of_record(group, MICRO) for group in registry.groups.values()], 5)
     by_group = {key[1][0]: value for key, value in values.items() if key[0] == "group_progress_ratio"}
     assert len(by_group) == 6
     assert by_group[OTHER] == pytest.approx(22 / 45)
@@ -198,18 +204,17 @@ def test_group_labels_are_bounded_and_nothing_is_lost(book):
     assert values["members", ("translate", "classic", "Stable")] == 25
 
 
-def test_figures_of_a_picture_are_those_of_the_book(book):
-    tell(book, life("m-1", generation=3, epoch=7) + life("m-2", protocol="consumer"))
-    tell(book, [changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)], 5)
-    book.describe("g", broker(consumer=2, classic=1, members=("m-1", "x")))
-    record, now_us = book.groups["g"], 60 * MICRO
-    assert gauges([figures_of_view(view_of(record, now_us))], 9) == gauges(
-        [figures_of_record(record, now_us)], 9
-    )
+def test_counts_of_a_view_are_those_of_the_record(registry):
+    record(registry, life("m-1", generation=3, epoch=7) + life("m-2", protocol="consumer"))
+    record(registry, [changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)], 5)
+    registry.set_broker_view("g", broker(consumer=2, classic=1, members=("m-1", "x")))
+    group, now_us = registry.groups["g"], 60 * MICRO
+    from_view, from_record = counts_of_view(view_of(group, now_us)), counts_of_record(group, now_us)
+    assert gauges([from_view], 9) == gauges([from_record], 9)
 
 
 def test_a_label_is_free_again_when_its_group_is_gone():
-    labels = Labels(1)
+    labels = GroupLabels(1)
     assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
     labels.keep({"b"})
     assert [labels.of("b"), labels.of("a")] == ["b", OTHER]

@@ -18,7 +18,7 @@ from protocol_codecs import ApiKey
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from proxy.config.schema import Address
 from proxy.metrics.registry import Metrics
-from proxy.observability.journal import Journal, JournalError, JournalEvent, Queue
+from proxy.observability.journal import Journal, JournalError, JournalEvent, SinkQueue
 from proxy.observability.journal_files import FileSink
 from proxy.observability.journal_topic import TopicSink
 from proxy.wire.framing import response_frame
@@ -60,9 +60,9 @@ class Bench:
             [sink], **IDENTITY, queue_events=limit, queue_max_bytes=max_bytes, metrics=self.metrics
         )
 
-    def tell(self, count: int = 1, **fields) -> None:
+    def record(self, count: int = 1, **fields) -> None:
         for _ in range(count):
-            self.journal.tell(event(EventKind.EPOCH_MOVED, **fields), "translate", 1_000_000)
+            self.journal.record(event(EventKind.EPOCH_MOVED, **fields), "translate", 1_000_000)
 
     def count(self, name: str) -> float:
         labels = {"sink": self.sink.name}
@@ -96,7 +96,7 @@ async def test_an_event_is_told_with_all_that_the_schema_has(autojump_clock):
         reason="why",
     )
     async with running(bench):
-        bench.journal.tell(told, "translate", 17)
+        bench.journal.record(told, "translate", 17)
         await trio.sleep(1)
     (line,) = bench.sink.written
     assert msgspec.json.decode(msgspec.json.encode(line)) == {
@@ -138,14 +138,14 @@ async def test_what_does_not_fit_is_lost_and_told_where_it_is_missing(autojump_c
     bench = Bench(Memory(), limit=5)
     bench.sink.hanging = trio.Event()
     async with running(bench):
-        bench.tell()
+        bench.record()
         await trio.sleep(1)  # it is being written, and that hangs
-        bench.tell(9)
+        bench.record(9)
         assert bench.count("queue_events") == 5
         assert bench.count("events_lost_total") == 4
         bench.sink.hanging.set()
         await trio.sleep(1)
-        bench.tell()
+        bench.record()
         await trio.sleep(1)
     assert kinds(bench.sink.written) == ["epoch_moved"] * 6 + ["lost", "epoch_moved"]
     lost = bench.sink.written[6]
@@ -158,15 +158,15 @@ async def test_what_waits_is_bounded_in_memory_too(autojump_clock):
     bench = Bench(Memory(), limit=1000, max_bytes=100_000)
     bench.sink.hanging = trio.Event()
     async with running(bench):
-        bench.tell()
+        bench.record()
         await trio.sleep(1)  # it is being written, and that hangs
-        bench.tell(10, partitions=topic(*range(1000)))
+        bench.record(10, partitions=topic(*range(1000)))
         assert bench.count("queue_events") == 2
-        bench.tell(10)
+        bench.record(10)
         assert bench.count("events_lost_total") == 8
         bench.sink.hanging.set()
         await trio.sleep(1)
-        bench.tell(2, partitions=topic(*range(1000)))
+        bench.record(2, partitions=topic(*range(1000)))
         await trio.sleep(1)
     assert [one.reason for one in bench.sink.written if one.kind == "lost"] == ["8"]
     assert len(bench.sink.written) == 16, "what was written makes room"
@@ -176,7 +176,7 @@ async def test_events_wait_for_a_sink_that_is_away(autojump_clock):
     bench = Bench(Memory())
     bench.sink.failing = JournalError("away", keep=True)
     async with running(bench):
-        bench.tell(3)
+        bench.record(3)
         await trio.sleep(5)
         assert bench.count("errors_total") >= 2
         bench.sink.failing = None
@@ -189,12 +189,12 @@ async def test_events_that_can_never_be_written_are_lost_before_the_newer_ones(a
     bench = Bench(Memory())
     bench.sink.failing = JournalError("full", keep=False)
     async with running(bench):
-        bench.tell(3)
+        bench.record(3)
         await trio.sleep(1)
-        bench.tell(2)
+        bench.record(2)
         await trio.sleep(4)
         bench.sink.failing = None
-        bench.tell()
+        bench.record()
         await trio.sleep(3)
     assert kinds(bench.sink.written) == ["lost", "epoch_moved"]
     assert [(one.seq, one.reason) for one in bench.sink.written] == [(4, "5"), (7, "")]
@@ -204,7 +204,7 @@ async def test_events_that_can_never_be_written_are_lost_before_the_newer_ones(a
 async def test_what_waits_at_the_end_is_written(autojump_clock):
     bench = Bench(Memory())
     async with running(bench):
-        bench.tell(3)
+        bench.record(3)
         await trio.testing.wait_all_tasks_blocked()
     assert len(bench.sink.written) == 3
 
@@ -214,7 +214,7 @@ async def test_a_sink_that_hangs_does_not_hold_up_the_end_for_ever(autojump_cloc
     bench.sink.hanging = trio.Event()
     started = trio.current_time()
     async with running(bench):
-        bench.tell()
+        bench.record()
         await trio.sleep(1)
     assert trio.current_time() - started < 10
 
@@ -353,9 +353,9 @@ async def test_a_folder_that_cannot_be_is_an_error_each_time_and_works_when_it_c
 
 
 def test_putting_an_event_never_waits_for_a_sink():
-    queue = Queue(Memory(), 1000, 2**30, Metrics())
+    queue = SinkQueue(Memory(), 1000, 2**30, Metrics())
     journal = Journal([], **IDENTITY, queue_events=1, queue_max_bytes=2**30, metrics=Metrics())
-    journal.tell(Event(kind=EventKind.JOINED, group_id="g"), "observe", 1)  # no sink: nothing to do
+    journal.record(Event(kind=EventKind.JOINED, group_id="g"), "observe", 1)  # no sink: nothing to do
     assert queue.sink.written == []
 
 

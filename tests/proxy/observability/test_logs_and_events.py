@@ -9,7 +9,7 @@ import structlog
 
 from proxy.config.schema import Log
 from proxy.metrics.registry import Metrics
-from proxy.observability.event_dispatcher import EventTeller
+from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from translation.actions import Event, EventKind
 from translation.partitions import TopicPartitionSet
@@ -54,7 +54,7 @@ def lines_of(stream: io.StringIO) -> list[dict[str, object]]:
 def test_a_state_change_is_one_line_that_says_everything():
     out = io.StringIO()
     configure(Log(), out)
-    EventTeller(Metrics()).tell(changed("Stable", "PrepareRebalance"))
+    EventDispatcher(Metrics()).dispatch(changed("Stable", "PrepareRebalance"))
     (line,) = lines_of(out)
     assert line.pop("timestamp")
     assert line == {
@@ -113,13 +113,13 @@ def test_lines_below_the_level_are_left_out_and_libraries_come_out_alike():
 
 def test_state_changes_and_rebalances_are_counted():
     metrics = Metrics()
-    teller = EventTeller(metrics)
+    dispatcher = EventDispatcher(metrics)
     for event in (
         changed("Absent", "CompletingRebalance", "JoinGroup answered"),
         changed("CompletingRebalance", "Stable", "SyncGroup answered"),
         changed("Stable", "PrepareRebalance", "partitions were added"),
     ):
-        teller.tell(event)
+        dispatcher.dispatch(event)
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"epochgate_{name}", labels)
@@ -132,10 +132,10 @@ def test_state_changes_and_rebalances_are_counted():
 
 def test_reasons_as_labels_are_bounded():
     metrics = Metrics()
-    teller = EventTeller(metrics)
+    dispatcher = EventDispatcher(metrics)
     for n in range(100):
-        teller.tell(changed("PrepareRebalance", "Stable", "SyncGroup answered"))
-        teller.tell(changed("Stable", "PrepareRebalance", f"reason {n}"))
+        dispatcher.dispatch(changed("PrepareRebalance", "Stable", "SyncGroup answered"))
+        dispatcher.dispatch(changed("Stable", "PrepareRebalance", f"reason {n}"))
     (family,) = [f for f in metrics.registry.collect() if f.name == "epochgate_rebalances"]
     assert [sample.labels["reason"] for sample in family.samples] == ["other"]
 
@@ -143,10 +143,10 @@ def test_reasons_as_labels_are_bounded():
 def test_a_group_that_passes_through_is_news_once():
     out = io.StringIO()
     configure(Log(), out)
-    teller = EventTeller(Metrics())
+    dispatcher = EventDispatcher(Metrics())
     for _ in range(3):
-        teller.tell(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="connect"))
-    teller.tell(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="another"))
+        dispatcher.dispatch(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="connect"))
+    dispatcher.dispatch(Event(kind=EventKind.PASSED_THROUGH, group_id="g", reason="another"))
     assert [line["reason"] for line in lines_of(out)] == ["connect", "another"]
 
 
@@ -159,7 +159,9 @@ HOSTILE = "\x1b]0;evil\x07\x1b[2J\r\ninjected line\x7f\x9b31m\u202egnp\u2028"
 def test_what_clients_make_up_can_not_command_a_terminal_or_make_a_line(where, log):
     out = where()
     configure(log, out)
-    EventTeller(Metrics()).tell(Event(kind=EventKind.PASSED_THROUGH, group_id=HOSTILE, reason=HOSTILE))
+    EventDispatcher(Metrics()).dispatch(
+        Event(kind=EventKind.PASSED_THROUGH, group_id=HOSTILE, reason=HOSTILE)
+    )
     try:
         raise ValueError(HOSTILE)
     except ValueError as error:
@@ -212,7 +214,7 @@ def test_a_line_names_no_thousands_of_partitions():
     out = io.StringIO()
     configure(Log(), out)
     partitions = (TopicPartitionSet("t", None, tuple(range(5000))),)
-    EventTeller(Metrics()).tell(
+    EventDispatcher(Metrics()).dispatch(
         Event(kind=EventKind.JOINED, group_id="g", member_id="m", partitions=partitions)
     )
     assert [line["partitions"] for line in lines_of(out)] == ["5000 of 1 topics"]

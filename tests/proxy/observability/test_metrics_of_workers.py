@@ -3,9 +3,9 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics.registry import Metrics
-from proxy.observability.group_metrics import GroupCollector, Labels, figures_of_record, figures_of_view
-from proxy.observability.group_registry import GroupBook, view_of
-from proxy.observability.metrics_aggregation import Totals, families
+from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_record, counts_of_view
+from proxy.observability.group_registry import GroupRegistry, view_of
+from proxy.observability.metrics_aggregation import MetricsAggregator, dump_metrics
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, life
 from translation.policy.policy import Policy
@@ -23,18 +23,18 @@ BROKER = BrokerView(
 
 
 def a_worker(*members: str) -> tuple[Metrics, Snapshot]:
-    metrics, book = Metrics(), GroupBook(Policy())
+    metrics, registry = Metrics(), GroupRegistry(Policy())
     for member in members:
         for event in life(member):
-            book.tell(event, MICRO)
-    book.describe("g", BROKER)
+            registry.record(event, MICRO)
+    registry.set_broker_view("g", BROKER)
     metrics.provide_groups(
         GroupCollector(
-            Labels(10), lambda: [figures_of_record(group, MICRO) for group in book.groups.values()]
+            GroupLabels(10), lambda: [counts_of_record(group, MICRO) for group in registry.groups.values()]
         )
     )
     metrics.events.labels("joined").inc(len(members))
-    picture = Snapshot(
+    snapshot = Snapshot(
         time=1.0,
         replicas=("h",),
         version="1",
@@ -42,9 +42,9 @@ def a_worker(*members: str) -> tuple[Metrics, Snapshot]:
         not_ready_reason=None,
         policy_version=1,
         policy_is_current=True,
-        groups=(view_of(book.groups["g"], MICRO),),
+        groups=(view_of(registry.groups["g"], MICRO),),
     )
-    return metrics, picture
+    return metrics, snapshot
 
 
 def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
@@ -52,14 +52,14 @@ def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
     own = Metrics()
     own.policy_version.set(4)
     own.policy_is_current.set(0)
-    merged = merge([picture for _, picture in workers])
-    own.provide_groups(GroupCollector(Labels(10), lambda: map(figures_of_view, merged.groups)))
-    totals = Totals(own.registry)
+    merged = merge([snapshot for _, snapshot in workers])
+    own.provide_groups(GroupCollector(GroupLabels(10), lambda: map(counts_of_view, merged.groups)))
+    aggregator = MetricsAggregator(own.registry)
     for number, (metrics, _) in enumerate(workers):
-        totals.heard(number, families(metrics.registry))
+        aggregator.update(number, dump_metrics(metrics.registry))
     values = {
         (sample.name.removeprefix("epochgate_"), *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(totals.expose().decode())
+        for family in text_string_to_metric_families(aggregator.expose().decode())
         for sample in family.samples
     }
     assert values["group_broker_members", "g", "consumer"] == 3

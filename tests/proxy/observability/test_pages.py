@@ -15,9 +15,9 @@ import trio
 
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
-from proxy.observability.admin_http import Health, OwnPanel, admin_app, serve_admin
+from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
 from proxy.observability.formatting import duration, partitions
-from proxy.observability.group_registry import GroupBook
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
@@ -71,16 +71,16 @@ class Http:
     def __init__(self, app) -> None:
         self._app = app
 
-    def get(self, url: str) -> Page:
-        return trio.run(self._get, url)
+    def get(self, url: str, method: str = "GET") -> Page:
+        return trio.run(self._get, url, method)
 
-    async def _get(self, url: str) -> Page:
+    async def _get(self, url: str, method: str) -> Page:
         parts = urlsplit(url)
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "GET",
+            "method": method,
             "scheme": "http",
             "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
@@ -105,14 +105,16 @@ class Site:
     """The admin port over a book that the test fills."""
 
     def __init__(self) -> None:
-        self.book = GroupBook(Policy(default=Mode.TRANSLATE))
+        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
         metrics = Metrics()
         self.health = Health(metrics)
         answers = {
             "groups": partial(self._answer, events=False),
             "groups with events": partial(self._answer, events=True),
         }
-        self.app = admin_app(OwnPanel(metrics, self.health, answers), Visibility(page_groups=PAGE))
+        self.app = admin_app(
+            SingleProcessBackend(metrics, self.health, answers), Visibility(page_groups=PAGE)
+        )
         self.http = Http(self.app)
 
     async def _answer(self, *, events: bool) -> Snapshot:
@@ -127,12 +129,12 @@ class Site:
             not_ready_reason=self.health.reason,
             policy_version=1,
             policy_is_current=True,
-            groups=tuple(self.book.views(round(NOW_S * MICRO), events=events)),
+            groups=tuple(self.registry.views(round(NOW_S * MICRO), events=events)),
         )
 
-    def tell(self, events, at_s: float) -> None:
+    def record(self, events, at_s: float) -> None:
         for one in events:
-            self.book.tell(one, round(at_s * MICRO))
+            self.registry.record(one, round(at_s * MICRO))
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def test_an_empty_proxy_says_what_will_come(site):
 
 def test_the_list_shows_groups_and_leads_to_them(site):
     site.health.ready()
-    site.tell(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"), 990)
+    site.record(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"), 990)
     text = site.http.get("/").text
     for said in ('href="/groups/g"', "translate", "1 of 2", "1 translated, 1 classic", "Stable", "ready"):
         assert said in text
@@ -172,8 +174,8 @@ def test_the_list_shows_groups_and_leads_to_them(site):
 def test_what_clients_make_up_stays_text(site, path):
     names = {"client_id": HOSTILE, "reason": HOSTILE, "software": HOSTILE, "client_host": HOSTILE}
     owned = topic(0, name=HOSTILE)
-    site.tell(life(HOSTILE, group=HOSTILE, owned=owned, **names), 990)
-    site.tell([event(EventKind.PASSED_THROUGH, HOSTILE, group=HOSTILE, protocol="", reason=HOSTILE)], 991)
+    site.record(life(HOSTILE, group=HOSTILE, owned=owned, **names), 990)
+    site.record([event(EventKind.PASSED_THROUGH, HOSTILE, group=HOSTILE, protocol="", reason=HOSTILE)], 991)
     page = site.http.get(path)
     assert page.status_code == 200
     scripts = [attributes for tag, attributes in Elements(page.text).found if tag == "script"]
@@ -185,7 +187,7 @@ def test_what_clients_make_up_stays_text(site, path):
 
 @pytest.mark.parametrize("group_id", GROUP_IDS)
 def test_each_group_has_a_page_whatever_it_is_called(site, group_id):
-    site.tell(life(group=group_id), 990)
+    site.record(life(group=group_id), 990)
     page = site.http.get(group_path(group_id))
     assert page.status_code == 200
     assert "app-m-1" in page.text
@@ -193,7 +195,7 @@ def test_each_group_has_a_page_whatever_it_is_called(site, group_id):
 
 @pytest.mark.parametrize("path", ["/", "/groups/x", "/assets/style.css", "/assets/live.js", "/assets/no"])
 def test_nothing_may_be_loaded_from_elsewhere_and_nothing_inline(site, path):
-    site.tell(life(owned=topic(0)), 990)
+    site.record(life(owned=topic(0)), 990)
     page = site.http.get(path)
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -215,9 +217,9 @@ def test_an_unknown_group_is_not_found(site):
 
 def test_groups_that_need_a_look_come_first_and_a_filter_finds_the_others(site):
     for number in range(SHOWN + 50):
-        site.tell(life(group=f"g-{number:04}"), 990)
+        site.record(life(group=f"g-{number:04}"), 990)
     stuck = changed("Stable", "PrepareRebalance", group="g-0249", rebalance_timeout_ms=1000)
-    site.tell([stuck], 991)
+    site.record([stuck], 991)
     text = site.http.get("/").text
     assert text.index("g-0249") < text.index("g-0000")
     assert "8 s beyond the rebalance timeout" in text
@@ -228,7 +230,7 @@ def test_groups_that_need_a_look_come_first_and_a_filter_finds_the_others(site):
 
 
 def test_the_json_is_the_documented_struct(site):
-    site.tell(life(owned=topic(0, 1)), 990)
+    site.record(life(owned=topic(0, 1)), 990)
     decode: Callable[[bytes], Snapshot] = msgspec.json.Decoder(Snapshot).decode
     (group,) = decode(site.http.get("/api/groups").content).groups
     assert group.events == ()
@@ -239,9 +241,9 @@ def test_the_json_is_the_documented_struct(site):
 
 
 def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
-    site.tell(life("m-1", owned=topic(0, 1)), 900)
-    site.tell([changed("Stable", "CompletingRebalance", "m-1", owned=topic(0))], 950)
-    site.tell(life("m-2", owned=topic(1)), 960)
+    site.record(life("m-1", owned=topic(0, 1)), 900)
+    site.record([changed("Stable", "CompletingRebalance", "m-1", owned=topic(0))], 950)
+    site.record(life("m-2", owned=topic(1)), 960)
     drawn = timeline(site.snapshot().groups[0], NOW_S)
     assert drawn.seconds == pytest.approx(101)
     first, second = drawn.lanes
@@ -257,17 +259,17 @@ def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
 
 def test_a_client_that_gets_another_member_id_keeps_its_colour(site):
     names = {"client_id": "app"}
-    site.tell(life("old", protocol="classic", owned=topic(0), **names), 900)
-    site.tell([changed("Stable", "Absent", "old", owned=(), **names)], 950)
-    site.tell(life("new", owned=topic(0), **names), 951)
+    site.record(life("old", protocol="classic", owned=topic(0), **names), 900)
+    site.record([changed("Stable", "Absent", "old", owned=(), **names)], 950)
+    site.record(life("new", owned=topic(0), **names), 951)
     drawn = timeline(site.snapshot().groups[0], NOW_S)
     assert {bar.colour for bar in drawn.lanes[0].bars if bar.owner == "app"} == {0}
 
 
 def test_a_member_whose_events_are_gone_is_drawn_all_the_same(site):
-    site.tell(life("m-1", owned=topic(0)), 100)
+    site.record(life("m-1", owned=topic(0)), 100)
     for _ in range(130):
-        site.tell([event(EventKind.EPOCH_MOVED, "m-2")], 950)
+        site.record([event(EventKind.EPOCH_MOVED, "m-2")], 950)
     (lane,) = timeline(site.snapshot().groups[0], NOW_S).lanes
     assert [(bar.owner, round(bar.seconds)) for bar in lane.bars] == [("app-m-1", 51)]
 
@@ -320,7 +322,7 @@ async def real_answers(site: Site, urls: list[str]) -> list[Page]:
 
 def test_each_group_can_be_asked_for_over_http_whatever_it_is_called(site):
     for number, group_id in enumerate(GROUP_IDS):
-        site.tell(life(f"m-{number}", group=group_id), 990)
+        site.record(life(f"m-{number}", group=group_id), 990)
     urls = [group_path(group_id) for group_id in GROUP_IDS]
     urls += [f"/api{url}" for url in urls]
     urls += [f"/api/groups?id={quote(group_id, safe='')}" for group_id in GROUP_IDS]
@@ -337,7 +339,7 @@ def test_each_group_can_be_asked_for_over_http_whatever_it_is_called(site):
 
 def test_control_characters_are_visible_on_the_pages(site):
     names = {"client_id": CONTROL, "reason": CONTROL, "software": CONTROL, "client_host": CONTROL}
-    site.tell(life(CONTROL, group=CONTROL, owned=topic(0, name=CONTROL), **names), 990)
+    site.record(life(CONTROL, group=CONTROL, owned=topic(0, name=CONTROL), **names), 990)
     for path in ("/", group_path(CONTROL), f"/?q={quote(CONTROL)}"):
         text = site.http.get(path).text
         assert not set(CONTROL) - set("[2J") & set(text)
@@ -347,7 +349,7 @@ def test_control_characters_are_visible_on_the_pages(site):
 def test_groups_are_told_in_pages(site):
     names = [f"g-{number:04}" for number in range(2 * PAGE + 50)]
     for name in names:
-        site.tell(life(group=name), 990)
+        site.record(life(group=name), 990)
     told, path = [], "/api/groups"
     for left_out in (PAGE + 50, 50, 0):
         page = msgspec.json.decode(site.http.get(path).content, type=Snapshot)
@@ -358,16 +360,81 @@ def test_groups_are_told_in_pages(site):
     assert msgspec.json.decode(site.http.get(path).content, type=Snapshot).groups == ()
 
 
+def test_a_page_has_no_more_groups_than_were_asked_for(site):
+    for number in range(PAGE + 50):
+        site.record(life(group=f"g-{number:04}"), 990)
+    for query, told, left_out in (
+        ("limit=2", ["g-0000", "g-0001"], PAGE + 48),
+        ("after=g-0147&limit=7", ["g-0148", "g-0149"], 0),
+        ("after=g-0147&id=g-0001", [], 0),
+        ("id=g-0001&limit=1", ["g-0001"], 0),
+    ):
+        page = msgspec.json.decode(site.http.get(f"/api/groups?{query}").content, type=Snapshot)
+        assert ([group.id for group in page.groups], page.left_out) == (told, left_out)
+    page = msgspec.json.decode(site.http.get("/api/groups?limit=1000000").content, type=Snapshot)
+    assert len(page.groups) == PAGE
+
+
+def test_a_group_that_comes_or_goes_between_two_pages_moves_no_other(site):
+    for name in ("b", "d", "f"):
+        site.record(life(group=name), 990)
+    first = msgspec.json.decode(site.http.get("/api/groups?limit=2").content, type=Snapshot)
+    assert [group.id for group in first.groups] == ["b", "d"]
+    del site.registry.groups["d"]
+    for name in ("a", "c", "e"):
+        site.record(life(group=name), 990)
+    rest = msgspec.json.decode(site.http.get("/api/groups?after=d").content, type=Snapshot)
+    assert [group.id for group in rest.groups] == ["e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("/api/groups?limit=x", "limit: expected an integer from 1 to 1000000, got 'x'"),
+        ("/api/groups?limit=0", "limit: expected an integer from 1 to 1000000, got '0'"),
+        ("/api/groups?limit=1000001", "limit: expected an integer from 1 to 1000000, got '1000001'"),
+        ("/api/groups?limit=", "limit: expected an integer from 1 to 1000000, got ''"),
+        ("/api/groups?events=yes", "events: expected true or false, got 'yes'"),
+        ("/api/groups?after=a&after=b", "after: given twice"),
+        (
+            "/api/groups?evnts=1",
+            "unknown parameter 'evnts'; expected one of `events`, `id`, `after`, `limit`",
+        ),
+        ("/api/groups/g?events=1", "unknown parameter 'events'; expected one of `id`"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused_with_the_reason(site, url, said):
+    page = site.http.get(url)
+    assert (page.status_code, page.headers["content-type"]) == (400, "application/json")
+    assert msgspec.json.decode(page.content) == {"error": said}
+
+
+def test_what_is_not_there_is_told_as_json_below_api_and_as_text_elsewhere(site):
+    answers = [site.http.get("/api/nothing"), site.http.get("/nothing")]
+    assert [page.status_code for page in answers] == [404, 404]
+    assert [page.text for page in answers] == ['{"error":"not found"}', "Not Found"]
+    assert msgspec.json.decode(site.http.get("/api/groups/x").content) == {
+        "error": "no such group",
+        "group": "x",
+    }
+
+
+def test_the_interface_only_reads(site):
+    page = site.http.get("/api/groups", method="POST")
+    assert (page.status_code, page.text) == (405, '{"error":"method not allowed"}')
+    assert set(page.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
 def test_a_page_of_groups_ends_at_its_size(site):
     for number in range(50):
-        site.tell(life(group=f"g-{number}"), 990)
-    encode, picture = msgspec.json.encode, site.snapshot()
-    page = trio.run(partial(encode_cooperatively, picture, encode, max_bytes=20_000))
+        site.record(life(group=f"g-{number}"), 990)
+    encode, snapshot = msgspec.json.encode, site.snapshot()
+    page = trio.run(partial(encode_cooperatively, snapshot, encode, max_bytes=20_000))
     assert 15_000 < len(page) < 21_000
     decoded = msgspec.json.decode(page, type=Snapshot)
     assert decoded.left_out == 50 - len(decoded.groups)
     least = msgspec.json.decode(
-        trio.run(partial(encode_cooperatively, picture, encode, max_bytes=1)), type=Snapshot
+        trio.run(partial(encode_cooperatively, snapshot, encode, max_bytes=1)), type=Snapshot
     )
     assert len(least.groups) == 1
 
@@ -375,7 +442,7 @@ def test_a_page_of_groups_ends_at_its_size(site):
 def test_a_group_with_very_many_members_has_a_page_of_bounded_size(site):
     owned = topic(*range(0, 4000, 2))
     for number in range(2000):
-        site.tell([event(EventKind.JOINED, f"m-{number}", owned=owned)], 990)
+        site.record([event(EventKind.JOINED, f"m-{number}", owned=owned)], 990)
     text = site.http.get("/groups/g").text
     assert len(text) < 1_500_000
     assert "1500 more members" in text

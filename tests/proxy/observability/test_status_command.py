@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from proxy.cli import app
 from proxy.console.exit_codes import ExitCode
-from proxy.observability.group_registry import GroupBook
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, life, topic
 from translation.policy.policy import Mode, Policy
@@ -29,7 +29,7 @@ class Answering:
     """An HTTP server on loopback; ``body`` is what it answers."""
 
     def __init__(self) -> None:
-        self.book = GroupBook(Policy(default=Mode.TRANSLATE))
+        self.registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
         self.body: bytes | None = None
         self.page_groups = 1000
         self.refusal: str | None = None
@@ -67,12 +67,12 @@ class Answering:
             not_ready_reason=None,
             policy_version=1,
             policy_is_current=True,
-            groups=tuple(self.book.views(NOW_S * MICRO)),
+            groups=tuple(self.registry.views(NOW_S * MICRO)),
         )
 
-    def tell(self, events, at_s: int = 90) -> None:
+    def record(self, events, at_s: int = 90) -> None:
         for event in events:
-            self.book.tell(event, at_s * MICRO)
+            self.registry.record(event, at_s * MICRO)
 
     def run(self, *arguments: str):
         command = ["status", "--admin", f"127.0.0.1:{self.server.server_port}", *arguments]
@@ -91,7 +91,7 @@ def proxy() -> Iterator[Answering]:
 
 
 def test_all_groups_in_a_table(proxy):
-    proxy.tell(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"))
+    proxy.record(life("m-1", owned=topic(0, 1)) + life("m-2", protocol="classic"))
     done = proxy.run()
     assert done.exit_code == 0
     for said in ("host: ready", "g ", "translate", "Stable", "1 of 2", "1 translated, 1 classic"):
@@ -99,7 +99,7 @@ def test_all_groups_in_a_table(proxy):
 
 
 def test_one_group_with_its_members_and_events(proxy):
-    proxy.tell(life("m-1", owned=topic(0, 1), software="sarama/1", generation=3, epoch=7))
+    proxy.record(life("m-1", owned=topic(0, 1), software="sarama/1", generation=3, epoch=7))
     done = proxy.run("g")
     assert done.exit_code == 0
     for said in ("app-m-1", "sarama/1", "2: t 0, 1", "joined", "CompletingRebalance -> Stable"):
@@ -108,8 +108,8 @@ def test_one_group_with_its_members_and_events(proxy):
 
 
 def test_a_stuck_group_is_an_exit_code(proxy):
-    proxy.tell(life(rebalance_timeout_ms=1000))
-    proxy.tell([changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)])
+    proxy.record(life(rebalance_timeout_ms=1000))
+    proxy.record([changed("Stable", "PrepareRebalance", rebalance_timeout_ms=1000)])
     for arguments in ((), ("g",), ("--json",), ("-o", "json")):
         assert proxy.run(*arguments).exit_code == ExitCode.PROBLEM_FOUND
     assert "stuck: app-m-1 in PrepareRebalance 9 s beyond" in proxy.run().output
@@ -117,7 +117,7 @@ def test_a_stuck_group_is_an_exit_code(proxy):
 
 
 def test_the_json_is_the_snapshot(proxy):
-    proxy.tell(life())
+    proxy.record(life())
     for asked in (("--json",), ("--output", "json"), ("-o", "json")):
         done = proxy.run(*asked)
         assert msgspec.json.decode(done.stdout_bytes, type=Snapshot) == proxy.snapshot()
@@ -144,12 +144,12 @@ def test_a_proxy_that_cannot_be_asked_is_an_exit_code(admin, code):
 
 
 def test_a_group_id_is_no_markup(proxy):
-    proxy.tell(life(group="[red]x[/red]"))
+    proxy.record(life(group="[red]x[/red]"))
     assert "[red]x[/red]" in proxy.run().output
 
 
 def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
-    proxy.tell(life())
+    proxy.record(life())
     terminal, its_end = pty.openpty()
     address = f"127.0.0.1:{proxy.server.server_port}"
     process = subprocess.Popen(
@@ -170,7 +170,7 @@ def test_watch_draws_again_what_changed_until_it_is_interrupted(proxy):
 
     try:
         read_until("1 of 1")
-        proxy.tell(life("m-2", protocol="classic"))
+        proxy.record(life("m-2", protocol="classic"))
         read_until("1 of 2")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
@@ -186,7 +186,7 @@ HOSTILE = "\x1b]0;evil\x07\x1b[2J\r\n\x7f\x9b31m\u202egnp\u2028end"
 @pytest.mark.parametrize("arguments", [(), (HOSTILE,), ("--json",), (HOSTILE, "--json")])
 def test_what_clients_make_up_can_not_command_the_terminal(proxy, arguments):
     names = {"client_id": HOSTILE, "reason": HOSTILE, "software": HOSTILE, "client_host": HOSTILE}
-    proxy.tell(life(HOSTILE, group=HOSTILE, owned=topic(0, name=HOSTILE), instance_id=HOSTILE, **names))
+    proxy.record(life(HOSTILE, group=HOSTILE, owned=topic(0, name=HOSTILE), instance_id=HOSTILE, **names))
     done = proxy.run(*arguments)
     assert done.exit_code == 0
     for character in ("\x1b", "\x07", "\r", "\x7f", "\x9b", "\u202e", "\u2028"):
@@ -208,13 +208,13 @@ def test_an_error_of_what_answers_can_not_command_the_terminal(proxy):
 def test_all_pages_are_asked_for(proxy):
     proxy.page_groups = 3
     for number in range(10):
-        proxy.tell(life(group=f"group-{number}"))
+        proxy.record(life(group=f"group-{number}"))
     done = proxy.run()
     assert all(f"group-{number} " in done.output for number in range(10))
     assert msgspec.json.decode(proxy.run("--json").output, type=Snapshot).left_out == 0
 
 
 def test_a_proxy_that_knows_no_pages_is_not_asked_for_ever(proxy):
-    proxy.tell(life())
+    proxy.record(life())
     proxy.body = msgspec.json.encode(msgspec.structs.replace(proxy.snapshot(), left_out=5))
     assert proxy.run().exit_code == 0

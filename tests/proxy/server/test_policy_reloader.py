@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from proxy.metrics.registry import Metrics
-from proxy.server.policy_reloader import LOOK_S, PolicyReloader
+from proxy.server.policy_reloader import POLL_INTERVAL_S, PolicyReloader
 from translation.policy.policy import Mode, Policy
 
 TRANSLATE = "rules:\n  - {group: payments, mode: translate}\n"
@@ -29,10 +29,10 @@ async def test_a_changed_file_is_applied(
     applied: list[Policy] = []
     metrics = Metrics()
     nursery.start_soon(PolicyReloader(file, applied.append, metrics).run)
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert applied == [], "a file that did not change is not applied again"
     file.write_text(TRANSLATE)
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert [policy.rule_for("payments").mode for policy in applied] == [Mode.TRANSLATE]
     assert metrics.registry.get_sample_value("epochgate_policy_version") == 2
 
@@ -44,11 +44,11 @@ async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
     """What is there of it is a policy too: it would move groups back."""
     applied: list[Policy] = []
     nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
-    await trio.sleep(LOOK_S / 2)
+    await trio.sleep(POLL_INTERVAL_S / 2)
     file.write_text(beginning)
-    await trio.sleep(LOOK_S)
+    await trio.sleep(POLL_INTERVAL_S)
     file.write_text("rules:\n- {group: orders, mode: translate}\n- {group: payments, mode: translate}\n")
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert [policy.rule_for("payments").mode for policy in applied] == [Mode.TRANSLATE]
 
 
@@ -73,14 +73,14 @@ async def test_a_bad_file_is_refused_and_the_policy_before_it_stays(
     await trio.testing.wait_all_tasks_blocked()
     with structlog.testing.capture_logs() as logs:
         file.write_text(text)
-        await trio.sleep(3 * LOOK_S)
+        await trio.sleep(3 * POLL_INTERVAL_S)
     assert applied == []
     assert metrics.registry.get_sample_value("epochgate_policy_is_current") == 0
     assert metrics.registry.get_sample_value("epochgate_policy_reloads_total", {"result": "refused"}) == 1
     (said,) = [entry for entry in logs if entry["log_level"] == "error"]
     assert said_of_it in said["reason"], "the place of the mistake is named"
     file.write_text(TRANSLATE)
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert len(applied) == 1
     assert metrics.registry.get_sample_value("epochgate_policy_is_current") == 1
 
@@ -92,10 +92,10 @@ async def test_a_file_that_went_away_is_refused_until_it_is_back(
     nursery.start_soon(PolicyReloader(file, applied.append, Metrics()).run)
     await trio.testing.wait_all_tasks_blocked()
     file.unlink()
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert applied == []
     file.write_text(TRANSLATE)
-    await trio.sleep(3 * LOOK_S)
+    await trio.sleep(3 * POLL_INTERVAL_S)
     assert len(applied) == 1
 
 

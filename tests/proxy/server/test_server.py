@@ -11,7 +11,7 @@ import trio.testing
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Admin, Drain, Limits, Listener, Upstream
-from proxy.observability.admin_http import OwnPanel, admin_app
+from proxy.observability.admin_http import SingleProcessBackend, admin_app
 from proxy.server.server import Server
 from proxy.transport.listeners import BindError
 from tests.proxy.fakes import messages, wire
@@ -144,8 +144,10 @@ async def test_while_a_broker_is_away_its_clients_are_refused_and_then_served_ag
             assert await proxy.ask(client, messages.plain(3)) is not None
 
         found = trio.Event()
-        learn = proxy.server._reachability._found
-        monkeypatch.setattr(proxy.server._reachability, "_found", lambda node: (learn(node), found.set()))
+        learn = proxy.server._broker_health._on_reachable
+        monkeypatch.setattr(
+            proxy.server._broker_health, "_on_reachable", lambda node: (learn(node), found.set())
+        )
         await brokers[1].start()
         with trio.fail_after(10):
             await found.wait()
@@ -289,8 +291,8 @@ async def test_the_admin_port_is_on_loopback_and_changes_nothing():
         port = proxy.server.ports.admin
         with socket.create_connection(("127.0.0.1", port)), pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port))
-        panel = OwnPanel(proxy.server.metrics, proxy.server.health, proxy.server.answers)
-        routes = admin_app(panel).routes
+        backend = SingleProcessBackend(proxy.server.metrics, proxy.server.health, proxy.server.query_handlers)
+        routes = admin_app(backend).routes
         assert routes
         assert all(route.methods <= {"GET", "HEAD"} for route in routes)
 

@@ -13,7 +13,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from protocol_codecs.messages.metadata import MetadataResponse
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from proxy.metrics.registry import Metrics
-from proxy.observability.broker_queries import Ask
+from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.request_metrics import RequestMetrics
 from tests.proxy.fakes.translators import Scripted
@@ -43,7 +43,7 @@ def heard(driver: TranslatorDriver, shell: Any, number: int, group_id: str = "g"
 
 
 def ask(driver: TranslatorDriver, group_id: str = "g") -> bool:
-    return driver.ask(group_id, lambda _: Ask(ApiKey.METADATA, 9, None), lambda _: None)
+    return driver.ask(group_id, lambda _: BrokerQuery(ApiKey.METADATA, 9, None), lambda _: None)
 
 
 async def test_the_connection_heard_last_is_asked_and_both_may_end_in_any_order():
@@ -96,7 +96,7 @@ async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
     driver = TranslatorDriver(Scripted(), RequestMetrics(Metrics()), lambda _: None)
     shell, told = Shell(), list[Any]()
     heard(driver, shell, 1)
-    assert driver.ask("g", lambda _: Ask(ApiKey.METADATA, 9, None), told.append)
+    assert driver.ask("g", lambda _: BrokerQuery(ApiKey.METADATA, 9, None), told.append)
     (call,) = shell.calls
     driver.client_gone(ConnectionId(1))
     driver.reply(call.call_id, MetadataResponse())

@@ -25,7 +25,7 @@ from prometheus_client import Counter as CounterMetric
 from proxy.config.schema import Config, Limits, Listener, Upstream
 from proxy.config.tls import ListenerTls, UpstreamTls
 from proxy.metrics.registry import Metrics
-from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, Totals, families
+from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, MetricsAggregator, dump_metrics
 from proxy.observability.snapshot import Snapshot
 from proxy.server.policy_reloader import PolicyReloader
 from proxy.server.process import StartError, leaves, make_translator
@@ -34,11 +34,18 @@ from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_context import Certificates, TlsFilesError, read_files
 from proxy.transport.tls_stream import TlsError, TlsStream
 from proxy.workers.affinity import worker_of
-from proxy.workers.control_messages import Answer, Ask, Decoder, Handed, ToWorker, encoded
-from proxy.workers.fd_passing import MOST_WAITING, WaitingLine
+from proxy.workers.control_messages import (
+    HandoffHeader,
+    MessageDecoder,
+    Query,
+    QueryResult,
+    ToWorker,
+    encode_message,
+)
+from proxy.workers.fd_passing import MAX_QUEUED, HandoffQueue
 from proxy.workers.last_good_tls import LastGoodTls
-from proxy.workers.supervisor import Supervisor, _share_of
-from proxy.workers.worker_process import Slot
+from proxy.workers.supervisor import Supervisor, _worker_config
+from proxy.workers.worker_process import WorkerHandle
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster
 from tests.proxy.fakes.certificates import LOCAL, Authority
@@ -73,7 +80,7 @@ class Supervised(Running):
                 await stream.aclose()
 
     def pid_of(self, worker: int) -> int:
-        return self.server._slots[worker]._process.pid
+        return self.server._workers[worker]._process.pid
 
     async def value(self, name: str, **labels: str) -> float:
         """A value of /metrics."""
@@ -144,8 +151,8 @@ async def test_health_is_of_all_and_every_worker_answers():
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
         assert (await proxy.get("/healthz"))[0] == 200
         assert (await proxy.get("/readyz"))[0] == 200
-        assert await proxy.server.ask("readiness", Readiness) == [Readiness(None)] * 2
-        assert await proxy.server.ask("nothing that is known", Readiness) == []
+        assert await proxy.server.query("readiness", Readiness) == [Readiness(None)] * 2
+        assert await proxy.server.query("nothing that is known", Readiness) == []
         assert await proxy.value("workers") == 2
 
 
@@ -202,10 +209,10 @@ async def test_the_port_of_a_node_that_is_away_refuses_clients():
         await until(refused)
         await brokers[2].start()
 
-        async def served() -> bool:
+        async def is_served() -> bool:
             return not await refused()
 
-        await until(served)
+        await until(is_served)
 
 
 # -- start and end -------------------------------------------------------------------------------------------
@@ -244,24 +251,24 @@ def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
 
 
 def test_messages_arrive_however_they_are_cut():
-    data = encoded(Ask(1, "metrics")) + encoded(Ask(2, "groups"))
-    decoder = Decoder(ToWorker)
-    heard = [message for n in range(len(data)) for message in decoder.feed(data[n : n + 1])]
-    assert heard == [Ask(1, "metrics"), Ask(2, "groups")]
-    assert encoded(Answer(1, None))
+    data = encode_message(Query(1, "metrics")) + encode_message(Query(2, "groups"))
+    decoder = MessageDecoder(ToWorker)
+    received = [message for n in range(len(data)) for message in decoder.feed(data[n : n + 1])]
+    assert received == [Query(1, "metrics"), Query(2, "groups")]
+    assert encode_message(QueryResult(1, None))
 
 
-def test_a_line_that_is_full_takes_no_more():
-    line = WaitingLine()
+def test_a_full_handoff_queue_refuses_connections():
+    queue = HandoffQueue()
     near, far = socket.socketpair()
     with near, far:
-        added = sum(line.add(Handed((0, None), "h"), near) for _ in range(MOST_WAITING + 5))
-        assert added == len(line) == MOST_WAITING
-        line.close()
+        added = sum(queue.add(HandoffHeader((0, None), "h"), near) for _ in range(MAX_QUEUED + 5))
+        assert added == len(queue) == MAX_QUEUED
+        queue.close()
 
 
 @pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
-async def test_what_can_not_be_handed_over_now_is_handed_over_later(monkeypatch, autojump_clock, number):
+async def test_a_handoff_that_fails_for_lack_of_resources_is_tried_again(monkeypatch, autojump_clock, number):
     send, failures = socket.send_fds, [OSError(number, "not now")]
 
     def send_later(*arguments: Any) -> int:
@@ -270,19 +277,19 @@ async def test_what_can_not_be_handed_over_now_is_handed_over_later(monkeypatch,
         return send(*arguments)
 
     monkeypatch.setattr(socket, "send_fds", send_later)
-    line = WaitingLine()
+    queue = HandoffQueue()
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with near, far, socket.socket() as connection:
-        line.add(Handed((0, None), "h"), connection)
+        queue.add(HandoffHeader((0, None), "h"), connection)
         with trio.move_on_after(1):
-            await line.hand_over(near)
+            await queue.forward(near)
         data, descriptors, _, _ = socket.recv_fds(far, 4096, 1)
         os.close(*descriptors)
     assert data
-    assert not len(line)
+    assert not len(queue)
 
 
-async def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
+async def test_a_worker_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
     metrics, attempts = Metrics(), 0
 
     async def no_more_processes(*_: Any, **__: Any) -> trio.Process:
@@ -291,19 +298,19 @@ async def test_a_process_that_can_not_be_started_is_tried_again(monkeypatch, aut
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(trio.lowlevel, "open_process", no_more_processes)
-    slot = Slot(0, Mock(), metrics, on_away=Mock(), on_death=Mock())
+    worker = WorkerHandle(0, Mock(), metrics, on_ports_changed=Mock(), on_exit=Mock())
     with pytest.raises(StartError, match="worker 0 could not be started: Resource temporarily unavailable"):
-        await slot.run()
-    slot.served.set()  # as after a process that has served
+        await worker.run()
+    worker.has_served.set()  # as after a process that has served
     with structlog.testing.capture_logs() as lines, trio.move_on_after(60):
-        await slot.run()
+        await worker.run()
     assert attempts > 4
     assert {line["reason"] for line in lines} == {"could not be started: Resource temporarily unavailable"}
 
 
 def test_workers_share_a_limit_that_somebody_set():
     limits = [
-        _share_of(config_for({}, workers=4, limits=one)).limits
+        _worker_config(config_for({}, workers=4, limits=one)).limits
         for one in (Limits(max_connections=10), Limits())
     ]
     assert [one.max_connections for one in limits] == [2, Limits().max_connections]
@@ -327,13 +334,13 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
 
 
 def test_a_certificate_ends_when_it_ends_however_many_workers_show_it():
-    totals = Totals(Metrics().registry)
+    aggregator = MetricsAggregator(Metrics().registry)
     for number, (current, ends) in enumerate([(1, 1_800_000_000), (0, 1_700_000_000)]):
         worker = Metrics()
         worker.tls_is_current.labels("upstream").set(current)
         worker.tls_expires.labels("upstream").set(ends)
-        totals.heard(number, families(worker.registry))
-    told = {sample.name: sample.value for family in totals.collect() for sample in family.samples}
+        aggregator.update(number, dump_metrics(worker.registry))
+    told = {sample.name: sample.value for family in aggregator.collect() for sample in family.samples}
     assert told["epochgate_tls_is_current"] == 0
     assert told["epochgate_tls_certificate_expiry_timestamp_seconds"] == 1_700_000_000
 
@@ -348,19 +355,19 @@ class OfAWorker:
 
 
 def test_sums_never_go_back_when_a_worker_dies():
-    totals = Totals(Metrics().registry)
+    aggregator = MetricsAggregator(Metrics().registry)
     workers = [OfAWorker(), OfAWorker()]
 
     def shown() -> dict[tuple[str, str], float]:
         return {
             (sample.name, ",".join(sample.labels.values())): sample.value
-            for metric in totals.collect()
+            for metric in aggregator.collect()
             for sample in metric.samples
         }
 
     def tell() -> None:
         for n, worker in enumerate(workers):
-            totals.heard(n, families(worker.registry))
+            aggregator.update(n, dump_metrics(worker.registry))
 
     for n, worker in enumerate(workers):
         worker.requests.labels("FETCH").inc(10 + n)
@@ -375,7 +382,7 @@ def test_sums_never_go_back_when_a_worker_dies():
     assert before["epochgate_open", ""] == 6
     assert before["epochgate_ready", ""] == 0
 
-    totals.died(1)
+    aggregator.worker_exited(1)
     after = shown()
     assert after["epochgate_requests_total", "FETCH"] == 21
     assert after["epochgate_took_sum", ""] == 3.0
@@ -385,10 +392,10 @@ def test_sums_never_go_back_when_a_worker_dies():
     workers[1].requests.labels("FETCH").inc(1)
     tell()
     assert shown()["epochgate_requests_total", "FETCH"] == 22
-    totals.died(1)
-    totals.died(0)
+    aggregator.worker_exited(1)
+    aggregator.worker_exited(0)
     assert shown()["epochgate_requests_total", "FETCH"] == 22
-    assert b'epochgate_requests_total{api="FETCH"} 22.0' in totals.expose()
+    assert b'epochgate_requests_total{api="FETCH"} 22.0' in aggregator.expose()
 
 
 # -- certificates ----------------------------------------------------------------------------------------------
