@@ -1,7 +1,9 @@
 """What the parts of one session share: its states, what is in flight, and what the shell has to take out."""
 
 from collections import deque
+from collections.abc import Callable
 from itertools import count
+from typing import cast
 
 from proxy.session.events import SessionEvent
 from proxy.session.in_flight import InFlightRequests
@@ -10,7 +12,8 @@ from proxy.session.sasl import SaslState
 from proxy.session.session_state import SessionState
 from translation.actions import RequestId
 
-_request_ids = count(1)
+new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
+"""Gives an id that no other request of this process has."""
 
 
 class SessionCore:
@@ -28,8 +31,3 @@ class SessionCore:
         self.to_client: list[bytes] = []
         """Bytes for the client, in order."""
         self.events: deque[SessionEvent] = deque()
-
-
-def new_request_id() -> RequestId:
-    """An id that no other request of this process has."""
-    return RequestId(next(_request_ids))

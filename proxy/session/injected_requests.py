@@ -21,7 +21,7 @@ from proxy.session.session_state import ClientState, RequestState, UpstreamState
 from proxy.session.speculation import Prediction, Speculation
 from proxy.wire.api_versions import LEARNING_VERSION
 from proxy.wire.framing import request_frame, response_body_offset
-from translation.actions import Answer, Call
+from translation.actions import Call
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30
@@ -41,9 +41,9 @@ _RELAYING, _TRANSLATING = RequestState.RELAYING, RequestState.TRANSLATING
 
 
 class InjectedRequests:
-    """Those of one session. ``on_early_answer`` gets an answer that is certain before the translation gives it."""
+    """Those of one session. ``speculation`` knows the one that was sent before the translation called for it."""
 
-    def __init__(self, core: SessionCore, on_early_answer: Callable[[Answer], None]) -> None:
+    def __init__(self, core: SessionCore, speculation: Speculation) -> None:
         self.pending: deque[Call] = deque()
         """Calls of the translation that are not sent yet, in order."""
         self._core = core
@@ -52,7 +52,7 @@ class InjectedRequests:
         self._call: Call | None = None
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = HeartbeatFrames()
-        self._speculation = Speculation(on_early_answer)
+        self._speculation = speculation
 
     def call(self, call: Call) -> None:
         """Send a call of the translation, behind those that are pending.

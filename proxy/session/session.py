@@ -12,7 +12,7 @@ of a connection at a time. Requests of the proxy go upstream between the client'
 
 from collections.abc import Callable
 
-from protocol_codecs import ApiKey, CodecError, Message, decode_prefix
+from protocol_codecs import ApiKey, CodecError, decode_prefix
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest
 from proxy.session.core import SessionCore
 from proxy.session.events import UpstreamNeeded
@@ -33,7 +33,7 @@ from proxy.session.session_state import (
     UpstreamEvent,
     UpstreamState,
 )
-from proxy.session.speculation import Prediction
+from proxy.session.speculation import Speculation
 from proxy.session.translated_calls import TranslatedCalls
 from proxy.wire import api_versions, share_groups
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
@@ -46,7 +46,7 @@ from proxy.wire.request_header import (
     read_header,
 )
 from proxy.wire.supported_versions import NEWEST_REVIEWED, TRANSLATED
-from translation.actions import Answer, Call, ConnectionId, RequestId, never
+from translation.actions import Call, ConnectionId, never
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -87,7 +87,8 @@ class ClientSession:
         self._negotiation = Negotiation(
             context, connection_id, client_host, peer_closed, self._versions_changed
         )
-        self._injected = InjectedRequests(core, self._answer_early)
+        speculation = Speculation()
+        self._injected = InjectedRequests(core, speculation)
         self._relay = Relay(core, self._negotiation, self._injected)
         self.responses = Responses(core)
         """What the broker answers; the shell feeds it what it reads there."""
@@ -100,6 +101,10 @@ class ClientSession:
             self.responses,
             self._group_calls,
         )
+        speculation.on_answer = self._translated.answer_early
+        self.answer = self._translated.answer
+        self.forward = self._translated.forward
+        self.send_predicted = self._translated.send_predicted
         self.to_upstream = core.to_upstream
         """Bytes to be written to the broker, in order; the shell takes them out."""
         self.to_client = core.to_client
@@ -367,20 +372,6 @@ class ClientSession:
 
     # -- the translation -----------------------------------------------------------------------------------
 
-    def answer(self, request_id: RequestId, message: Message) -> None:
-        """Answer the request that the translation works on.
-
-        :raises LookupError: it works on another one, or on none.
-        """
-        self._translated.answer(request_id, message)
-
-    def forward(self, request_id: RequestId) -> None:
-        """Relay the request that the translation works on, upgraded if the broker lacks its version.
-
-        :raises LookupError: it works on another one, or on none.
-        """
-        self._translated.forward(request_id)
-
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that are pending.
 
@@ -389,14 +380,6 @@ class ClientSession:
         self._injected.call(call)
         if self._injected.pending:
             self._injected.check_expiry()
-
-    def send_predicted(self, prediction: Prediction) -> None:
-        """Send the request that the translation is certain to call for, if that can be sent at once; :meth:`call`
-        follows."""
-        self._translated.send_predicted(prediction)
-
-    def _answer_early(self, answer: Answer) -> None:
-        self._translated.answer_early(answer)
 
     def _versions_changed(self) -> None:
         self._translated.forget_heartbeat()

@@ -25,7 +25,6 @@ bug of the caller and raises :class:`IllegalSessionTransitionError`, which ends 
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
 
 
 class ClientState(StrEnum):
@@ -176,9 +175,6 @@ REQUEST: Mapping[RequestState, Mapping[RequestEvent, RequestState]] = {
     },
 }
 
-S = TypeVar("S", bound=StrEnum)
-E = TypeVar("E", bound=StrEnum)
-
 
 class SessionState:
     """The three states of one session; the only thing in the project that changes them."""
@@ -192,19 +188,21 @@ class SessionState:
 
     def on_client(self, event: ClientEvent) -> None:
         """Something happened to the client's side."""
-        self.client = _next(CLIENT, self.client, event)
+        try:
+            self.client = CLIENT[self.client][event]
+        except KeyError:
+            raise IllegalSessionTransitionError(self.client, event) from None
 
     def on_upstream(self, event: UpstreamEvent) -> None:
         """Something happened to the broker's side."""
-        self.upstream = _next(UPSTREAM, self.upstream, event)
+        try:
+            self.upstream = UPSTREAM[self.upstream][event]
+        except KeyError:
+            raise IllegalSessionTransitionError(self.upstream, event) from None
 
     def on_request(self, event: RequestEvent) -> None:
         """Something happened to the request that the session works on."""
-        self.request = _next(REQUEST, self.request, event)
-
-
-def _next(table: Mapping[S, Mapping[E, S]], state: S, event: E) -> S:
-    try:
-        return table[state][event]
-    except KeyError:
-        raise IllegalSessionTransitionError(state, event) from None
+        try:
+            self.request = REQUEST[self.request][event]
+        except KeyError:
+            raise IllegalSessionTransitionError(self.request, event) from None

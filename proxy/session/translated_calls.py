@@ -4,7 +4,7 @@ A Heartbeat that repeats the one before it is not decoded again; if that one was
 to forward this one too, it is relayed at once.
 """
 
-from typing import NamedTuple
+import msgspec
 
 from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
@@ -32,7 +32,7 @@ _RELAYED, _LOCAL = Origin.RELAYED, Origin.LOCAL
 _HANDED_OVER, _ANSWERED = RequestEvent.HANDED_OVER, RequestEvent.ANSWERED
 
 
-class _Held(NamedTuple):
+class _Held(msgspec.Struct, frozen=True, gc=False):
     """The request that the translation works on."""
 
     header: RequestHeader
@@ -160,7 +160,8 @@ class TranslatedCalls:
 
         :raises LookupError: it works on another one, or on none.
         """
-        header, frame, request = self._take(request_id, RequestEvent.FORWARDED)
+        held = self._take(request_id, RequestEvent.FORWARDED)
+        header, frame, request = held.header, held.frame, held.request
         in_flight = self._core.in_flight
         entry = in_flight.client[-1]
         entry.origin = _RELAYED
