@@ -119,7 +119,7 @@ class Translator:
         """
         context = self._context
         context.now = now
-        return context.find(group_id, member_id) is None and self._relays(group_id, member_id)
+        return context.find(group_id, member_id) is None and self._is_relayed(group_id, member_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's decoded answer to a :class:`~translation.actions.Call`."""

@@ -96,9 +96,9 @@ class Observer:
         return self._take()
 
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:
-        """The broker accepted a Heartbeat; False if the member is not known, so that :meth:`response_received` has to see it.
+        """The broker accepted a Heartbeat; False if the member is unknown, so :meth:`response_received` has to see it.
 
-        For a known member this is all that :meth:`response_received` does with such a Heartbeat, and tells of no event.
+        For a known member this is all that :meth:`response_received` does with such a Heartbeat; no event follows.
         """
         member = self._members.get((message.group_id, message.member_id))
         if member is None:

@@ -69,7 +69,7 @@ async def test_requests_around_it_keep_their_order():
 def an_observed_member(now: float) -> tuple[Observer, Connection, Request]:
     observer, connection = Observer(TopicNames()), Connection(ConnectionId(1), "host", {})
     request = a_heartbeat(1)
-    observer.answered(now, connection, request, HeartbeatResponse())
+    observer.response_received(now, connection, request, HeartbeatResponse())
     return observer, connection, request
 
 
@@ -83,7 +83,7 @@ def test_a_success_does_to_a_known_member_what_looking_at_it_would(later_s):
     by_looking, connection, request = an_observed_member(100.0)
     in_short, _, _ = an_observed_member(100.0)
     elsewhere = Connection(ConnectionId(2), connection.client_host, {})
-    assert by_looking.answered(100.0 + later_s, elsewhere, request, HeartbeatResponse()) == []
+    assert by_looking.response_received(100.0 + later_s, elsewhere, request, HeartbeatResponse()) == []
     assert in_short.kept_alive(100.0 + later_s, elsewhere.id, request.message)
     assert in_short._members == by_looking._members
 
