@@ -5,10 +5,10 @@ from typing import Any
 
 import trio
 
-from protocol_codecs import Message
 from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
-from translation.actions import Action, Answer, CallId, Connection, ConnectionId, Emit, Event, Request
+from proxy.session.speculation import Prediction
+from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
 
@@ -23,13 +23,9 @@ class ReportingTranslator:
         self._translator = translator
         self._on_event = on_event
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        """What a Heartbeat will ask the broker."""
-        return self._translator.foresee_request(connection, request)
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
-        """What a Heartbeat will be answered."""
-        return self._translator.foresee_reply(call_id, message)
+    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+        """What is certain to come of a Heartbeat."""
+        return self._translator.predict(connection, request)
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""
