@@ -66,7 +66,7 @@ change does to the members of live groups is said in [translation.md](../explana
 
 `epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), says what each rule does, and notes
 what its author may not have meant: a rule that never applies, a pattern that matches one group only, an assignor that
-counts for nothing. `epochgate policy plan FILE --admin URL` asks a running proxy for its groups and says which of
+has no effect. `epochgate policy plan FILE --admin URL` asks a running proxy for its groups and says which of
 them the file would move, by which rule and for how long, which would get another assignor, which it can't translate,
 and which rules decide for none of them. It changes nothing. It knows the members of the proxy that it asks, and
 judges by what that has seen of a group; whether the broker can convert it is asked when its first member is to move.

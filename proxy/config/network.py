@@ -23,7 +23,7 @@ _ALL_INTERFACES = "0.0.0.0"  # noqa: S104  clients are on other machines
 
 
 class Address(NamedTuple):
-    """Where something listens: a host name or IP address without brackets, and a port."""
+    """A host name or IP address (without brackets), and a port."""
 
     host: str
     port: int
@@ -33,9 +33,9 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read ``host:port``; an IPv6 address stands in brackets.
+        """Parse ``host:port``; an IPv6 address is in brackets.
 
-        :raises ValueError: the text is neither.
+        :raises ValueError: the text has another form.
         """
         match = _ADDRESS.fullmatch(text)
         host, port = ("", 0) if match is None else (match["host"].strip("[]"), int(match["port"]))
@@ -65,13 +65,13 @@ class Upstream(Section, frozen=True, kw_only=True, dict=True):
     ] = 30.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no address."""
+        """Check the addresses."""
         for text in self.bootstrap:
             Address.parse(text)
 
     @cached_property
     def addresses(self) -> tuple[Address, ...]:
-        """The bootstrap brokers."""
+        """The bootstrap brokers' addresses."""
         return tuple(Address.parse(text) for text in self.bootstrap)
 
 

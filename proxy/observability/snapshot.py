@@ -109,7 +109,7 @@ class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` how its members come (``mixed`` if various).
+    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` that of its members (``mixed`` if they differ).
 
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
