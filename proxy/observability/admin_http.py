@@ -9,6 +9,7 @@ from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,7 +17,7 @@ from starlette.routing import Route
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.metrics.text_format import render_metrics
-from proxy.observability.api import api_routes
+from proxy.observability.api import api_routes, refuse
 from proxy.observability.process_queries import Processes, QueryHandlers, SingleProcess
 from proxy.observability.status_page import page_routes
 
@@ -101,6 +102,7 @@ def admin_app(backend: AdminBackend, limits: Visibility | None = None) -> Starle
             *api_routes(backend, limits or Visibility()),
             *page_routes(backend),
         ],
+        exception_handlers={HTTPException: refuse},
     )
 
 
