@@ -11,7 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
-from tools import cli_docs, compatibility, module_map
+from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -254,6 +254,7 @@ PAGES = {
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
     "explanation/architecture.md": module_map.page,
+    "explanation/translation.md": state_diagrams.page,
 }
 
 
