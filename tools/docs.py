@@ -11,6 +11,7 @@ from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
+from proxy.observability.api_query import GROUPS
 from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
@@ -187,10 +188,22 @@ _API = """\
 On the admin port (`admin.bind`, `admin.port`). It only reads. What a person looks at (`/`, `/groups/<id>`), what
 machines ask for (`/healthz`, `/readyz`, `/metrics`: [metrics.md](metrics.md)), and:
 
-- `GET /api/groups`: a Snapshot without the groups' events; `?events=1` with them. It has at most
-  `visibility.page_groups` groups and about `visibility.page_max_bytes` bytes, in the order of their ids; if `left_out`
-  is not 0, `?after=<id>` (the last id of this page) gives the next page. `?id=<id>` gives one group.
+- `GET /api/groups`: a Snapshot of all groups, in pages. The groups come without their events unless `events=true`.
 - `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
+- `GET /api/openapi.json`: this interface as an OpenAPI 3.1 document, for generated clients.
+
+| parameter of `/api/groups` | type | meaning |
+| --- | --- | --- |
+{parameters}
+**Pages.** Groups come in the order of their ids (by code points). A page ends after `limit` groups,
+`visibility.page_groups` groups or about `visibility.page_max_bytes` bytes, whatever comes first, and holds at least one
+group if there is one. `left_out` says how many groups come after it. While it is not 0, ask again with `after`, which
+is the last id of this page. The id is the cursor: a group that appears or ends between two pages moves no other group
+to another page, so none is skipped or told twice.
+
+**Errors** are JSON: `{{"error": "limit: expected an integer from 1 to 1000000, got 'x'"}}`. 400: a parameter that is
+unknown, given twice or malformed. 404: no such group (`group` is its id) or no such path. 405: the interface has GET
+and HEAD only. 503: no process answers, because all of them are starting again.
 
 A group id in a URL is percent-encoded, whatever is in it. Clients change the paths `.` and `..`: for groups of these
 names there is `/groups/?id=..`, also below `/api`. An id that is too long to be kept (`visibility.id_max_chars`) is
@@ -200,7 +213,7 @@ With several worker processes it is one picture of all of them. Times that end i
 seconds since 1970-01-01 UTC. Fields may be added; a reader ignores those that it does not know. `v` changes if one
 changes its meaning.
 
-This page is written by `make docs` from `proxy/observability/snapshot.py`.
+This page is written by `make docs` from `proxy/observability/snapshot.py` and `proxy/observability/api_query.py`.
 """
 
 
@@ -216,7 +229,10 @@ def api() -> str:
         snapshot.EventView,
         TopicPartitionSet,
     )
-    return _API + "".join(_struct(one) for one in structs)
+    parameters = "".join(
+        f"| `{name}` | {one.schema['type']} | {one.meaning} |\n" for name, one in GROUPS.items()
+    )
+    return _API.format(parameters=parameters) + "".join(_struct(one) for one in structs)
 
 
 def _struct(kind: type[msgspec.Struct]) -> str:

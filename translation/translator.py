@@ -8,18 +8,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from protocol_codecs import ApiKey, ErrorCode, Message
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from translation import deadlines
-from translation.actions import Action, Admitted, Answer, CallId, Connection, ConnectionId, EventKind, Request
+from translation.actions import Action, Admitted, CallId, Connection, ConnectionId, EventKind, Request
 from translation.admission import gate, passed_calls
 from translation.apis import join_group, leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
-from translation.apis.heartbeat import HeartbeatAtRest, heartbeat, is_at_rest
+from translation.apis.heartbeat import heartbeat
+from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import sync
 from translation.engine.context import Context
 from translation.engine.join_outcomes import MEMBER_ID_REQUIRED_FROM, refused
@@ -80,23 +81,17 @@ class Translator:
             ApiKey.DESCRIBE_GROUPS: self._describe_groups,
         }
 
-        self._foreseen: HeartbeatAtRest | None = None
+        self._predicted: PredictedHeartbeat | None = None
         self._let_in: Request | None = None
         """The call that is dealt with because the broker has just let its sender in."""
 
-    # -- what will come of it --------------------------------------------------------------------------------
+    def predict(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
+        """What :meth:`handle_request` is certain to do with a Heartbeat, if anything is.
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        """The ConsumerGroupHeartbeat that :meth:`handle_request` of a Heartbeat will ask for, if that will be all.
-
-        :meth:`handle_request` is to be called next. Who sends this before has the broker work while it is.
+        :meth:`handle_request` is to be called next. Who sends the request before has the broker work meanwhile.
         """
-        self._foreseen = self._at_rest(connection, request)
-        return None if self._foreseen is None else self._foreseen.asks
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
-        """What :meth:`handle_reply` will do first, if that is to answer a Heartbeat. It is to be called next."""
-        return self._context.scheduler.foresees(call_id, message)
+        self._predicted = self._short_way(connection, request)
+        return self._predicted
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
@@ -435,11 +430,11 @@ class Translator:
     def _heartbeat(self, connection: Connection, request: Request) -> None:
         context = self._context
         message: HeartbeatRequest = request.message
-        at_rest, self._foreseen = self._foreseen, None
-        if at_rest is None or at_rest.request is not request:
-            at_rest = self._at_rest(connection, request)
-        if at_rest is not None:
-            at_rest.begin()
+        predicted, self._predicted = self._predicted, None
+        if predicted is None or predicted.request is not request:
+            predicted = self._short_way(connection, request)
+        if predicted is not None:
+            predicted.begin()
             return
 
         def refuse(code: ErrorCode) -> None:
@@ -459,14 +454,14 @@ class Translator:
                 member, connection, request, lambda: heartbeat(context, member, connection, request), refuse
             )
 
-    def _at_rest(self, connection: Connection, request: Request) -> HeartbeatAtRest | None:
+    def _short_way(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
         """A Heartbeat that brings nothing new, as nearly all are."""
         context = self._context
         message: HeartbeatRequest = request.message
         member = context.find(message.group_id, message.member_id)
-        if member is None or not is_at_rest(context, member, connection, message):
+        if member is None or not is_predictable(context, member, connection, message):
             return None
-        return HeartbeatAtRest(context, member, connection, request)
+        return PredictedHeartbeat(context, member, connection, request)
 
     def _moves_back(self, connection: Connection, request: Request) -> bool:
         """Whether this member is told to join anew, or was, because its group is not translated any more."""

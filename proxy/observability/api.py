@@ -1,26 +1,31 @@
-"""`/api/groups` and `/api/groups/<id>`: the picture as JSON (docs/reference/api.md)."""
+"""The JSON interface: ``/api/groups``, ``/api/groups/<id>`` and ``/api/openapi.json`` (docs/reference/api.md)."""
 
 import msgspec
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from proxy.config.schema import Visibility
+from proxy.metrics.registry import software_version
+from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, QueryError, read_query
+from proxy.observability.openapi import Problem, openapi
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
 from proxy.observability.snapshot_encoding import encode_cooperatively
 
 GROUP = "{group_id:group}"
-"""Stands in a route for a group id, percent-encoded by the client: any text, with slashes and line breaks."""
+"""Route parameter for a group id, percent-encoded: any text, including slashes and line breaks."""
 
 _JSON = "application/json"
+_BAD_REQUEST = 400
 _NOT_FOUND = 404
 _UNAVAILABLE = 503
 
 
 class _GroupId(Convertor[str]):
-    """Starlette's ``path`` ends at a line break, which a group id may have."""
+    """Matches any text. Starlette's ``path`` stops at a line break, which a group id may contain."""
 
     regex = r"[\s\S]*"
 
@@ -35,57 +40,84 @@ register_url_convertor("group", _GroupId())
 
 
 def requested_group(request: Request) -> str:
-    """The group id of a request: of its path, or of ``?id=`` for those that clients change in a path (``..``)."""
+    """Return the group id from the path, or from ``?id=`` for ids that clients normalize in paths (``..``)."""
     group_id: str = request.query_params.get("id", request.path_params["group_id"])
     return group_id
 
 
 async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | None:
-    """The picture of this moment, merged of all processes; None if none of them answers.
+    """Take a snapshot of all processes and merge them; None if no process answers.
 
-    ``events``: with the latest events of each group.
+    ``events``: include the latest events of each group.
     """
     told = await processes.query("groups with events" if events else "groups", Snapshot)
     return merge(told) if told else None
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
-    """The routes of the JSON interface. ``limits`` say how much one answer of ``/api/groups`` has at most."""
+    """Return the routes of the JSON API. ``limits`` bound the size of one response of ``/api/groups``."""
 
     async def groups(request: Request) -> Response:
-        parameters = request.query_params
-        found = await merged_snapshot(processes, events=parameters.get("events") in ("1", "true"))
+        try:
+            asked = read_query(request.query_params.multi_items(), GROUPS)
+        except QueryError as error:
+            return problem(_BAD_REQUEST, str(error))
+        found = await merged_snapshot(processes, events=asked.get("events", False))
         if found is None:
-            return _error(_UNAVAILABLE, error="no process answers")
-        found = msgspec.structs.replace(
-            found, groups=_chosen(found, parameters.get("id"), parameters.get("after"))
-        )
+            return problem(_UNAVAILABLE, "no process answers")
+        found = msgspec.structs.replace(found, groups=_chosen(found, asked.get("id"), asked.get("after")))
+        most = min(limits.page_groups, asked.get("limit", LARGEST_LIMIT))
         page = await encode_cooperatively(
-            found, msgspec.json.encode, most=limits.page_groups, max_bytes=limits.page_max_bytes
+            found, msgspec.json.encode, most=most, max_bytes=limits.page_max_bytes
         )
         return Response(page, media_type=_JSON)
 
     async def group(request: Request) -> Response:
+        try:
+            read_query(request.query_params.multi_items(), ONE_GROUP)
+        except QueryError as error:
+            return problem(_BAD_REQUEST, str(error))
         group_id = requested_group(request)
         found = await merged_snapshot(processes, events=True)
         if found is None:
-            return _error(_UNAVAILABLE, error="no process answers")
+            return problem(_UNAVAILABLE, "no process answers")
         for one in found.groups:
             if one.id == group_id:
                 return Response(msgspec.json.encode(one), media_type=_JSON)
-        return _error(_NOT_FOUND, error="no such group", group=group_id)
+        return problem(_NOT_FOUND, "no such group", group_id)
 
-    return [Route("/api/groups", groups), Route(f"/api/groups/{GROUP}", group)]
+    document = msgspec.json.encode(openapi(software_version()))
+
+    async def describe(_request: Request) -> Response:
+        return Response(document, media_type=_JSON)
+
+    return [
+        Route("/api/openapi.json", describe),
+        Route("/api/groups", groups),
+        Route(f"/api/groups/{GROUP}", group),
+    ]
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    """Answer what no route takes (404) or a method that none has (405): with JSON below ``/api``, else with text."""
+    assert isinstance(error, HTTPException)  # noqa: S101  what it is registered for
+    if request.url.path.startswith("/api"):
+        answer = problem(error.status_code, error.detail.lower())
+    else:
+        answer = PlainTextResponse(error.detail, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def problem(status: int, why: str, group: str | None = None) -> Response:
+    """An error as the JSON interface answers it (:class:`proxy.observability.openapi.Problem`)."""
+    return Response(msgspec.json.encode(Problem(error=why, group=group)), status, media_type=_JSON)
 
 
 def _chosen(found: Snapshot, group_id: str | None, after: str | None) -> tuple[GroupView, ...]:
-    """The one group, or those behind ``after`` in the order of their ids."""
-    if group_id is not None:
-        return tuple(group for group in found.groups if group.id == group_id)
-    if after is not None:
-        return tuple(group for group in found.groups if group.id > after)
-    return found.groups
-
-
-def _error(status: int, **what: str) -> Response:
-    return Response(msgspec.json.encode(what), status, media_type=_JSON)
+    """The groups that a query asks for, by the order of their ids."""
+    return tuple(
+        group
+        for group in found.groups
+        if (group_id is None or group.id == group_id) and (after is None or group.id > after)
+    )

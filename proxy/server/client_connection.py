@@ -34,7 +34,7 @@ from proxy.transport.splice import PipePool, can_splice
 from proxy.transport.tcp_stream import TcpStream
 from proxy.transport.tls_stream import TlsError, TlsStream
 from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
-from translation.actions import Call, CallId, Connection, ConnectionId, Request, RequestId, never
+from translation.actions import Call, Connection, ConnectionId, Request, RequestId, never
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.client_connection")
 
@@ -392,7 +392,7 @@ class ClientConnection:
         if session.to_client or session.to_upstream or session.calls_waiting:
             self._write()
         while session.replies:
-            self._reply(*session.replies.popleft())
+            self._driver.reply(*session.replies.popleft())
         while session.passed:
             self._driver.passed(self, session.connection, *session.passed.popleft())
         if session.request is not None:
@@ -410,20 +410,12 @@ class ClientConnection:
         self._advance()
 
     def _request(self, connection: Connection, request: Request) -> None:
-        """Hand over a request; what is certain to come of it comes before that, since somebody waits for it."""
-        question = self._driver.foresee_request(connection, request)
-        if question is not None:
-            self._session.call_ahead(question)
+        """Hand over a request; what is certain to come of it is sent first, since somebody waits for it."""
+        prediction = self._driver.predict(connection, request)
+        if prediction is not None:
+            self._session.send_predicted(prediction)
             self._write()
         self._driver.request(self, connection, request)
-
-    def _reply(self, call_id: CallId, message: Message) -> None:
-        """The same with a reply."""
-        answer = self._driver.foresee_reply(call_id, message)
-        if answer is not None:
-            self._session.answer_ahead(answer.request_id, answer.message)
-            self._write()
-        self._driver.reply(call_id, message)
 
     def _write(self) -> None:
         session = self._session

@@ -3,19 +3,16 @@
 from typing import Any, Protocol
 
 from protocol_codecs import Message
-from translation.actions import Action, Answer, Call, CallId, Connection, ConnectionId, Request, RequestId
+from proxy.session.speculation import Prediction
+from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
 from translation.policy.policy import Policy
 
 
 class Translation(Protocol):
     """What the shell needs of a translator. ``now`` is :func:`trio.current_time`, in seconds."""
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        """The ConsumerGroupHeartbeat that will come of a Heartbeat, if that will be all. handle_request follows."""
-        ...
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
-        """What will come first of a reply, if that is the answer to a Heartbeat. handle_reply follows."""
+    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+        """What is certain to come of a Heartbeat, if anything is. The same call of handle_request follows."""
         ...
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:

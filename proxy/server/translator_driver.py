@@ -22,6 +22,7 @@ from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.group_routes import GroupRoutes
 from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
+from proxy.session.speculation import Prediction
 from translation.actions import (
     Action,
     Admitted,
@@ -121,15 +122,11 @@ class TranslatorDriver:
             Release: self._release,
         }
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        """The ConsumerGroupHeartbeat that will be called for at once by :meth:`request`, which follows; or None."""
+    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+        """What is certain to come of :meth:`request`, which follows; None if nothing is."""
         if request.api_key != _HEARTBEAT or self._working:
             return None
-        return self._translator.foresee_request(connection, request)
-
-    def foresee_reply(self, call_id: CallId, message: Message) -> Answer | None:
-        """The answer that will be given at once by :meth:`reply`, which follows; or None."""
-        return None if self._working else self._translator.foresee_reply(call_id, message)
+        return self._translator.predict(connection, request)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """A client has sent a group call."""

@@ -13,8 +13,9 @@ from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.registry import APIS
 from proxy.session.heartbeat_cache import HeartbeatFrames
 from proxy.session.in_flight import InFlightRequest, Origin
+from proxy.session.speculation import Prediction, Speculation
 from proxy.wire.framing import request_frame, response_body_offset
-from translation.actions import Call, CallId
+from translation.actions import Answer, Call, CallId
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30
@@ -32,16 +33,20 @@ _INJECTED = Origin.INJECTED
 class InjectedRequests:
     """Those of one connection. ``clock`` gives seconds, for latencies.
 
-    ``on_sendable`` is called when a response is in :attr:`replies` and another call waits.
+    ``on_sendable`` is called when a response is in :attr:`replies` and another call waits; ``on_early_answer`` gets an
+    answer that is certain before the translation has seen the reply.
     """
 
-    def __init__(self, clock: Callable[[], float], on_sendable: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        on_sendable: Callable[[], None],
+        on_early_answer: Callable[[Answer], None],
+    ) -> None:
         self.waiting: deque[Call] = deque()
         """Calls of the translation that are not sent yet, in order."""
         self.outstanding = False
         """Whether a call is under way."""
-        self.ahead: Message | None = None
-        """What is under way although the translation has not called for it yet."""
         self.replies: deque[tuple[CallId, Message]] = deque()
         """Responses to calls."""
         self._clock = clock
@@ -49,6 +54,7 @@ class InjectedRequests:
         self._call: Call | None = None
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = HeartbeatFrames()
+        self._speculation = Speculation(on_early_answer)
 
     def next(self) -> tuple[bytes, InFlightRequest]:
         """The first call that waits, to be sent now."""
@@ -56,10 +62,11 @@ class InjectedRequests:
         self.outstanding = True
         return self.build(call.api_key, call.version, call.client_id, call.message, self._replied)
 
-    def send_ahead(self, client_id: str | None, message: Message) -> tuple[bytes, InFlightRequest]:
-        """A ConsumerGroupHeartbeat that is certain to be called for, to be sent now."""
-        self.ahead = message
+    def predicted(self, client_id: str | None, prediction: Prediction) -> tuple[bytes, InFlightRequest]:
+        """The frame of a ConsumerGroupHeartbeat that the translation is certain to call for, to be sent now."""
+        self._speculation.sent(prediction)
         self.outstanding = True
+        message = prediction.upstream_request
         return self.build(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
 
     def probe(
@@ -72,16 +79,14 @@ class InjectedRequests:
         message = MetadataRequest(topics=())
         return self.build(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
 
-    def was_ahead(self, call: Call) -> bool:
-        """Whether this call was sent before it was made.
+    def confirms(self, call: Call) -> bool:
+        """Whether this call was sent before the translation made it.
 
-        :raises LookupError: another one was.
+        :raises LookupError: another one was sent.
         """
-        if self.ahead is None:
+        if not self._speculation.confirms(call):
             return False
-        if call.message is not self.ahead:
-            raise LookupError(f"{self.ahead!r} was sent where {call!r} was to be")
-        self._call, self.ahead = call, None
+        self._call = call
         return True
 
     def _replied(self, frame: bytes) -> None:
@@ -94,6 +99,7 @@ class InjectedRequests:
             offset = response_body_offset(call.api_key, call.version, frame)
             message = decode(APIS[call.api_key].response, call.version, frame, offset)
         self.outstanding = False
+        self._speculation.replied(message)
         self.replies.append((call.call_id, message))
         if self.waiting:
             self._on_sendable()

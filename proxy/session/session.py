@@ -42,6 +42,7 @@ from proxy.session.response_tap import (
 )
 from proxy.session.responses import Responses
 from proxy.session.sasl import BEFORE_AUTHENTICATION, SASL_APIS, SaslState, begins_with_gssapi
+from proxy.session.speculation import Prediction
 from proxy.wire import api_versions, node_endpoints, request_upgrades, share_groups
 from proxy.wire.api_versions import Ranges
 from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
@@ -58,7 +59,7 @@ from proxy.wire.request_header import (
     read_header,
 )
 from proxy.wire.supported_versions import NEWEST_REVIEWED, TRANSLATED
-from translation.actions import Call, Connection, ConnectionId, Request, RequestId, never
+from translation.actions import Answer, Call, Connection, ConnectionId, Request, RequestId, never
 from translation.passthrough.observer import ASKED, OBSERVED
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
@@ -101,7 +102,7 @@ class ClientSession:
         """Bytes to be written to the broker, in order; the shell takes them out."""
         self.request: Request | None = None
         """A request for the translation; the shell takes it out."""
-        self._injected = InjectedRequests(context.clock, self._send_next_injected)
+        self._injected = InjectedRequests(context.clock, self._send_next_injected, self._answer_early)
         self.replies = self._injected.replies
         """Responses to calls of the translation; the shell takes them out."""
         self.calls_waiting = self._injected.waiting
@@ -142,7 +143,7 @@ class ClientSession:
             None  # the request that the translation works on
         )
         self._awaiting: RequestId | None = None
-        self._answered_ahead: InFlightRequest | None = None  # what it was asked in
+        self._answered_early: InFlightRequest | None = None
         self._last_heartbeat: CachedHeartbeat | None = None
         self._passing_heartbeat_tap: ResponseTap | None = None  # of the last Heartbeat, if it was forwarded
         self._relaying = False  # in the middle of a request that goes upstream in pieces
@@ -537,15 +538,15 @@ class ClientSession:
         """
         header, _, _ = self._take_held(request_id)
         self._passing_heartbeat_tap = None
-        entry, self._answered_ahead = self._answered_ahead, None
+        entry, self._answered_early = self._answered_early, None
         if entry is None:
             entry = self._give_answer(header, message)
         self._context.request_metrics.answered(entry, message, self._context.clock())
 
-    def answer_ahead(self, request_id: RequestId, message: Message) -> None:
+    def _answer_early(self, answer: Answer) -> None:
         """Give the answer that is certain to be given, for which :meth:`answer` follows."""
-        if self._held is not None and request_id == self._awaiting:
-            self._answered_ahead = self._give_answer(self._held[0], message)
+        if self._held is not None and answer.request_id == self._awaiting:
+            self._answered_early = self._give_answer(self._held[0], answer.message)
 
     def _give_answer(self, header: RequestHeader, message: Message) -> InFlightRequest:
         entry = self._in_flight.client[-1]
@@ -589,18 +590,18 @@ class ClientSession:
 
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that wait already."""
-        if not self._injected.was_ahead(call):
+        if not self._injected.confirms(call):
             self._injected.waiting.append(call)
             self._send_next_injected()
 
-    def call_ahead(self, message: Message) -> None:
-        """Send the ConsumerGroupHeartbeat that is certain to be called for, before :meth:`call` does.
+    def send_predicted(self, prediction: Prediction) -> None:
+        """Send the request that the translation is certain to call for, before :meth:`call` does.
 
         Nothing happens if it can't be sent at once.
         """
         if self._injected.waiting or not self._may_inject or self._held is None:
             return
-        self._send_injected(*self._injected.send_ahead(self._held[2].client_id, message))
+        self._send_injected(*self._injected.predicted(self._held[2].client_id, prediction))
 
     def _send_next_injected(self) -> None:
         if self._injected.waiting and self._may_inject:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.chart.binaries import NoGoError, binary
 from tools.docs_site import mermaid
 
 ROOT = Path(__file__).parents[2]
@@ -28,3 +29,14 @@ def site(tmp_path_factory) -> Path:
     done = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """helm is there from here on."""
+    try:
+        return binary("helm")
+    except NoGoError as reason:
+        if os.environ.get("EPOCHGATE_REQUIRE_CHART"):
+            pytest.fail(f"EPOCHGATE_REQUIRE_CHART is set, but there is no helm: {reason}")
+        pytest.skip(f"no helm: {reason}")

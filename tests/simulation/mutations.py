@@ -13,7 +13,7 @@ from unittest.mock import patch
 from protocol_codecs import ErrorCode
 from translation import deadlines, translator
 from translation.admission import gate, passed_calls
-from translation.apis import heartbeat, join_group, leave_group, offset_commit
+from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
 from translation.engine import context, join_outcomes
 from translation.engine.admitted_groups import Admissions
 from translation.engine.connections import ClientConnections
@@ -46,6 +46,7 @@ def acknowledge_early() -> Iterator[None]:
     with (
         patch.object(consumer_group_heartbeat, "keepalive_request", broken),
         patch.object(heartbeat, "keepalive_request", broken),
+        patch.object(predicted_heartbeat, "keepalive_request", broken),
     ):
         yield
 

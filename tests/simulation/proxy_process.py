@@ -38,6 +38,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
@@ -137,6 +138,7 @@ class ProxyProcess:
         """Whose each connection is or was."""
         self._by_link: dict[Link, ShellConnection] = {}
         self._requests: dict[RequestId, ShellConnection] = {}
+        self._predictions: dict[CallId, PredictedHeartbeat] = {}
         self._called_on: dict[CallId, ConnectionId] = {}
         self._deserted: set[RequestId] = set()
         self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
@@ -331,15 +333,15 @@ class ProxyProcess:
         try:
             while self._work:
                 what, arguments = self._work.popleft()
-                foreseen = self._foreseen(what, *arguments)
+                prediction = self._predicted(what, *arguments)
                 relayed = self._relayed_unseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
                 actions = getattr(self.translator, what)(self.now_s, *arguments)
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
-                if foreseen is not None and not _came_true(foreseen, actions):
-                    raise Violation(5, f"{self} foresaw {foreseen} and then did {actions}")
+                if prediction is not None:
+                    self._compare(prediction, actions)
                 if relayed is not None and actions != [Forward(relayed.id)]:
                     raise Violation(5, f"{self} would have relayed {relayed} unseen, and did {actions}")
                 for action in actions:
@@ -365,11 +367,24 @@ class ProxyProcess:
         client = self._client_on[connection_id]
         return client if isinstance(client, Hostile) and not client.principal.reads_group else None
 
-    def _foreseen(self, what: str, *arguments: Any) -> Any:
-        """What the shell would send before the translation says so."""
+    def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
+        """What the shell would send before the translation acts: a request to the broker, or an answer."""
         if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
-            return self.translator.foresee_request(*arguments)
-        return self.translator.foresee_reply(*arguments) if what == "handle_reply" else None
+            return self.translator.predict(*arguments)
+        if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
+            return prediction.answer_to(arguments[1])
+        return None
+
+    def _compare(self, prediction: PredictedHeartbeat | Answer, actions: list[Any]) -> None:
+        """See that the translation did what the shell would have sent before."""
+        if isinstance(prediction, Answer):
+            if not actions or actions[0] != prediction:
+                raise Violation(5, f"{self} predicted {prediction} and then did {actions}")
+            return
+        asked = prediction.upstream_request
+        if len(actions) != 1 or not isinstance(actions[0], Call) or actions[0].message is not asked:
+            raise Violation(5, f"{self} predicted {asked} and then did {actions}")
+        self._predictions[actions[0].call_id] = prediction
 
     def _relayed_unseen(self, what: str, *arguments: Any) -> Request | None:
         """The Heartbeat that the shell relays without the translation, if this is one."""
@@ -468,10 +483,3 @@ class ProxyProcess:
             self._do("handle_time")
         else:
             self._book()
-
-
-def _came_true(foreseen: Any, actions: list[Any]) -> bool:
-    """Whether it did what the shell sent before: the question and no more, or the answer before all else."""
-    if isinstance(foreseen, Answer):
-        return bool(actions) and actions[0] == foreseen
-    return len(actions) == 1 and isinstance(actions[0], Call) and actions[0].message is foreseen

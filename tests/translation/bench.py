@@ -39,6 +39,7 @@ from translation.actions import (
     Admitted,
     Answer,
     Call,
+    CallId,
     Close,
     Connection,
     ConnectionId,
@@ -50,6 +51,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.admission.gate import NOBODY
+from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -132,6 +134,7 @@ class Bench:
         """Whose clients have closed their side as the kernel knows, while the shell has not read so far."""
         self.events: list[Any] = []
         self._requests: dict[RequestId, Request] = {}
+        self._predictions: dict[CallId, PredictedHeartbeat] = {}
         self._last_request = 0
         self._last_connection = 0
 
@@ -171,12 +174,15 @@ class Bench:
         self._last_request += 1
         request_id = RequestId(self._last_request)
         request = self._requests[request_id] = Request(request_id, api_key, version, "app", message)
-        foreseen = None
+        prediction = None
         if api_key == ApiKey.HEARTBEAT:
-            foreseen = self.translator.foresee_request(connection, request)
+            prediction = self.translator.predict(connection, request)
         actions = self.translator.handle_request(self.now, connection, request)
-        if foreseen is not None:
-            assert [action.message for action in actions] == [foreseen]
+        if prediction is not None:
+            (call,) = actions
+            assert isinstance(call, Call)
+            assert call.message is prediction.upstream_request
+            self._predictions[call.call_id] = prediction
         self._do(actions)
         if self._lets_in:
             for call in self.questions():
@@ -197,10 +203,11 @@ class Bench:
             assert len(self.calls) == 1, self.calls
             call = self.calls[0]
         self.calls.remove(call)
-        foreseen = self.translator.foresee_reply(call.call_id, message)
+        prediction = self._predictions.pop(call.call_id, None)
+        answer = None if prediction is None else prediction.answer_to(message)
         actions = self.translator.handle_reply(self.now, call.call_id, message)
-        if foreseen is not None:
-            assert actions[0] == foreseen
+        if answer is not None:
+            assert actions[0] == answer
         self._do(actions)
 
     def passed(self, connection: Connection, request_id: RequestId, response: Any) -> None:

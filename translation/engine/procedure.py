@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from protocol_codecs import ApiKey, ErrorCode
-from translation.actions import Answer, Call, CallId, Close, ConnectionId, Request
+from translation.actions import Call, CallId, Close, ConnectionId, Request
 
 if TYPE_CHECKING:
     from translation.engine.context import Context
@@ -72,10 +72,6 @@ class ReplyHandler(Protocol):
 
     def __call__(self, answer: Any) -> Procedure[None] | None:
         """Given the answer or :class:`UpstreamLost`, gives what is left of the conversation; None if that was all."""
-        ...
-
-    def foresees(self, answer: Any) -> Answer | None:
-        """What it will do first with this answer, if that is to answer the client. Changes nothing."""
         ...
 
 
@@ -220,13 +216,6 @@ class Scheduler:
         if getattr(message, "error_code", 0) == _NOT_AUTHORIZED and procedure.sent is not None:
             self._context.admissions.withdraw(procedure.connection_id, procedure.sent.message.group_id)
         self._resume_with_reply(procedure, message)
-
-    def foresees(self, call_id: CallId, message: Any) -> Answer | None:
-        """What :meth:`reply` will do first, if that is to answer a client. Changes nothing."""
-        procedure = self._calls.get(call_id)
-        return (
-            None if procedure is None or procedure.on_reply is None else procedure.on_reply.foresees(message)
-        )
 
     def connection_lost(self, connection_id: ConnectionId) -> None:
         """The upstream connection is gone, and every call on it with it."""

@@ -4,18 +4,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from protocol_codecs import Message
-from translation.actions import Action, Answer, CallId, Connection, ConnectionId, Forward, Release, Request
+from proxy.session.speculation import Prediction
+from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
 from translation.policy.policy import Policy
 
 
 class ForwardEverything:
     """Answers every call with Forward and needs no connection after its client."""
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        return None
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
+    def predict(self, connection: Connection, request: Request) -> Prediction | None:
         return None
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
@@ -65,15 +62,11 @@ class Scripted(ForwardEverything):
         self.on_reply: Callable[[CallId, Any], list[Action]] = lambda _c, _m: []
         self.on_client_gone: Callable[[ConnectionId], list[Action]] = lambda c: [Release(c)]
         self.on_time: Callable[[float], list[Action]] = lambda _now: []
-        self.foreseen_request: Callable[[Request], Message | None] = lambda _request: None
-        self.foreseen_reply: Callable[[Any], Answer | None] = lambda _message: None
+        self.predicted: Callable[[Request], Prediction | None] = lambda _request: None
         self.deadline = math.inf
 
-    def foresee_request(self, connection: Connection, request: Request) -> Message | None:
-        return self.foreseen_request(request)
-
-    def foresee_reply(self, call_id: CallId, message: Any) -> Answer | None:
-        return self.foreseen_reply(message)
+    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+        return self.predicted(request)
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         self.told.append(("request", connection, request))

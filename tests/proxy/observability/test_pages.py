@@ -71,16 +71,16 @@ class Http:
     def __init__(self, app) -> None:
         self._app = app
 
-    def get(self, url: str) -> Page:
-        return trio.run(self._get, url)
+    def get(self, url: str, method: str = "GET") -> Page:
+        return trio.run(self._get, url, method)
 
-    async def _get(self, url: str) -> Page:
+    async def _get(self, url: str, method: str) -> Page:
         parts = urlsplit(url)
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "GET",
+            "method": method,
             "scheme": "http",
             "path": unquote(parts.path),
             "raw_path": parts.path.encode(),
@@ -358,6 +358,71 @@ def test_groups_are_told_in_pages(site):
         path = f"/api/groups?after={told[-1]}"
     assert told == names
     assert msgspec.json.decode(site.http.get(path).content, type=Snapshot).groups == ()
+
+
+def test_a_page_has_no_more_groups_than_were_asked_for(site):
+    for number in range(PAGE + 50):
+        site.record(life(group=f"g-{number:04}"), 990)
+    for query, told, left_out in (
+        ("limit=2", ["g-0000", "g-0001"], PAGE + 48),
+        ("after=g-0147&limit=7", ["g-0148", "g-0149"], 0),
+        ("after=g-0147&id=g-0001", [], 0),
+        ("id=g-0001&limit=1", ["g-0001"], 0),
+    ):
+        page = msgspec.json.decode(site.http.get(f"/api/groups?{query}").content, type=Snapshot)
+        assert ([group.id for group in page.groups], page.left_out) == (told, left_out)
+    page = msgspec.json.decode(site.http.get("/api/groups?limit=1000000").content, type=Snapshot)
+    assert len(page.groups) == PAGE
+
+
+def test_a_group_that_comes_or_goes_between_two_pages_moves_no_other(site):
+    for name in ("b", "d", "f"):
+        site.record(life(group=name), 990)
+    first = msgspec.json.decode(site.http.get("/api/groups?limit=2").content, type=Snapshot)
+    assert [group.id for group in first.groups] == ["b", "d"]
+    del site.registry.groups["d"]
+    for name in ("a", "c", "e"):
+        site.record(life(group=name), 990)
+    rest = msgspec.json.decode(site.http.get("/api/groups?after=d").content, type=Snapshot)
+    assert [group.id for group in rest.groups] == ["e", "f"]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("/api/groups?limit=x", "limit: expected an integer from 1 to 1000000, got 'x'"),
+        ("/api/groups?limit=0", "limit: expected an integer from 1 to 1000000, got '0'"),
+        ("/api/groups?limit=1000001", "limit: expected an integer from 1 to 1000000, got '1000001'"),
+        ("/api/groups?limit=", "limit: expected an integer from 1 to 1000000, got ''"),
+        ("/api/groups?events=yes", "events: expected true or false, got 'yes'"),
+        ("/api/groups?after=a&after=b", "after: given twice"),
+        (
+            "/api/groups?evnts=1",
+            "unknown parameter 'evnts'; expected one of `events`, `id`, `after`, `limit`",
+        ),
+        ("/api/groups/g?events=1", "unknown parameter 'events'; expected one of `id`"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused_with_the_reason(site, url, said):
+    page = site.http.get(url)
+    assert (page.status_code, page.headers["content-type"]) == (400, "application/json")
+    assert msgspec.json.decode(page.content) == {"error": said}
+
+
+def test_what_is_not_there_is_told_as_json_below_api_and_as_text_elsewhere(site):
+    answers = [site.http.get("/api/nothing"), site.http.get("/nothing")]
+    assert [page.status_code for page in answers] == [404, 404]
+    assert [page.text for page in answers] == ['{"error":"not found"}', "Not Found"]
+    assert msgspec.json.decode(site.http.get("/api/groups/x").content) == {
+        "error": "no such group",
+        "group": "x",
+    }
+
+
+def test_the_interface_only_reads(site):
+    page = site.http.get("/api/groups", method="POST")
+    assert (page.status_code, page.text) == (405, '{"error":"method not allowed"}')
+    assert set(page.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 def test_a_page_of_groups_ends_at_its_size(site):

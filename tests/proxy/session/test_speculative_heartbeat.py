@@ -1,10 +1,11 @@
 """What is certain to come of a Heartbeat is sent before the translation does its books, once and no more."""
 
 from itertools import count
+from typing import Any
 
 import pytest
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -29,6 +30,17 @@ NOTHING_NEW = HeartbeatResponse()
 _call_ids = count(1)
 
 
+class Predicted:
+    """A prediction that says what the test says."""
+
+    def __init__(self, upstream_request: Message, answer: Answer | None = None) -> None:
+        self.upstream_request = upstream_request
+        self._answer = answer
+
+    def answer_to(self, reply: Any) -> Answer | None:
+        return self._answer
+
+
 def a_call(message: ConsumerGroupHeartbeatRequest = QUESTION) -> Call:
     api_key = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
     return Call(ConnectionId(1), CallId(next(_call_ids)), api_key, 1, "a-client", message)
@@ -48,7 +60,7 @@ def with_a_heartbeat() -> ClientSession:
 
 def test_a_question_that_was_sent_ahead_is_not_sent_again():
     talk, call = with_a_heartbeat(), a_call()
-    talk.call_ahead(QUESTION)
+    talk.send_predicted(Predicted(QUESTION))
     question = taken(talk.to_upstream)
     assert wire.api_of(question) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
     talk.call(call)
@@ -61,7 +73,7 @@ def test_a_question_that_was_sent_ahead_is_not_sent_again():
 
 def test_the_question_is_the_same_as_without():
     ahead, after = with_a_heartbeat(), with_a_heartbeat()
-    ahead.call_ahead(QUESTION)
+    ahead.send_predicted(Predicted(QUESTION))
     after.call(a_call())
     assert taken(ahead.to_upstream) == taken(after.to_upstream)
 
@@ -70,7 +82,7 @@ def test_nothing_overtakes_a_call_that_is_under_way():
     talk, first, second = with_a_heartbeat(), a_call(), a_call()
     talk.call(first)
     under_way = taken(talk.to_upstream)
-    talk.call_ahead(QUESTION)
+    talk.send_predicted(Predicted(QUESTION))
     assert not talk.to_upstream
     talk.call(second)
     assert not talk.to_upstream
@@ -82,13 +94,13 @@ def test_nothing_overtakes_a_call_that_is_under_way():
 
 def test_nothing_goes_ahead_without_a_request():
     talk = negotiated(session())
-    talk.call_ahead(QUESTION)
+    talk.send_predicted(Predicted(QUESTION))
     assert not talk.to_upstream
 
 
 def test_another_call_than_the_one_sent_is_an_error():
     talk = with_a_heartbeat()
-    talk.call_ahead(QUESTION)
+    talk.send_predicted(Predicted(QUESTION))
     with pytest.raises(LookupError):
         talk.call(a_call(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)))
 
@@ -96,9 +108,9 @@ def test_another_call_than_the_one_sent_is_an_error():
 def test_an_answer_that_was_given_ahead_is_not_given_again_and_holds_up_what_follows_until_then():
     talk = with_a_heartbeat()
     assert talk.request is not None
-    talk.answer_ahead(talk.request.id, NOTHING_NEW)
-    assert taken(talk.to_client) == heartbeat_response(1)
-    talk.process()
+    talk.send_predicted(Predicted(QUESTION, Answer(talk.request.id, NOTHING_NEW)))
+    talk.call(a_call())
+    assert broker_sends(talk, replied(taken(talk.to_upstream))) == heartbeat_response(1)
     assert not talk.to_upstream
     talk.answer(talk.request.id, NOTHING_NEW)
     talk.process()
@@ -109,8 +121,19 @@ def test_an_answer_that_was_given_ahead_is_not_given_again_and_holds_up_what_fol
 def test_an_answer_to_another_request_is_not_given_ahead():
     talk = with_a_heartbeat()
     assert talk.request is not None
-    talk.answer_ahead(RequestId(talk.request.id + 1), NOTHING_NEW)
-    assert not talk.to_client
+    talk.send_predicted(Predicted(QUESTION, Answer(RequestId(talk.request.id + 1), NOTHING_NEW)))
+    talk.call(a_call())
+    assert not broker_sends(talk, replied(taken(talk.to_upstream)))
+    talk.answer(talk.request.id, NOTHING_NEW)
+    assert taken(talk.to_client) == heartbeat_response(1)
+
+
+def test_without_a_certain_answer_the_translation_gives_it():
+    talk = with_a_heartbeat()
+    assert talk.request is not None
+    talk.send_predicted(Predicted(QUESTION))
+    talk.call(a_call())
+    assert not broker_sends(talk, replied(taken(talk.to_upstream)))
     talk.answer(talk.request.id, NOTHING_NEW)
     assert taken(talk.to_client) == heartbeat_response(1)
 
@@ -128,8 +151,7 @@ async def test_the_question_is_sent_before_the_translation_acts_and_both_come_on
             before.append(bench.count("proxy_to_server_request_total", **sent))
             return [a_call(question)]
 
-        translator.foreseen_request = lambda _request: question
-        translator.foreseen_reply = lambda _message: Answer(requests[-1], NOTHING_NEW)
+        translator.predicted = lambda request: Predicted(question, Answer(request.id, NOTHING_NEW))
         translator.on_request = asked
         translator.on_reply = lambda _call_id, _message: [Answer(requests[-1], NOTHING_NEW)]
         for n in (1, 2):
@@ -146,7 +168,7 @@ async def test_the_question_is_sent_before_the_translation_acts_and_both_come_on
 async def test_a_translation_that_does_not_do_what_it_foresaw_ends_the_connection(autojump_clock):
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.foreseen_request = lambda _request: QUESTION
+        bench.translator.predicted = lambda _request: Predicted(QUESTION)
         other = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2)
         bench.translator.on_request = lambda _connection, _request: [a_call(other)]
         await bench.client.send_all(messages.heartbeat(1))
@@ -157,7 +179,7 @@ async def test_a_translation_that_does_not_do_what_it_foresaw_ends_the_connectio
 async def test_one_that_calls_for_nothing_in_the_end_ends_it_with_the_brokers_answer(autojump_clock):
     async with a_bench() as bench:
         await bench.negotiate()
-        bench.translator.foreseen_request = lambda _request: QUESTION
+        bench.translator.predicted = lambda _request: Predicted(QUESTION)
         bench.translator.on_request = lambda _connection, request: [Answer(request.id, NOTHING_NEW)]
         await bench.client.send_all(messages.heartbeat(1))
         sent = await bench.at_broker.frame()

@@ -1,8 +1,7 @@
-"""A Heartbeat of a member at rest goes a shorter way; nobody can tell.
+"""A predicted Heartbeat takes a shorter way to the same result.
 
-Each history here is told twice, on the short way where it may be taken and on the long one always, and both have to be
-the same to the last call, answer, event and deadline. ``tests/simulation/test_at_rest.py`` does that with histories
-that nobody thought of.
+Each history runs twice, with predictions and without, and both have to be the same to the last call, answer, event and
+deadline. ``tests/simulation/test_predicted_heartbeat.py`` does that with random histories.
 """
 
 from collections.abc import Callable
@@ -52,15 +51,15 @@ class _Recording(Bench):
 def told(script: Script, settings: TranslatorSettings, *, short: bool) -> tuple[list[Any], int]:
     """All that was to be done in a history, and how many Heartbeats took the short way."""
     taken = 0
-    is_at_rest = translator.is_at_rest
+    is_predictable = translator.is_predictable
 
     def begins(*about: Any) -> bool:
         nonlocal taken
-        at_rest = short and is_at_rest(*about)
+        at_rest = short and is_predictable(*about)
         taken += at_rest
         return at_rest
 
-    with patch.object(translator, "is_at_rest", begins):
+    with patch.object(translator, "is_predictable", begins):
         bench = _Recording(settings)
         script(bench)
     return bench.done, taken
@@ -290,12 +289,13 @@ def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
     request = Request(
         RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
     )
-    question = bench.translator.foresee_request(connection, request)
+    prediction = bench.translator.predict(connection, request)
+    assert prediction is not None
     (call,) = bench.translator.handle_request(bench.now, connection, request)
     assert isinstance(call, Call)
-    assert call.message is question
-    assert bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(2)) is None
-    answer = bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(1))
+    assert call.message is prediction.upstream_request
+    assert prediction.answer_to(bench.heartbeat_answer(2)) is None
+    answer = prediction.answer_to(bench.heartbeat_answer(1))
     assert bench.translator.handle_reply(bench.now, call.call_id, bench.heartbeat_answer(1)) == [answer]
 
 
@@ -303,14 +303,11 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1))
-    bench.heartbeat(connection, A, 1)
+    request = Request(
+        RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
+    )
+    prediction = bench.translator.predict(connection, request)
+    assert prediction is not None
+    bench.translator.handle_request(bench.now, connection, request)
     bench.client_gone(connection)
-    (call,) = bench.calls
-    assert bench.translator.foresee_reply(call.call_id, bench.heartbeat_answer(1)) is None
-
-
-def test_no_answer_is_foreseen_to_a_heartbeat_that_no_client_sent() -> None:
-    bench = Bench()
-    bench.stable_member(bench.connect(), (0, 1))
-    bench.advance(5.5)
-    assert bench.translator.foresee_reply(bench.heartbeat_call().call_id, bench.heartbeat_answer(1)) is None
+    assert prediction.answer_to(bench.heartbeat_answer(1)) is None

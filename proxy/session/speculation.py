@@ -1,0 +1,61 @@
+"""Sends what is certain to come of a Heartbeat before the translation has done its bookkeeping.
+
+The Heartbeat of a member with nothing under way becomes one known request to the broker, and nearly every reply of the
+broker becomes one known answer. The translation says so in advance (:class:`Prediction`). The session sends the request
+at once, so that the broker works while the translation does, and gives the client its answer as soon as the reply is
+there. The translation still handles the Heartbeat and the reply as any other. Both ways must agree: if the translation
+calls for something else, the connection is closed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from protocol_codecs import Message
+from translation.actions import Answer, Call
+
+
+class Prediction(Protocol):
+    """What the translation is certain to do with one Heartbeat."""
+
+    @property
+    def upstream_request(self) -> Message:
+        """The ConsumerGroupHeartbeat that it will call for, and nothing else."""
+        ...
+
+    def answer_to(self, reply: Any) -> Answer | None:
+        """The answer that it will give the client first when this reply comes; None if that is not certain."""
+        ...
+
+
+class Speculation:
+    """The prediction under way on one connection. ``on_answer`` gets the answer that a reply makes certain."""
+
+    __slots__ = ("_on_answer", "_prediction", "_unconfirmed")
+
+    def __init__(self, on_answer: Callable[[Answer], None]) -> None:
+        self._on_answer = on_answer
+        self._prediction: Prediction | None = None
+        self._unconfirmed = False
+
+    def sent(self, prediction: Prediction) -> None:
+        """The session sent the request that the translation will call for."""
+        self._prediction = prediction
+        self._unconfirmed = True
+
+    def confirms(self, call: Call) -> bool:
+        """Whether ``call`` is the request that was sent in advance; False if none was.
+
+        :raises LookupError: the translation calls for another one.
+        """
+        if not self._unconfirmed or self._prediction is None:
+            return False
+        if call.message is not self._prediction.upstream_request:
+            raise LookupError(f"{self._prediction.upstream_request!r} was sent where {call!r} was to be")
+        self._unconfirmed = False
+        return True
+
+    def replied(self, reply: Message) -> None:
+        """The broker's reply to the request under way, predicted or not."""
+        prediction, self._prediction = self._prediction, None
+        if prediction is not None and (answer := prediction.answer_to(reply)) is not None:
+            self._on_answer(answer)

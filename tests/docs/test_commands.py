@@ -1,0 +1,161 @@
+"""A test runs every command in the README, in Tutorial and in How-to; where none can, the page says so.
+
+``epochgate`` is asked whether it knows each command and option.
+"""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+from click import Context, Group
+from typer.main import get_command
+
+from proxy.cli import command_line
+from tools.chart import render
+
+from . import pages
+
+_EPOCHGATE = r"(\.venv/bin/)?epochgate"
+ELSEWHERE = {
+    rf"make demo.*|{_EPOCHGATE} demo( --kafka \S+)?": "test_the_demo_passes_and_leaves_nothing_behind",
+    r"make (setup|test)": "test_a_target_of_make_is_there",
+    rf"{_EPOCHGATE} (run|status)( .*)?": "test_the_tutorial_moves_a_group_there_and_back",
+    rf"{_EPOCHGATE} (config|policy) check (?!readiness/)\S+": "test_the_files_of_a_page_are_good",
+    rf"{_EPOCHGATE} policy check readiness/\S+": "test_the_proxy_takes_the_policy_of_each_wave",
+    rf"{_EPOCHGATE} policy plan \S+": "test_the_command_asks_the_admin_port_and_prints_the_plan",
+    rf"{_EPOCHGATE} (capture|pipeline readiness) .*": "test_groups_equal_what_the_admin_client_says",
+    rf"{_EPOCHGATE} pipeline progress .*": "test_killed_and_started_again_equals_the_batch",
+    rf"{_EPOCHGATE} pipeline audit .*": "test_findings_equal_the_checkers",
+    rf"{_EPOCHGATE} pipeline report .*": "test_the_page_tells_what_was_found_and_needs_nothing_else",
+    r"pip install .*": "test_an_extra_that_is_installed_is_declared",
+    r"docker build .*": "test_the_commands_install_the_entry_point",
+    r"helm (install|upgrade) .*": "test_helm_renders_what_it_would_install",
+    r"helm test .*": "test_a_group_goes_through_and_the_policy_changes_without_a_restart",
+    r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
+}
+"""The test that runs the command, or what the command calls."""
+
+NEVER_RUN = {
+    r"docker push .*|helm uninstall .*|helm rollback .*": "No test here ran on a Kubernetes cluster",
+    r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*": "Neither YARN nor Kubernetes was available",
+}
+"""Needs a cluster or a registry, which no test has. The page says so, in these words."""
+
+TUTORIAL = pages.Path("docs/tutorial/first-group.md")
+ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
+OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(r"(^|[/_])epochgate(_pipeline\.py)? ", line)]
+"""Also those that spark-submit starts."""
+
+
+def named(cases):
+    return pytest.mark.parametrize(
+        ("page", "line"), cases, ids=[f"{page.stem}: {line[:60]}" for page, line in cases]
+    )
+
+
+def test_pages_have_commands():
+    assert len(ALL) > 30
+    assert len(OF_EPOCHGATE) > 15
+
+
+@named([(page, line) for page, line in ALL if page != TUTORIAL])
+def test_a_command_is_run_by_a_test_or_the_page_says_that_none_runs_it(page, line):
+    tests = [test for pattern, test in ELSEWHERE.items() if re.fullmatch(pattern, line)]
+    said = [words for pattern, words in NEVER_RUN.items() if re.fullmatch(pattern, line)]
+    assert len(tests) + len(said) == 1, f"{page}: no test runs `{line}`"
+    text = " ".join((pages.ROOT / page).read_text(encoding="utf-8").split())
+    assert all(words in text for words in said), f"{page} does not say that nobody has run `{line}`"
+
+
+def test_the_tests_that_are_named_exist():
+    defined = {
+        node.name
+        for file in (pages.ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert set(ELSEWHERE.values()) <= defined, set(ELSEWHERE.values()) - defined
+
+
+@named(OF_EPOCHGATE)
+def test_epochgate_knows_the_command_and_its_options(page, line):
+    arguments = shlex.split(re.split(r"epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1].split(" > ")[0])
+    command = get_command(command_line())
+    context = None
+    while isinstance(command, Group):
+        name = arguments.pop(0)
+        context = Context(command, info_name=name, parent=context)
+        assert name in command.commands, f"{page}: there is no command {name}"
+        command = command.commands[name]
+    context = Context(command, parent=context)
+    command.parse_args(context, [one for one in arguments if one != "&"])
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages.pages() if any(" check " in one for one in pages.commands(page))], ids=str
+)
+def test_the_files_of_a_page_are_good(page, tmp_path):
+    """The page's own files, or the README's where it has none: each is checked as the page says."""
+    for source in (pages.Path("README.md"), page):
+        for step in pages.steps(source):
+            if isinstance(step, pages.File):
+                file = tmp_path / step.name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(step.text, encoding="utf-8")
+    for line in pages.commands(page):
+        if re.search(r"epochgate (config|policy) check (?!readiness/)", line):
+            arguments = shlex.split(line)[1:]
+            command = [sys.executable, "-m", "proxy", *arguments]
+            environment = os.environ | {"PYTHONPATH": str(pages.ROOT)}
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+@named([(page, line) for page, line in ALL if line.startswith("make ")])
+def test_a_target_of_make_is_there(page, line):
+    makefile = (pages.ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{line.split()[1]}:.*## ", makefile, re.MULTILINE), line
+
+
+@named([(page, line) for page, line in ALL if line.startswith("pip install ")])
+def test_an_extra_that_is_installed_is_declared(page, line):
+    project = (pages.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for extra in re.findall(r"\[(\w+)\]", line):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory, helm):
+    """The chart with the values of the page about Kubernetes, as its `helm upgrade` takes them: all in one file."""
+    folder = tmp_path_factory.mktemp("values")
+    text = (pages.ROOT / "docs" / "how-to" / "kubernetes.md").read_text(encoding="utf-8")
+    values: dict[str, object] = {}
+    for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        values |= yaml.safe_load(block)
+    (folder / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    return folder
+
+
+@named([(page, line) for page, line in ALL if re.match("helm (install|upgrade)", line)])
+def test_helm_renders_what_it_would_install(page, line, manifests):
+    words = shlex.split(line)
+    assert words[2:4] == ["epochgate", "charts/epochgate"], line
+    arguments = [str(manifests / one) if one == "values.yaml" else one for one in words[4:]]
+    rendered = render.documents(render.helm("template", "epochgate", str(render.CHART), *arguments))
+    assert any(manifest["kind"] == "Deployment" for manifest in rendered)
+
+
+@named([(page, line) for page, line in ALL if line.startswith("kubectl ")])
+def test_what_kubectl_names_is_in_the_manifests(page, line, manifests):
+    rendered = render.documents(render.template("--values", str(manifests / "values.yaml")))
+    there = {f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in rendered}
+    asked = set(re.findall(r"\b(?:service|deployment|configmap|pod)/\S+", line))
+    assert asked
+    assert asked <= there, asked - there

@@ -1,0 +1,103 @@
+"""The Heartbeat of a member with nothing under way, as nearly all are: what becomes of it is known in advance.
+
+It takes a short way to the same result as :func:`translation.apis.heartbeat.heartbeat`. The shell may send what is
+certain before the translation gets to it (:mod:`proxy.session.speculation`).
+"""
+
+from typing import Any
+
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from translation.actions import Answer, Connection, Request
+from translation.apis.heartbeat import conclude
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Procedure, UpstreamLost
+from translation.member_state import MemberState
+from translation.policy.policy import Mode
+from translation.upstream.consumer_group_heartbeat import (
+    check_incarnation,
+    is_unchanged,
+    keepalive_request,
+    mark_reply_lost,
+    record_contact,
+    to_send,
+)
+
+# Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
+_NOTHING_NEW = HeartbeatResponse()
+_STABLE = MemberState.STABLE
+_TRANSLATE = Mode.TRANSLATE
+
+
+def is_predictable(
+    context: Context, member: Member, connection: Connection, message: HeartbeatRequest
+) -> bool:
+    """Whether nothing is under way with the member, and nothing in its Heartbeat is news.
+
+    Such a Heartbeat passes every check that comes before the upstream request, and no check changes anything but the
+    time at which the client was heard.
+    """
+    return (
+        member.generation == message.generation_id
+        and member.machine.state is _STABLE
+        and member.queue.running is None
+        and not member.queue.waiting
+        and member.connection_id == connection.id
+        and not member.may_have_moved
+        and not member.group.pending_moves
+        and context.rules.rule_for(message.group_id).mode is _TRANSLATE
+        and (
+            message.group_instance_id is None
+            or not context.is_fenced(message.group_id, message.member_id, message.group_instance_id)
+        )
+        and (context.settings.sole_process or not connection.peer_closed())
+    )
+
+
+class PredictedHeartbeat:
+    """The short way of one Heartbeat: what :func:`translation.apis.heartbeat.heartbeat` does where nothing is news."""
+
+    __slots__ = ("_connection", "_context", "_epoch", "_member", "_membership", "request", "upstream_request")
+
+    def __init__(self, context: Context, member: Member, connection: Connection, request: Request) -> None:
+        self._context = context
+        self._member = member
+        self._connection = connection
+        self._epoch = member.member_epoch
+        self._membership = member.incarnation
+        self.request = request
+        self.upstream_request = keepalive_request(context, member, client_is_here=True)
+        """What it asks the broker."""
+
+    def begin(self) -> None:
+        """Ask the broker. Nothing is under way with the member still."""
+        member = self._member
+        member.renew_session(self._context.now)
+        self._context.scheduler.start_with(
+            to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
+        )
+
+    def __call__(self, answer: Any) -> Procedure[None] | None:
+        """See :class:`translation.engine.procedure.ReplyHandler`."""
+        context, member = self._context, self._member
+        if isinstance(answer, UpstreamLost):
+            mark_reply_lost(member, self._membership)
+            return None
+        response = check_incarnation(member, self._membership, self.upstream_request, answer)
+        if is_unchanged(member, response):
+            record_contact(context, member, response)
+            context.answer(self.request, _NOTHING_NEW)
+            return None
+        return conclude(
+            context, member, self._connection, self.request, self._epoch, self.upstream_request, response
+        )
+
+    def answer_to(self, reply: Any) -> Answer | None:
+        """The answer that comes first of this reply; None if that is not certain. Changes nothing."""
+        if (
+            self._membership == self._member.incarnation
+            and is_unchanged(self._member, reply)
+            and self._context.connections.is_waiting(self.request)
+        ):
+            return Answer(self.request.id, _NOTHING_NEW)
+        return None
