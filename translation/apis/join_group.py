@@ -241,10 +241,7 @@ def _heartbeat_until_joined(
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
-                conversion_succeeded(member.group)
-                context.heartbeat_group(member.group)
-                if member.incarnation != incarnation:
-                    context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
+                _begin_membership(context, member, incarnation)
             return owned_partitions
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
@@ -283,6 +280,15 @@ def _heartbeat_until_joined(
             refused_before = True
         else:
             raise Failed(error_mapping.for_join(code), said)
+
+
+def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
+    """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
+    partitions to this one."""
+    conversion_succeeded(member.group)
+    context.heartbeat_group(member.group)
+    if member.incarnation != incarnation:
+        context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
 
 def _check_once_more(
