@@ -1,7 +1,7 @@
 """Deliberate breakages of the translation, each of which simulation has to notice.
 
 A mutation is a context manager that breaks the real code while it is open. What each means for a user is its
-docstring's first line; the table in docs/contributing/testing.md is made of them.
+docstring's first line; the table in docs/evidence/simulation.md is made of them.
 """
 
 import math
