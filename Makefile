@@ -151,5 +151,8 @@ jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under f
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
+dist: setup ## wheel and sdist of this commit, with checksums, into build/dist
+	@$(BIN)/python -m tools.dist
+
 clean: ## remove the virtual environment and everything built
 	rm -rf $(VENV) build

@@ -12,7 +12,7 @@ from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability import snapshot
 from proxy.observability.api_query import GROUPS
-from tools import cli_docs, compatibility, module_map
+from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Policy
 from translation.reasons import Reason
@@ -270,6 +270,7 @@ PAGES = {
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
     "explanation/architecture.md": module_map.page,
+    "explanation/translation.md": state_diagrams.page,
 }
 
 
