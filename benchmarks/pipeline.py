@@ -4,7 +4,7 @@
 processes of its own on local[2] with the same 2 GiB of heap whatever the size. The table tells events per second, the
 CPU seconds and the most memory of all processes of the job together, and what n log n would cost from the smallest size
 on; CPU seconds tell more than seconds where other work shares the cores. All results so far go
-into docs/how-to/pipeline.md.
+into docs/evidence/pipeline-cost.md.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from tests.pipeline.standalone import cluster
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "bench-pipeline"
 RESULTS = BUILD / "results.json"
-PAGE = ROOT / "docs" / "how-to" / "pipeline.md"
+PAGE = ROOT / "docs" / "evidence" / "pipeline-cost.md"
 BEGIN, END = "<!-- costs -->\n", "<!-- /costs -->\n"
 MASTER, HEAP, HALF_HEAP = "local[2]", "2g", "1g"
 CELL_ROUNDS = 100
@@ -288,7 +288,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def page(before: str, results: list[dict[str, Any]]) -> str:
-    """docs/how-to/pipeline.md with these results."""
+    """docs/evidence/pipeline-cost.md with these results."""
     head, rest = before.split(BEGIN)
     _, tail = rest.split(END)
     same = [f"- {row['job']}, {row['size']:,} events: {row['same']}" for row in results if "same" in row]

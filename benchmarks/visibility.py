@@ -252,7 +252,7 @@ def _life(group: int) -> list[Event]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Both tables, as they stand in docs/how-to/watch.md."""
+    """Both tables, as they stand in docs/evidence/observability-cost.md."""
     beats, book = result["heartbeats"], result["cardinality"]
     lines = [
         "| heartbeats | without, µs of processor | with | more, median of rounds | quickest rounds | target |",

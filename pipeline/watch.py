@@ -1,4 +1,7 @@
-"""Progress bars for Spark's work: how many tasks of the running stages are done."""
+"""Progress bars for Spark's work: how many tasks of the running stages are done.
+
+Executors import this module with the jobs whose functions they run; rich is imported where the driver draws.
+"""
 
 import contextlib
 import sys
@@ -6,23 +9,31 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
 _LOOK_S = 0.3
 
 
-def console() -> Console:
+def console() -> "Console":
     """Where progress goes: standard error, so that what a command prints can be piped."""
+    from rich.console import Console  # noqa: PLC0415
+
     return Console(file=sys.stderr, highlight=False)
 
 
 @contextlib.contextmanager
 def step(spark: "SparkSession", text: str) -> Iterator[None]:
     """Show ``text`` with the tasks of what Spark does inside; off a terminal only the text and the time."""
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     where = console()
     columns = (
         TextColumn("{task.description}"),

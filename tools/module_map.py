@@ -29,13 +29,16 @@ def page() -> str:
 
 
 def summary(path: Path) -> str:
-    """The first paragraph of a package's docstring, or the first line of a module's, as Markdown of one line."""
+    """The first paragraph of a package's docstring, or the first line of a module's, as Markdown of one line.
+
+    ``|`` ends a cell of a table, so it becomes ``/``.
+    """
     is_package = path.is_dir()
     file = path / "__init__.py" if is_package else path.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     paragraph = docstring.partition("\n\n")[0]
     text = " ".join(paragraph.split()) if is_package else paragraph.partition("\n")[0]
-    return re.sub(r":\w+:(?=`)", "", text).replace("``", "`").replace("|", "\\|")
+    return re.sub(r":\w+:(?=`)", "", text).replace("``", "`").replace("|", "/")
 
 
 def _packages(linter: dict[str, Any]) -> list[list[str]]:

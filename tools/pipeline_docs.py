@@ -1,4 +1,4 @@
-"""The tables of docs/how-to/pipeline.md from the code (``python -m tools.pipeline_docs``); a test checks them."""
+"""Writes docs/reference/pipeline-tables.md from the code: ``python -m tools.pipeline_docs``. A test compares both."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pipeline.readiness import output as readiness
 from pipeline.readiness.records import CAPTURED
 from pipeline.tables import Table, ddl_of
 
-PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "pipeline.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "pipeline-tables.md"
 BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->\n"
 _BY_JOB = {
     "capture": (CAPTURED,),
@@ -46,7 +46,7 @@ def page(before: str) -> str:
 def main() -> None:
     """Write the page."""
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print("docs/how-to/pipeline.md")
+    print("docs/reference/pipeline-tables.md")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The states of a member, and everything that changes them.
+"""The states of a group member, and everything that changes them.
 
 Theory of operation
 -------------------
@@ -11,13 +11,20 @@ classic member of a consumer group. They describe how far the *client* is, not h
 * ``Stable``: SyncGroup gave it its assignment, and that assignment is still what the broker wants.
 * ``Absent``: it is not a member: not yet, or not any more.
 
+Two kinds of members have these states, and each kind has its table:
+
+* :data:`TRANSITIONS` is for members that the proxy translates. The proxy itself answers their calls, so it knows
+  each event to be true, and an event that is not in the table is a bug of the caller.
+* :data:`OBSERVED_TRANSITIONS` is for members whose calls pass through to the broker. The proxy sees the broker's
+  answers only, and may see the first one in the middle of the member's life.
+
 Two rules hold this file together:
 
 1. Whatever changes a member's state is in this file. Everybody else reports an *event* and reads the state.
 2. This file knows no message, no partition and no time; what an event means on the wire is not its business.
 
-The transitions are the table below. A pair that is not in the table is a bug of the caller and raises
-:class:`IllegalTransition`; it never leaves the machine in a made-up state.
+A pair that is not in the table raises :class:`IllegalTransition` and leaves the state as it was. The diagrams in
+``docs/explanation/translation.md`` are generated from the tables (``python -m tools.docs``).
 """
 
 from collections.abc import Mapping
@@ -25,7 +32,7 @@ from enum import StrEnum
 
 
 class MemberState(StrEnum):
-    """How far a classic client is with its rebalance, as KIP-848 names it."""
+    """How far a client is with its rebalance, as KIP-848 names it."""
 
     ABSENT = "Absent"
     PREPARE_REBALANCE = "PrepareRebalance"
@@ -38,7 +45,7 @@ class MemberEvent(StrEnum):
 
     JOIN_ANSWERED = "JoinGroup answered"
     SYNC_ANSWERED = "SyncGroup answered"
-    SYNC_ANSWERED_WITHHOLDING = "SyncGroup answered, claimed partitions withheld"
+    SYNC_ANSWERED_WITHHOLDING = "SyncGroup answered, owned partitions withheld"
     SYNC_MISSED = "no SyncGroup followed the JoinGroup"
     ASSIGNMENT_CHANGED = "assignment changed"
     ADOPTED = "adopted"
@@ -46,6 +53,13 @@ class MemberEvent(StrEnum):
     EXPIRED = "deadline expired"
     FENCED = "fenced"
     REPLACED = "replaced by a member with the same instance id"
+
+    # of members whose calls pass through
+    FIRST_SEEN = "first seen in its group"
+    JOIN_FORWARDED = "JoinGroup forwarded"
+    REBALANCE_ANNOUNCED = "the broker announced a rebalance"
+    CONSUMER_JOINED = "ConsumerGroupHeartbeat with epoch 0 answered"
+    REVOCATION_ACKNOWLEDGED = "everything to be revoked was given up"
 
 
 class IllegalTransition(Exception):
@@ -55,36 +69,108 @@ class IllegalTransition(Exception):
         super().__init__(f"{event.value!r} can't happen to a member in state {state.value}")
 
 
-_S, _E = MemberState, MemberEvent
-_ENDINGS = (_E.LEFT, _E.EXPIRED, _E.FENCED, _E.REPLACED)
+Transitions = Mapping[MemberState, Mapping[MemberEvent, MemberState]]
+"""For each state its exits: the events that can happen in it, and the state that each leads to."""
 
-TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
-    # JoinGroup is legal in every state.
-    **{(state, _E.JOIN_ANSWERED): _S.COMPLETING_REBALANCE for state in MemberState},
-    # SyncGroup may repeat: a client that lost the answer asks again.
-    (_S.COMPLETING_REBALANCE, _E.SYNC_ANSWERED): _S.STABLE,
-    (_S.STABLE, _E.SYNC_ANSWERED): _S.STABLE,
-    # A client that claims more than it was given has to revoke it and to join again without it.
-    (_S.COMPLETING_REBALANCE, _E.SYNC_ANSWERED_WITHHOLDING): _S.PREPARE_REBALANCE,
-    (_S.STABLE, _E.SYNC_ANSWERED_WITHHOLDING): _S.PREPARE_REBALANCE,
-    # A client that lives and does not ask for its assignment did not hear the answer to its JoinGroup.
-    (_S.COMPLETING_REBALANCE, _E.SYNC_MISSED): _S.PREPARE_REBALANCE,
-    # A change that comes between JoinGroup and SyncGroup is carried by the SyncGroup answer.
-    (_S.STABLE, _E.ASSIGNMENT_CHANGED): _S.PREPARE_REBALANCE,
-    (_S.PREPARE_REBALANCE, _E.ASSIGNMENT_CHANGED): _S.PREPARE_REBALANCE,
-    (_S.COMPLETING_REBALANCE, _E.ASSIGNMENT_CHANGED): _S.COMPLETING_REBALANCE,
-    # A member found at the broker is asked to join: only its JoinGroup says what it subscribes to and holds.
-    (_S.ABSENT, _E.ADOPTED): _S.PREPARE_REBALANCE,
-    **{(state, event): _S.ABSENT for state in MemberState for event in _ENDINGS},
+_S, _E = MemberState, MemberEvent
+
+TRANSITIONS: Transitions = {
+    _S.ABSENT: {
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        # Only its JoinGroup says what a member found at the broker subscribes to and owns, so it is asked to join.
+        _E.ADOPTED: _S.PREPARE_REBALANCE,
+        # The broker has a membership from the first heartbeat on, before the client has its JoinGroup answer. It may
+        # end in between.
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+        _E.REPLACED: _S.ABSENT,
+    },
+    _S.PREPARE_REBALANCE: {
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+        _E.REPLACED: _S.ABSENT,
+    },
+    _S.COMPLETING_REBALANCE: {
+        # An assignment that changes now is carried by the SyncGroup answer, and is no event.
+        _E.SYNC_ANSWERED: _S.STABLE,
+        # A client that owns more than it was given has to revoke it and to join again without it.
+        _E.SYNC_ANSWERED_WITHHOLDING: _S.PREPARE_REBALANCE,
+        # A client that lives and does not ask for its assignment did not hear the answer to its JoinGroup.
+        _E.SYNC_MISSED: _S.PREPARE_REBALANCE,
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+        _E.REPLACED: _S.ABSENT,
+    },
+    _S.STABLE: {
+        _E.ASSIGNMENT_CHANGED: _S.PREPARE_REBALANCE,
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        # SyncGroup may repeat: a client that lost the answer asks again.
+        _E.SYNC_ANSWERED: _S.STABLE,
+        _E.SYNC_ANSWERED_WITHHOLDING: _S.PREPARE_REBALANCE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+        _E.REPLACED: _S.ABSENT,
+    },
 }
+"""Members that the proxy translates."""
+
+OBSERVED_TRANSITIONS: Transitions = {
+    _S.ABSENT: {
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        # The first call of a member that is seen may be any.
+        _E.SYNC_ANSWERED: _S.STABLE,
+        _E.FIRST_SEEN: _S.STABLE,
+        _E.CONSUMER_JOINED: _S.STABLE,
+    },
+    _S.PREPARE_REBALANCE: {
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        # The broker completes the rebalance for a client whose JoinGroup went another way.
+        _E.SYNC_ANSWERED: _S.STABLE,
+        _E.CONSUMER_JOINED: _S.STABLE,
+        _E.ASSIGNMENT_CHANGED: _S.PREPARE_REBALANCE,
+        _E.REVOCATION_ACKNOWLEDGED: _S.STABLE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+    },
+    _S.COMPLETING_REBALANCE: {
+        _E.SYNC_ANSWERED: _S.STABLE,
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        _E.REBALANCE_ANNOUNCED: _S.PREPARE_REBALANCE,
+        # A classic member's id may go on as that of a member of the new protocol.
+        _E.ASSIGNMENT_CHANGED: _S.PREPARE_REBALANCE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+    },
+    _S.STABLE: {
+        _E.JOIN_FORWARDED: _S.PREPARE_REBALANCE,
+        _E.REBALANCE_ANNOUNCED: _S.PREPARE_REBALANCE,
+        _E.ASSIGNMENT_CHANGED: _S.PREPARE_REBALANCE,
+        _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
+        _E.SYNC_ANSWERED: _S.STABLE,
+        _E.CONSUMER_JOINED: _S.STABLE,
+        _E.LEFT: _S.ABSENT,
+        _E.EXPIRED: _S.ABSENT,
+        _E.FENCED: _S.ABSENT,
+    },
+}
+"""Members whose calls pass through, as the broker's answers show them."""
 
 
 class MemberStateMachine:
     """One member's state; the only thing in the project that changes it."""
 
-    __slots__ = ("state",)
+    __slots__ = ("_transitions", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, transitions: Transitions = TRANSITIONS) -> None:
+        self._transitions = transitions
         self.state = MemberState.ABSENT
         """The state that the member is in. :meth:`handle` alone changes it."""
 
@@ -94,7 +180,7 @@ class MemberStateMachine:
         Raises :class:`IllegalTransition` if the event can't happen in the present state.
         """
         try:
-            self.state = TRANSITIONS[self.state, event]
+            self.state = self._transitions[self.state][event]
         except KeyError:
             raise IllegalTransition(self.state, event) from None
         return self.state

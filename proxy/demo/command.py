@@ -1,4 +1,4 @@
-"""The command ``epochgate demo``, without its options: which view, which cluster, which exit code."""
+"""Runs ``epochgate demo``: chooses the view and the cluster, and returns the exit code."""
 
 import io
 import sys
@@ -12,12 +12,12 @@ from proxy.cluster.dialer import UnreachableError
 from proxy.config.schema import Log
 from proxy.console.exit_codes import ExitCode
 from proxy.demo.display_model import View
-from proxy.demo.embedded import perform_embedded
+from proxy.demo.embedded import run_embedded
 from proxy.demo.failure import DemoFailed
 from proxy.demo.live_view import LiveView
 from proxy.demo.plain_view import PlainView
 from proxy.demo.plan import Plan
-from proxy.demo.runner import perform
+from proxy.demo.runner import run_on_cluster
 from proxy.demo.summary import summary
 from proxy.demo.verdict import Result, problems
 from proxy.runtime.log_setup import configure
@@ -38,9 +38,9 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
     result: Result | None = None
     try:
         if bootstrap is None:
-            result = trio.run(perform_embedded, plan, view)
+            result = trio.run(run_embedded, plan, view)
         else:
-            result = trio.run(perform, bootstrap, f"Kafka at {bootstrap}", plan, view)
+            result = trio.run(run_on_cluster, bootstrap, f"Kafka at {bootstrap}", plan, view)
     except* (DemoFailed, UnreachableError) as failures:
         failed = _messages(failures)
     except* KeyboardInterrupt:
@@ -49,7 +49,7 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
         for message in failed:
             console.print(printable(f"FAILED: {message}", keep="\n"), style="bold red", markup=False)
         if interrupted:
-            console.print("interrupted; everything that was started has ended")
+            console.print("interrupted; all processes have been stopped")
         return ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED
     for renderable in summary(result):
         console.print()
@@ -58,15 +58,15 @@ def run_demo(bootstrap: str | None, plan: Plan, *, plain: bool) -> ExitCode:
 
 
 class _StandardError(io.TextIOBase):
-    """Whatever standard error is at the moment: a screen that is being drawn puts something else there."""
+    """Writes to the present ``sys.stderr``, which the live screen replaces while it runs."""
 
     def write(self, text: str) -> int:
-        """Pass it on."""
+        """Write to the present ``sys.stderr``."""
         return sys.stderr.write(text)
 
 
 def _messages(group: BaseExceptionGroup[Exception]) -> list[str]:
-    """What went wrong, from however deep in the groups."""
+    """Return the messages of all exceptions in nested groups."""
     found: list[str] = []
     for error in group.exceptions:
         found += _messages(error) if isinstance(error, BaseExceptionGroup) else [str(error)]

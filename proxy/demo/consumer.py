@@ -1,8 +1,8 @@
-"""``python -m proxy.demo.consumer SETTINGS``: one ordinary classic consumer, as any application has it.
+"""``python -m proxy.demo.consumer SETTINGS``: one ordinary consumer of the classic protocol.
 
-It reads one topic in one group with confluent-kafka's own settings and its automatic commit, and reports on
-standard output what its callbacks told it (:mod:`proxy.demo.reports`). When standard input ends it closes in an
-orderly way, so it never outlives the process that started it.
+It reads one topic in one group with confluent-kafka's defaults and automatic commit, and reports what its callbacks
+receive on standard output (:mod:`proxy.demo.reports`). It leaves the group and exits when standard input ends, so it
+never outlives the process that started it.
 """
 
 import random
@@ -22,7 +22,7 @@ _LARGEST_BATCH = 500
 
 
 class ReportingConsumer:
-    """The consumer and its reports."""
+    """A consumer that reports its callbacks on standard output."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._consumer = Consumer(
@@ -35,22 +35,22 @@ class ReportingConsumer:
                 "heartbeat.interval.ms": settings.heartbeat_interval_ms,
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": _COMMIT_INTERVAL_MS,
-                "enable.auto.offset.store": False,  # stored once reported: what is committed was reported
+                "enable.auto.offset.store": False,  # stored after the report, so only reported records are committed
             }
         )
         self._work_s = settings.work_s
-        self._random = random.Random(settings.name)  # noqa: S311  no secret; consumers must not work in step
+        self._random = random.Random(settings.name)  # noqa: S311  no secret; consumers must not run in lockstep
         self._batch: list[Message] = []
         self._consumer.subscribe(
             [settings.topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
 
-    def run(self, until: threading.Event) -> None:
-        """Take a batch, work on it, and so on until told to stop; then leave the group.
+    def run(self, stop: threading.Event) -> None:
+        """Read and process batches until ``stop`` is set; then leave the group.
 
         :raises KafkaException: the client library gave up.
         """
-        while not until.is_set():
+        while not stop.is_set():
             self._take(self._consumer.poll(_POLL_S))
             while self._batch and len(self._batch) < _LARGEST_BATCH:
                 message = self._consumer.poll(0)
@@ -71,7 +71,7 @@ class ReportingConsumer:
             raise KafkaException(error)
 
     def _work(self) -> None:
-        """Do with the records what an application does, which takes time; callbacks have to wait for it."""
+        """Spend time on the batch, as an application does. Rebalance callbacks wait for it."""
         messages, self._batch = self._batch, []
         if not messages:
             return
@@ -98,16 +98,16 @@ def _report(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
-def _wait_for_end(of_input: threading.Event) -> None:
+def _wait_for_end_of_input(stop: threading.Event) -> None:
     sys.stdin.read()
-    of_input.set()
+    stop.set()
 
 
 def main() -> int:
-    """Run one consumer; exit 1 with a report of why when the client library gives up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that drives this one
+    """Run one consumer. Returns 1, after reporting the reason, if the client library gives up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the demo process
     stop = threading.Event()
-    threading.Thread(target=_wait_for_end, args=(stop,), daemon=True).start()
+    threading.Thread(target=_wait_for_end_of_input, args=(stop,), daemon=True).start()
     settings = msgspec.json.decode(sys.argv[1], type=ConsumerSettings)
     try:
         ReportingConsumer(settings).run(stop)

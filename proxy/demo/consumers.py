@@ -1,4 +1,4 @@
-"""The consumer processes of one group: started, told to leave, killed."""
+"""Starts, stops and kills the consumer processes of one group."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from proxy.demo.process import ConsumerProcess
 from proxy.demo.reports import ConsumerSettings, Report
 
 
-class Troupe:
-    """Drives the consumers of a group, in the given nursery; ``changed`` is called after each of their reports."""
+class ConsumerPool:
+    """The consumer processes of a group, run in ``nursery``. Calls ``changed`` after each of their reports."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Troupe:
         self._processes: dict[str, ConsumerProcess] = {}
 
     def start(self, number: int) -> None:
-        """Start one more consumer."""
+        """Start the consumer of this number."""
         name = self.name(number)
         settings = ConsumerSettings(
             name=name,
@@ -46,27 +46,27 @@ class Troupe:
             work_s=self._plan.work_s,
         )
 
-        def reported(report: Report) -> None:
-            self.group.reported(name, report)
+        def apply_report(report: Report) -> None:
+            self.group.apply_report(name, report)
             self._changed()
 
         def died(at_ns: int) -> None:
             self.group.killed(name, at_ns)
             self._changed()
 
-        process = self._processes[name] = ConsumerProcess(settings, reported, died)
+        process = self._processes[name] = ConsumerProcess(settings, apply_report, died)
         self.group.started(name, time.monotonic_ns())
         self._nursery.start_soon(process.run)
 
     async def leave(self, name: str) -> None:
-        """Tell a consumer to leave in an orderly way."""
+        """Make a consumer leave the group and exit."""
         self.group.leaving(name, time.monotonic_ns())
         await self._processes[name].leave()
 
     def kill(self, name: str) -> None:
-        """kill -9 a consumer."""
+        """Kill a consumer with SIGKILL, so that it does not leave its group."""
         self._processes[name].kill()
 
     def name(self, number: int) -> str:
-        """What the consumer of this number is called."""
+        """Return the client id of the consumer of this number."""
         return f"{self.group.title.lower()}-{number}"

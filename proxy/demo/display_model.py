@@ -1,4 +1,4 @@
-"""What is going on, for whoever shows it: the step, the groups, and the latest happenings."""
+"""The state that the views show: the current step, the groups, and the latest log lines."""
 
 import time
 from collections import deque
@@ -10,81 +10,81 @@ import msgspec
 
 from protocol_codecs.printable import printable
 from proxy.demo.group import DemoGroup
-from proxy.demo.members import MemberBoard
-from proxy.demo.wait import Changes
+from proxy.demo.members import MemberTracker
+from proxy.demo.wait import ChangeSignal
 
 _LINES_KEPT = 50
 _NS_PER_S = 1e9
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A part of the story: what is done, and what to look at, in words for a newcomer."""
+    """A step of the scenario, with a heading and an explanation for newcomers."""
 
     heading: str
     explanation: str
 
 
-class Line(msgspec.Struct, frozen=True):
-    """Something that happened, ``at_s`` seconds after the beginning."""
+class LogLine(msgspec.Struct, frozen=True):
+    """A log line, ``at_s`` seconds after the start."""
 
     at_s: float
     text: str
 
 
-class Stage:
-    """Everything that a view may show. ``source`` says in words which brokers these are."""
+class DisplayModel:
+    """Everything that a view may show. ``source`` names the cluster in words."""
 
     def __init__(self, source: str, steps_in_all: int, view: "View") -> None:
         self.source = source
         self.steps_in_all = steps_in_all
         self.view = view
         self.groups: tuple[DemoGroup, ...] = ()
-        self.boards: dict[str, MemberBoard] = {}
-        """What the translation says, by group id; nothing for a group that is not translated."""
+        self.trackers: dict[str, MemberTracker] = {}
+        """Member states by group id, for translated groups only."""
         self.step_number = 0
         self.step = Step("", "")
-        self.lines: deque[Line] = deque(maxlen=_LINES_KEPT)
+        self.lines: deque[LogLine] = deque(maxlen=_LINES_KEPT)
         self.produced: Callable[[], int] = int
-        self.changes = Changes()
+        self.changes = ChangeSignal()
         self._began_ns = time.monotonic_ns()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return (time.monotonic_ns() - self._began_ns) / _NS_PER_S
 
     def begin(self, step: Step) -> None:
-        """The next step begins."""
+        """Go to the next step and tell the view."""
         self.step = step
         self.step_number += 1
         self.view.step_began(self)
 
-    def say(self, text: str) -> None:
-        """Tell those who watch what has happened. What a client or a broker said in it can't command the terminal."""
-        line = Line(self.elapsed_s, printable(text))
+    def log(self, text: str) -> None:
+        """Add a line and show it, with control characters escaped: it may quote a client or a broker."""
+        line = LogLine(self.elapsed_s, printable(text))
         self.lines.append(line)
-        self.view.said(line)
+        self.view.line_added(line)
 
 
 class View(Protocol):
-    """Shows the stage."""
+    """Shows a display model."""
 
-    def showing(self, stage: Stage) -> AbstractContextManager[None]:
-        """Show this stage until the context is left."""
+    def showing(self, display: DisplayModel) -> AbstractContextManager[None]:
+        """Show the model until the context exits."""
         ...
 
-    def step_began(self, stage: Stage) -> None:
-        """Another step has begun."""
+    def step_began(self, display: DisplayModel) -> None:
+        """Called when a step begins."""
         ...
 
-    def settled(self, stage: Stage) -> None:
-        """The step has had its effect: both groups are at rest."""
+    def settled(self, display: DisplayModel) -> None:
+        """Called when a step is over: both groups are stable."""
         ...
 
-    def said(self, line: Line) -> None:
-        """Something happened."""
+    def line_added(self, line: LogLine) -> None:
+        """Called for each new log line."""
         ...
 
-    def refresh(self, stage: Stage) -> None:
-        """Called several times a second."""
+    def refresh(self, display: DisplayModel) -> None:
+        """Called several times a second to redraw."""
         ...

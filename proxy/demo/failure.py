@@ -1,5 +1,5 @@
-"""Why a demo could not be carried out."""
+"""The error that ends a demo."""
 
 
 class DemoFailed(Exception):
-    """Something did not happen that should have; the message says what, for a person."""
+    """A step of the demo failed or timed out; the message says which, for a person."""

@@ -1,4 +1,4 @@
-"""One of the two groups: its consumers, what they told of themselves, and what they have read."""
+"""One of the two groups: its consumers, the partitions they own by their own reports, and the records they read."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from proxy.demo.reports import Assigned, Consumed, Left, Report, Revoked
 
 
 class Presence(StrEnum):
-    """What a consumer does at present, as far as its own callbacks tell."""
+    """What a consumer is doing, according to its own callbacks."""
 
     JOINING = "joining"
     READING = "reading"
@@ -33,39 +33,39 @@ class Consumer(msgspec.Struct):
 
 
 class DemoGroup:
-    """``title`` is what the group is called on the screen; ``say`` takes each happening as a line for people."""
+    """A group of the demo, called ``title`` on the screen. ``log`` gets a line for each change."""
 
-    def __init__(self, title: str, group_id: str, partitions: int, say: Callable[[str], None]) -> None:
+    def __init__(self, title: str, group_id: str, partitions: int, log: Callable[[str], None]) -> None:
         self.title = title
         self.group_id = group_id
         self.partitions = range(partitions)
         self.history = History()
         self.records = ReadRecords()
         self.consumers: dict[str, Consumer] = {}
-        self._say = say
+        self._log = log
 
     def started(self, name: str, at_ns: int) -> None:
-        """A consumer was started."""
+        """Record that a consumer was started."""
         self.consumers[name] = Consumer(name, Presence.JOINING, at_ns)
 
     def leaving(self, name: str, at_ns: int) -> None:
-        """A consumer was told to leave."""
-        self._now(name, Presence.LEAVING, at_ns)
+        """Record that a consumer was told to leave."""
+        self._set_presence(name, Presence.LEAVING, at_ns)
 
     def killed(self, name: str, at_ns: int) -> None:
-        """A consumer was killed, and is dead."""
+        """Record that a killed consumer has ended."""
         self.history.ended(name, at_ns)
-        self._now(name, Presence.KILLED, at_ns)
-        self._say(f"{name} is dead")
+        self._set_presence(name, Presence.KILLED, at_ns)
+        self._log(f"{name} is dead")
 
-    def reported(self, name: str, report: Report) -> None:
-        """A consumer reported something."""
+    def apply_report(self, name: str, report: Report) -> None:
+        """Apply a consumer's report."""
         match report:
             case Assigned(at_ns, partitions):
                 self.history.assigned(name, at_ns, partitions)
                 if partitions:
-                    self._now(name, Presence.READING, at_ns)
-                    self._say(f"{name} is assigned {ranges(partitions)}")
+                    self._set_presence(name, Presence.READING, at_ns)
+                    self._log(f"{name} is assigned {ranges(partitions)}")
             case Revoked(began_ns, ended_ns, partitions):
                 self.history.revoked(name, began_ns, ended_ns, partitions)
                 self._stopped(name, began_ns, partitions)
@@ -73,11 +73,11 @@ class DemoGroup:
                 self.records.read(numbers)
             case Left(at_ns):
                 self.history.ended(name, at_ns)
-                self._now(name, Presence.LEFT, at_ns)
-                self._say(f"{name} has left")
+                self._set_presence(name, Presence.LEFT, at_ns)
+                self._log(f"{name} has left")
 
     def members(self) -> list[str]:
-        """The consumers that should be members at present."""
+        """Return the consumers that should be members now."""
         return [one.name for one in self.consumers.values() if one.presence not in _GONE]
 
     def is_complete(self) -> bool:
@@ -90,8 +90,8 @@ class DemoGroup:
             and holders == set(self.members())
         )
 
-    def told(self) -> str:
-        """Who holds what at present, in words."""
+    def ownership(self) -> str:
+        """Describe who owns which partitions now, for a message."""
         members = (
             f"{name} holds {ranges(self.history.held_by(name)) or 'nothing'}" for name in self.members()
         )
@@ -100,11 +100,11 @@ class DemoGroup:
     def _stopped(self, name: str, at_ns: int, partitions: tuple[int, ...]) -> None:
         kept = self.history.held_by(name)
         what = f"keeps {ranges(kept)}" if kept else "stops"
-        self._say(f"{name} gives up {ranges(partitions)} and {what}")
+        self._log(f"{name} gives up {ranges(partitions)} and {what}")
         if not kept and self.consumers[name].presence is Presence.READING:
-            self._now(name, Presence.STOPPED, at_ns)
+            self._set_presence(name, Presence.STOPPED, at_ns)
 
-    def _now(self, name: str, presence: Presence, at_ns: int) -> None:
+    def _set_presence(self, name: str, presence: Presence, at_ns: int) -> None:
         consumer = self.consumers[name]
         if consumer.presence is not Presence.LEAVING or presence in _GONE:
             consumer.presence, consumer.since_ns = presence, at_ns

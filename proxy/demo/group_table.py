@@ -1,4 +1,4 @@
-"""A group as a table: its consumers by their own callbacks, its members by what the translation says of them."""
+"""Draws a group as a table: consumers by their own callbacks, and member states from the translator's events."""
 
 import time
 
@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from proxy.demo.group import Consumer, DemoGroup, Presence
-from proxy.demo.members import MemberBoard
+from proxy.demo.members import MemberTracker
 from proxy.demo.records import ranges
 
 _NS_PER_S = 1e9
@@ -20,9 +20,9 @@ _STYLES = {
 }
 
 
-def group_table(group: DemoGroup, board: MemberBoard | None) -> Table:
-    """Draw a group. ``board`` is None for one that goes straight to the brokers."""
-    way = "straight to the brokers" if board is None else "through the proxy"
+def group_table(group: DemoGroup, tracker: MemberTracker | None) -> Table:
+    """Draw a group. ``tracker`` is None for the group that connects directly to the brokers."""
+    way = "direct to the brokers" if tracker is None else "through the proxy"
     title = f"{group.title}: {way}"
     table = Table(
         title=title,
@@ -35,13 +35,13 @@ def group_table(group: DemoGroup, board: MemberBoard | None) -> Table:
     )
     table.add_column("consumer", no_wrap=True)
     table.add_column("does", no_wrap=True, min_width=len("stopped 9.9 s"))
-    if board is not None:
+    if tracker is not None:
         table.add_column("member state", no_wrap=True, min_width=len("CompletingRebalance"))
         table.add_column("generation", justify="right", no_wrap=True)
         table.add_column("epoch", justify="right", no_wrap=True)
     table.add_column("partitions", no_wrap=True, min_width=len("0, 1, 2, 3"))
     for consumer in group.consumers.values():
-        between = () if board is None else _member(board, consumer)
+        between = () if tracker is None else _member(tracker, consumer)
         table.add_row(
             consumer.name, _presence(consumer), *between, ranges(group.history.held_by(consumer.name))
         )
@@ -55,8 +55,8 @@ def _presence(consumer: Consumer) -> str:
     return f"[{_STYLES[consumer.presence]}]{what}[/]"
 
 
-def _member(board: MemberBoard, consumer: Consumer) -> tuple[str, str, str]:
-    member = board.of(consumer.name)
+def _member(tracker: MemberTracker, consumer: Consumer) -> tuple[str, str, str]:
+    member = tracker.of(consumer.name)
     if member is None or member.generation < 0:
         return ("" if member is None else member.state, "", "")
     return member.state, str(member.generation), str(member.epoch)

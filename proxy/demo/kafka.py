@@ -1,4 +1,4 @@
-"""What the demo asks of the cluster itself, past the proxy: topics, and what the broker says of a group."""
+"""The demo's own requests to the cluster, which bypass the proxy: topics, and descriptions of groups."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -14,18 +14,18 @@ from confluent_kafka.cimpl import NewTopic
 from proxy.config.schema import Address
 from proxy.demo.failure import DemoFailed
 
-_ANSWER_S = 15.0
+_TIMEOUT_S = 15.0
 _CONNECT_S = 5.0
-_PATIENCE_S = 30.0
-_ASK_AGAIN_S = 0.5
+_DESCRIBE_TIMEOUT_S = 30.0
+_RETRY_S = 0.5
 _QUIET = {"log_level": 0}
-"""librdkafka writes its own log lines into the terminal otherwise; what matters comes as an exception."""
+"""Without it librdkafka writes log lines to the terminal. Errors still come as exceptions."""
 
 T = TypeVar("T")
 
 
 class BrokerView(msgspec.Struct, frozen=True):
-    """A group as the broker describes it to its own tools."""
+    """A group as the broker describes it."""
 
     type: str
     """``classic`` or ``consumer`` (the new protocol)."""
@@ -35,19 +35,19 @@ class BrokerView(msgspec.Struct, frozen=True):
 
 
 class Kafka:
-    """A cluster, by librdkafka's admin client."""
+    """A cluster, accessed by librdkafka's admin client."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
 
     async def node_ids(self) -> list[int]:
-        """The ids of its brokers.
+        """Return the ids of the brokers.
 
-        :raises DemoFailed: nobody answers.
+        :raises DemoFailed: no broker answers.
         """
         what = f"reach a Kafka broker on {self.bootstrap}"
-        await self._connect(what)  # fails at once where nobody listens; librdkafka would go on trying
+        await self._connect(what)  # fails at once if nothing listens there; librdkafka would retry
         cluster = await _result(what, self._admin.describe_cluster())
         return sorted(node.id for node in cluster.nodes)
 
@@ -70,25 +70,25 @@ class Kafka:
         await _result(f"create topic {topic}", futures[topic])
 
     async def describe(self, group_ids: Sequence[str]) -> dict[str, BrokerView]:
-        """What the broker says of each of these groups; asked again while their coordinator moves or is away.
+        """Describe these groups, with retries while their coordinator is moving or unavailable.
 
-        :raises DemoFailed: it did not say anything in time.
+        :raises DemoFailed: there was no answer in time.
         """
-        deadline = trio.current_time() + _PATIENCE_S
+        deadline = trio.current_time() + _DESCRIBE_TIMEOUT_S
         while True:
             try:
                 return {group_id: await self._describe(group_id) for group_id in group_ids}
             except DemoFailed:
                 if trio.current_time() > deadline:
                     raise
-            await trio.sleep(_ASK_AGAIN_S)
+            await trio.sleep(_RETRY_S)
 
     async def _describe(self, group_id: str) -> BrokerView:
         future = self._admin.describe_consumer_groups([group_id])[group_id]
         return _view(await _result(f"describe group {group_id}", future))
 
     async def remove(self, topic: str, group_ids: Sequence[str]) -> None:
-        """Remove what the demo has made, as far as the brokers let it: a group that still has members stays."""
+        """Delete the demo's topic and groups where the brokers allow it: a group that still has members stays."""
         futures = {
             **self._admin.delete_consumer_groups(list(group_ids)),
             **self._admin.delete_topics([topic]),
@@ -107,11 +107,11 @@ def _view(description: Any) -> BrokerView:
 
 
 async def _result(what: str, future: "Future[Any]") -> Any:
-    return await _ask(what, lambda: future.result(_ANSWER_S))
+    return await _run_blocking(what, lambda: future.result(_TIMEOUT_S))
 
 
-async def _ask(what: str, question: Callable[[], T]) -> T:
+async def _run_blocking(what: str, call: Callable[[], T]) -> T:
     try:
-        return await trio.to_thread.run_sync(question, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
     except (KafkaException, TimeoutError) as error:
         raise DemoFailed(f"can't {what}: {error}") from error

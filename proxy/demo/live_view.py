@@ -1,4 +1,4 @@
-"""The demo as one screen that is drawn again several times a second."""
+"""Shows the demo as one screen that is redrawn several times a second."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,70 +9,70 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from proxy.demo.display_model import Line, Stage
+from proxy.demo.display_model import DisplayModel, LogLine
 from proxy.demo.group_table import group_table
 
 _WIDE = 125
-"""Columns from which both groups fit side by side."""
+"""From this many columns on both groups fit side by side."""
 _FEWEST_LINES, _MOST_LINES = 3, 12
 _FRAME = 3
-"""Lines around the happenings: the border, and the one below which the cursor stands."""
+"""Lines around the log panel: its border, and the line of the cursor."""
 
 
 class LiveView:
-    """Draws the stage."""
+    """Draws the display model with rich."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
 
     @contextmanager
-    def showing(self, stage: Stage) -> Iterator[None]:
-        """Take the terminal over until the end."""
+    def showing(self, display: DisplayModel) -> Iterator[None]:
+        """Take over the terminal until the context exits."""
         with self._live:
             yield
-            self.refresh(stage)
+            self.refresh(display)
 
-    def step_began(self, stage: Stage) -> None:
-        """Draw at once."""
-        self.refresh(stage)
+    def step_began(self, display: DisplayModel) -> None:
+        """Redraw at once."""
+        self.refresh(display)
 
-    def settled(self, stage: Stage) -> None:
-        """Draw at once."""
-        self.refresh(stage)
+    def settled(self, display: DisplayModel) -> None:
+        """Redraw at once."""
+        self.refresh(display)
 
-    def said(self, _line: Line) -> None:
-        """The next drawing shows it."""
+    def line_added(self, _line: LogLine) -> None:
+        """Nothing to do: the next redraw shows the line."""
 
-    def refresh(self, stage: Stage) -> None:
-        """Draw."""
-        self._live.update(self._drawn(stage), refresh=True)
+    def refresh(self, display: DisplayModel) -> None:
+        """Redraw."""
+        self._live.update(self._rendered(display), refresh=True)
 
-    def _drawn(self, stage: Stage) -> RenderableType:
-        groups = [group_table(group, stage.boards.get(group.group_id)) for group in stage.groups]
+    def _rendered(self, display: DisplayModel) -> RenderableType:
+        groups = [group_table(group, display.trackers.get(group.group_id)) for group in display.groups]
         wide = self._console.width >= _WIDE
         above = Group(
-            _heading(stage), Columns(groups, padding=(0, 4)) if wide else Group(*groups), _records(stage)
+            _heading(display), Columns(groups, padding=(0, 4)) if wide else Group(*groups), _records(display)
         )
         room = self._console.height - len(self._console.render_lines(above)) - _FRAME
         if room < _FEWEST_LINES:
             return above
-        return Group(above, _happenings(stage, min(room, _MOST_LINES)))
+        return Group(above, _log_panel(display, min(room, _MOST_LINES)))
 
 
-def _heading(stage: Stage) -> Panel:
+def _heading(display: DisplayModel) -> Panel:
     text = Text()
-    text.append(f"Step {stage.step_number} of {stage.steps_in_all}: ", style="bold")
-    text.append(f"{stage.step.heading}\n", style="bold cyan")
-    text.append(stage.step.explanation)
-    title = f"Epochgate demo on {stage.source}, {stage.elapsed_s:.0f} s"
+    text.append(f"Step {display.step_number} of {display.steps_in_all}: ", style="bold")
+    text.append(f"{display.step.heading}\n", style="bold cyan")
+    text.append(display.step.explanation)
+    title = f"Epochgate demo on {display.source}, {display.elapsed_s:.0f} s"
     return Panel(text, title=title, title_align="left", border_style="cyan")
 
 
-def _records(stage: Stage) -> Text:
-    produced = stage.produced()
+def _records(display: DisplayModel) -> Text:
+    produced = display.produced()
     text = Text(f"records produced: {produced}")
-    for group in stage.groups:
+    for group in display.groups:
         behind = max(produced - group.records.distinct, 0)
         text.append(f"   {group.title} has read {group.records.distinct}")
         if behind:
@@ -80,8 +80,8 @@ def _records(stage: Stage) -> Text:
     return text
 
 
-def _happenings(stage: Stage, lines: int) -> Panel:
-    shown = list(stage.lines)[-lines:]
+def _log_panel(display: DisplayModel, lines: int) -> Panel:
+    shown = list(display.lines)[-lines:]
     text = Text(
         "\n".join(f"{line.at_s:6.1f} s  {line.text}" for line in shown), no_wrap=True, overflow="ellipsis"
     )

@@ -1,4 +1,4 @@
-"""What a change cost a group, computed from its history. docs/tutorial/demo.md defines each measure in words.
+"""Computes what a change cost a group from its history. docs/tutorial/demo.md defines each measure.
 
 Everything here is a pure function of callbacks and times in nanoseconds.
 """
@@ -14,21 +14,21 @@ _NS_PER_S = 1e9
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The time that is counted as one step: from its action until the next one."""
+    """The time of one step: from its action until the next one."""
 
     began_ns: int
     ended_ns: int
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A time in which a consumer read nothing, or nobody read a partition."""
+    """A time during which a consumer read nothing, or no consumer read a partition."""
 
     began_ns: int
     ended_ns: int
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
+        """Its length in seconds."""
         return (self.ended_ns - self.began_ns) / _NS_PER_S
 
 
@@ -51,7 +51,7 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     """Bystanders that read nothing at all for some time."""
 
     stopped_s: float
-    """For how long, all of them together."""
+    """The sum of those times in seconds."""
 
     partitions: int
     """Partitions of the topic."""
@@ -60,11 +60,11 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions that nobody read for some time."""
 
     unread_s: float
-    """For how long, all of them together."""
+    """The sum of those times in seconds."""
 
 
 def gaps(holdings: Iterable[Holding], window: Window) -> list[Gap]:
-    """The times within the window in which none of these holdings was being read."""
+    """Return the times in the window during which none of these holdings was being read."""
     found = []
     unread_since = window.began_ns
     for began, ended in sorted(_reading(holding, window) for holding in holdings):
@@ -81,7 +81,7 @@ def gaps(holdings: Iterable[Holding], window: Window) -> list[Gap]:
 def step_cost(
     history: History, window: Window, *, partitions: Iterable[int], bystanders: Iterable[str]
 ) -> StepCost:
-    """What happened to these partitions and to these consumers within the window."""
+    """Return what the step in this window cost these partitions and these consumers."""
     by_consumer = [
         gaps((holding for holding in history.holdings if holding.consumer == name), window)
         for name in bystanders
@@ -101,7 +101,7 @@ def step_cost(
 
 
 def overlaps(history: History, until_ns: int) -> list[Overlap]:
-    """Every time until then in which two consumers held one partition; there must be none."""
+    """Return every time before ``until_ns`` when two consumers held the same partition; there must be none."""
     by_partition: dict[int, list[Holding]] = {}
     for holding in history.holdings:
         by_partition.setdefault(holding.partition, []).append(holding)

@@ -1,4 +1,4 @@
-"""What the translation says of the members of one group, from its events."""
+"""Tracks the members of one group from the translator's events."""
 
 import msgspec
 
@@ -6,29 +6,29 @@ from translation.actions import Event
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """A member between the two protocols; -1 where there is no generation or epoch."""
+    """The state of a translated member; -1 where there is no generation or epoch."""
 
     state: str
     generation: int
-    """What the classic client knows: the epoch at its last JoinGroup."""
+    """The classic client's generation: the epoch at its last JoinGroup."""
     epoch: int
-    """What the broker knows: the member epoch of the new protocol."""
+    """The broker's member epoch in the new protocol."""
 
 
-class MemberBoard:
+class MemberTracker:
     """The members of one group by client id, which the demo makes unique."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._members: dict[str, MemberView] = {}
 
-    def saw(self, event: Event) -> bool:
-        """Take an event in; whether it was about a member of this group."""
+    def record(self, event: Event) -> bool:
+        """Record an event. Returns whether it is about a member of this group."""
         if event.group_id != self._group_id or not event.member_id or event.client_id is None:
             return False
         self._members[event.client_id] = MemberView(event.state, event.generation, event.epoch)
         return True
 
     def of(self, client_id: str) -> MemberView | None:
-        """The member of this client; None if the translation knows none."""
+        """Return the member with this client id; None before its first event."""
         return self._members.get(client_id)

@@ -1,4 +1,4 @@
-"""How large and how long a demo is, and the steps that it consists of."""
+"""The sizes and times of a demo, and its steps."""
 
 import msgspec
 
@@ -9,16 +9,16 @@ FIRST_CONSUMERS = 3
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes of a demo. Both groups are given the same."""
+    """The settings of a demo, the same for both groups."""
 
     partitions: int = 8
     records_per_second: float = 100.0
     work_s: float = 1.0
-    """How long each consumer works on a batch of records on average, as one that writes to a database does."""
+    """Average seconds that a consumer spends on a batch, like one that writes to a database."""
     pause_s: float = 4.0
-    """Time to look at each state before the next step."""
+    """Seconds to look at each state before the next step."""
     assignor: str = "roundrobin"
-    """The consumers' own choice (``partition.assignment.strategy``)."""
+    """The consumers' ``partition.assignment.strategy``."""
     session_timeout_ms: int = 6_000
     """The shortest that brokers allow by default (``group.min.session.timeout.ms``)."""
     heartbeat_interval_ms: int = 2_000
@@ -27,28 +27,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 START = Step(
     "Three consumers start in each group",
-    "They are the same unmodified program with the same settings; only the address that they connect to differs. "
-    "Those of the classic group talk to the brokers, the others to Epochgate, which makes each of them "
+    "All six run the same unmodified program with the same settings; only the address they connect to differs. "
+    "The classic group connects to the brokers, the other group to Epochgate, which makes each consumer "
     "a member of the new protocol (KIP-848).",
 )
 JOIN = Step(
     "A fourth consumer joins each group",
-    "Classic: every consumer stops when it has done its batch, and waits until all the others have joined again "
-    "(unless their assignor is cooperative). Epochgate: the broker takes only the partitions that the newcomer "
-    "gets; a consumer that keeps its partitions is not even told, and nobody waits for another.",
+    "Classic: every consumer stops after its current batch and waits until all others have rejoined "
+    "(unless their assignor is cooperative). Epochgate: the broker revokes only the partitions that the new consumer "
+    "gets. A consumer that keeps its partitions sees no callback, and no consumer waits for another.",
 )
 LEAVE = Step(
-    "One consumer leaves each group, in an orderly way",
-    "Its partitions go to those that remain.",
+    "One consumer leaves each group",
+    "It closes normally (LeaveGroup), and its partitions go to the remaining consumers.",
 )
 KILL = Step(
     "One consumer of each group is killed (kill -9)",
-    "It says goodbye to nobody, so its partitions are not read until its session timeout has passed, with "
-    "either protocol. What counts is what happens to the others.",
+    "It can't send a LeaveGroup, so nobody reads its partitions until its session timeout has passed, with "
+    "either protocol. What matters is what happens to the other consumers.",
 )
 END = Step(
-    "No more records are produced",
-    "Both groups read what is left; then the results are compared.",
+    "The producer stops",
+    "Both groups read the remaining records; then the results are compared.",
 )
 MEASURED = {JOIN: "join", LEAVE: "leave", KILL: "kill"}
 STEPS = (START, JOIN, LEAVE, KILL, END)

@@ -1,4 +1,4 @@
-"""One consumer process, as the demo drives it."""
+"""Runs one consumer process for the demo."""
 
 import subprocess
 import sys
@@ -12,16 +12,16 @@ import trio
 from proxy.demo.failure import DemoFailed
 from proxy.demo.reports import ConsumerSettings, Failed, Left, Report
 
-_LAST_WORDS = 5
+_STDERR_LINES = 5
 _GRACE_S = 3.0
 _reports: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 class ConsumerProcess:
-    """A consumer that was started, and that is told to leave or is killed.
+    """A consumer process that leaves its group or is killed on request.
 
-    ``on_report`` takes each report as it comes, and ``on_exit`` the time at which a killed process was
-    certainly dead; both are called before :meth:`run` returns.
+    Calls ``on_report`` with each report, and ``on_exit`` with the time (``monotonic_ns``) at which a killed process
+    had ended; both before :meth:`run` returns.
     """
 
     def __init__(
@@ -33,19 +33,19 @@ class ConsumerProcess:
         self.name = settings.name
         self._settings = settings
         self._on_report = on_report
-        self._on_death = on_exit
+        self._on_exit = on_exit
         self._process: trio.Process | None = None
         self._ending = False
         self._left = False
-        self._stderr: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
 
     async def run(self) -> None:
-        """Start it, hand over what it reports, and return when it has ended as it was told to.
+        """Start the process, pass on its reports, and return when it has ended on request.
 
-        :raises DemoFailed: it ended by itself.
+        :raises DemoFailed: it ended without a request.
         """
         command = [sys.executable, "-m", "proxy.demo.consumer", msgspec.json.encode(self._settings).decode()]
-        # A session of its own: Ctrl-C is for the demo, which then ends its consumers itself.
+        # A session of its own: Ctrl-C reaches only the demo, which then ends its consumers.
         process = self._process = await trio.lowlevel.open_process(
             command,
             stdin=subprocess.PIPE,
@@ -55,30 +55,30 @@ class ConsumerProcess:
         )
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_last_words, process)
-                await self._hand_over_reports(process)
+                nursery.start_soon(self._collect_stderr, process)
+                await self._forward_reports(process)
             await process.wait()
         finally:
-            await self._make_sure_it_is_dead(process)
+            await self._ensure_dead(process)
         if not self._left:
-            self._on_death(time.monotonic_ns())
+            self._on_exit(time.monotonic_ns())
         if not self._ending:
-            words = " | ".join(self._stderr) or "it said nothing"
-            raise DemoFailed(f"{self.name} ended by itself with exit code {process.returncode}: {words}")
+            words = " | ".join(self._stderr) or "no output"
+            raise DemoFailed(f"{self.name} ended unexpectedly with exit code {process.returncode}: {words}")
 
     async def leave(self) -> None:
-        """Tell it to close in an orderly way; it reports that it has left."""
+        """Make the consumer leave its group and exit, by closing its standard input."""
         self._ending = True
         if self._process is not None and self._process.stdin is not None:
             await self._process.stdin.aclose()
 
     def kill(self) -> None:
-        """kill -9: it says goodbye to nobody."""
+        """Kill the process with SIGKILL, so that it can't leave its group."""
         self._ending = True
         if self._process is not None:
             self._process.kill()
 
-    async def _hand_over_reports(self, process: trio.Process) -> None:
+    async def _forward_reports(self, process: trio.Process) -> None:
         async for line in _lines(process.stdout):
             report = _reports.decode(line)
             if isinstance(report, Failed):
@@ -86,11 +86,11 @@ class ConsumerProcess:
             self._left = self._left or isinstance(report, Left)
             self._on_report(report)
 
-    async def _keep_last_words(self, process: trio.Process) -> None:
+    async def _collect_stderr(self, process: trio.Process) -> None:
         async for line in _lines(process.stderr):
             self._stderr.append(line.decode(errors="replace"))
 
-    async def _make_sure_it_is_dead(self, process: trio.Process) -> None:
+    async def _ensure_dead(self, process: trio.Process) -> None:
         with trio.CancelScope(shield=True):
             if process.stdin is not None:
                 await process.stdin.aclose()  # which asks it to leave
@@ -105,7 +105,7 @@ class ConsumerProcess:
 
 
 async def _lines(stream: trio.abc.ReceiveStream | None) -> AsyncIterator[bytes]:
-    """The whole lines of a stream; a last one without its end was cut off by a kill and is left out."""
+    """Yield the complete lines of a stream. An unfinished last line was cut off by a kill and is skipped."""
     if stream is None:
         return
     rest = b""

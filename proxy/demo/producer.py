@@ -10,7 +10,7 @@ _FLUSH_S = 30.0
 
 
 class NumberedProducer:
-    """Writes the numbers from 0 on, spread evenly over the partitions of a topic."""
+    """Produces records with the values 0, 1, 2 and so on, spread evenly over the partitions of a topic."""
 
     def __init__(self, bootstrap: str, topic: str, *, partitions: int, per_second: float) -> None:
         self._producer = Producer(
@@ -21,16 +21,16 @@ class NumberedProducer:
         self._per_second = per_second
         self._stopping = trio.Event()
         self.finished = trio.Event()
-        """Set when everything that was sent is acknowledged."""
+        """Set when all records are acknowledged."""
         self._failed: KafkaError | None = None
         self._sent = 0
         self.produced = 0
         """How many records the brokers have acknowledged."""
 
     async def run(self) -> None:
-        """Produce until :meth:`stop`, and return when everything sent is acknowledged.
+        """Produce until :meth:`stop`, and return when all records are acknowledged.
 
-        :raises DemoFailed: a record was not.
+        :raises DemoFailed: a record was not acknowledged.
         """
         began = trio.current_time()
         while not self._stopping.is_set():
@@ -46,7 +46,7 @@ class NumberedProducer:
         self.finished.set()
 
     def stop(self) -> None:
-        """Produce no more."""
+        """Make :meth:`run` stop producing."""
         self._stopping.set()
 
     def _send_up_to(self, number: int) -> None:

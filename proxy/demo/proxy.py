@@ -1,4 +1,4 @@
-"""The proxy in this process: ``epochgate run`` with a configuration of the demo's own, and its events shown."""
+"""Runs the proxy in this process with the demo's own configuration, and reports the translator's events."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,8 +16,8 @@ _LOOPBACK = "127.0.0.1"
 _DRAIN_S = 2.0
 
 
-class WatchedTranslator:
-    """A translator whose events are shown to somebody on their way."""
+class ReportingTranslator:
+    """Wraps a translator and passes each of its events to ``on_event``."""
 
     def __init__(self, translator: Translator, on_event: Callable[[Event], None]) -> None:
         self._translator = translator
@@ -29,15 +29,15 @@ class WatchedTranslator:
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""
-        return self._shown(self._translator.handle_request(now, connection, request))
+        return self._report_events(self._translator.handle_request(now, connection, request))
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker's answer to a Call."""
-        return self._shown(self._translator.handle_reply(now, call_id, message))
+        return self._report_events(self._translator.handle_reply(now, call_id, message))
 
     def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
         """The broker's answer to a group call that was relayed."""
-        return self._shown(self._translator.passed(now, connection, request, response))
+        return self._report_events(self._translator.passed(now, connection, request, response))
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         """Whether a member's Heartbeat is only forwarded."""
@@ -49,11 +49,11 @@ class WatchedTranslator:
 
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client's side of a connection has ended."""
-        return self._shown(self._translator.client_gone(now, connection_id))
+        return self._report_events(self._translator.client_gone(now, connection_id))
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """A connection is gone on both sides."""
-        return self._shown(self._translator.upstream_lost(now, connection_id))
+        return self._report_events(self._translator.upstream_lost(now, connection_id))
 
     def settled(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""
@@ -65,21 +65,21 @@ class WatchedTranslator:
 
     def handle_time(self, now: float) -> list[Action]:
         """The deadline has come."""
-        return self._shown(self._translator.handle_time(now))
+        return self._report_events(self._translator.handle_time(now))
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
         """Another policy holds from now on."""
-        return self._shown(self._translator.set_policy(now, policy))
+        return self._report_events(self._translator.set_policy(now, policy))
 
-    def _shown(self, actions: list[Action]) -> list[Action]:
+    def _report_events(self, actions: list[Action]) -> list[Action]:
         for action in actions:
             if isinstance(action, Emit):
                 self._on_event(action.event)
         return actions
 
 
-class Gateway:
-    """A proxy on loopback, on free ports, that translates one group."""
+class DemoProxy:
+    """A proxy on free loopback ports that translates one group."""
 
     def __init__(
         self, bootstrap: str, node_ids: Iterable[int], group_id: str, on_event: Callable[[Event], None]
@@ -97,17 +97,17 @@ class Gateway:
             admin=Admin(port=0),
             drain=Drain(grace_s=_DRAIN_S),
         )
-        self._server = Server(config, WatchedTranslator(Translator(policy), on_event), policy=policy)
+        self._server = Server(config, ReportingTranslator(Translator(policy), on_event), policy=policy)
 
     @property
     def bootstrap(self) -> str:
-        """Where its clients connect."""
+        """The address that its clients connect to."""
         return f"{_LOOPBACK}:{self._server.ports.listeners[0].port}"
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until :meth:`stop`. ``task_status`` is told when clients may connect."""
+        """Serve until :meth:`stop`. ``task_status`` starts once clients can connect."""
         await self._server.run(task_status)
 
     def stop(self) -> None:
-        """Let it end in an orderly way."""
+        """Make :meth:`run` drain and return."""
         self._server.stop()

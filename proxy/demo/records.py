@@ -1,10 +1,10 @@
-"""The numbered records: which were produced, and which each group has read, how often."""
+"""Counts which of the numbered records a group has read, and how often."""
 
 from collections.abc import Iterable
 
 
 class ReadRecords:
-    """What one group has read of records that are numbered from 0 on."""
+    """The records that one group has read. Records are numbered from 0."""
 
     def __init__(self) -> None:
         self.duplicates = 0
@@ -12,11 +12,11 @@ class ReadRecords:
 
     @property
     def distinct(self) -> int:
-        """How many different records were read."""
+        """The number of different records that were read."""
         return len(self._read)
 
     def read(self, numbers: Iterable[int]) -> None:
-        """These were read, perhaps not for the first time."""
+        """Record that these were read, possibly again."""
         for number in numbers:
             if number in self._read:
                 self.duplicates += 1
@@ -24,12 +24,12 @@ class ReadRecords:
                 self._read.add(number)
 
     def missing(self, produced: int) -> list[int]:
-        """The records that nobody of the group has read, of so many that were produced."""
+        """Return which of the first ``produced`` records no consumer of the group has read."""
         return [number for number in range(produced) if number not in self._read]
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers for people: ``0-3, 7, 9-10``."""
+    """Format numbers as ranges: ``0-3, 7, 9-10``."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:

@@ -1,6 +1,6 @@
-"""What a consumer process is told when it starts, and what it reports: one JSON line each.
+"""The settings of a consumer process, and its reports: one JSON line each.
 
-Times are :func:`time.monotonic_ns`, which all processes of one machine share.
+Times are :func:`time.monotonic_ns`, which is the same for all processes of a machine.
 """
 
 import msgspec
@@ -9,8 +9,7 @@ import msgspec
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The only argument of ``python -m proxy.demo.consumer``.
 
-    ``name`` becomes the client id. ``work_s`` is how long the application works on a batch of records on
-    average.
+    ``name`` becomes the client id. ``work_s`` is the average time in seconds that the application spends on a batch.
     """
 
     name: str
@@ -24,14 +23,14 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assigned(msgspec.Struct, frozen=True, tag="assigned"):
-    """The assign callback was entered: these partitions are the consumer's, beside those it may have kept."""
+    """The assign callback was called with these partitions, which are added to those the consumer kept."""
 
     at_ns: int
     partitions: tuple[int, ...]
 
 
 class Revoked(msgspec.Struct, frozen=True, tag="revoked"):
-    """The revoke or the lost callback ran: from ``began_ns`` on nothing was read, at ``ended_ns`` it returned."""
+    """The revoke or lost callback ran from ``began_ns`` to ``ended_ns``; the consumer read nothing meanwhile."""
 
     began_ns: int
     ended_ns: int
@@ -39,19 +38,19 @@ class Revoked(msgspec.Struct, frozen=True, tag="revoked"):
 
 
 class Consumed(msgspec.Struct, frozen=True, tag="consumed"):
-    """Records were read; their offsets are committed only after this line was written."""
+    """Records were processed. Their offsets are committed only after this report."""
 
     numbers: tuple[int, ...]
 
 
 class Left(msgspec.Struct, frozen=True, tag="left"):
-    """The consumer closed in an orderly way, as it was told to."""
+    """The consumer left its group and closed, on request."""
 
     at_ns: int
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The client library gave up."""
+    """The client library gave up with this error."""
 
     reason: str
 

@@ -1,18 +1,18 @@
-"""Everything that a demo needs around its story, made and removed again: topic, proxy, producer, consumers."""
+"""Runs a demo: creates topic, proxy, producer and consumers, runs the scenario, and removes them again."""
 
 from uuid import uuid4
 
 import trio
 
-from proxy.demo.consumers import Troupe
-from proxy.demo.display_model import Stage, View
+from proxy.demo.consumers import ConsumerPool
+from proxy.demo.display_model import DisplayModel, View
 from proxy.demo.group import DemoGroup
 from proxy.demo.kafka import Kafka
-from proxy.demo.members import MemberBoard
+from proxy.demo.members import MemberTracker
 from proxy.demo.plan import STEPS, Plan
 from proxy.demo.producer import NumberedProducer
-from proxy.demo.proxy import Gateway
-from proxy.demo.scenario import Story
+from proxy.demo.proxy import DemoProxy
+from proxy.demo.scenario import Scenario
 from proxy.demo.verdict import Result
 from translation.actions import Event, EventKind
 
@@ -22,68 +22,68 @@ _REFRESH_S = 0.25
 _CLEAN_UP_S = 10.0
 
 
-async def perform(bootstrap: str, source: str, plan: Plan, view: View) -> Result:
-    """One demo on the cluster behind ``bootstrap``.
+async def run_on_cluster(bootstrap: str, source: str, plan: Plan, view: View) -> Result:
+    """Run the demo on the cluster at ``bootstrap`` and return its result.
 
-    :raises DemoFailed: in exception groups: it could not be carried out.
+    :raises ExceptionGroup: with a :class:`~proxy.demo.failure.DemoFailed`, if a step could not be carried out.
     """
     kafka = Kafka(bootstrap)
     node_ids = await kafka.node_ids()
     topic = f"epochgate-demo-{uuid4().hex[:8]}"
-    stage = Stage(source, len(STEPS), view)
+    display = DisplayModel(source, len(STEPS), view)
     classic, translated = (
-        DemoGroup(title, f"{topic}-{title.lower()}", plan.partitions, stage.say)
+        DemoGroup(title, f"{topic}-{title.lower()}", plan.partitions, display.log)
         for title in (CLASSIC, EPOCHGATE)
     )
-    board = MemberBoard(translated.group_id)
-    stage.groups = (classic, translated)
-    stage.boards = {translated.group_id: board}
+    tracker = MemberTracker(translated.group_id)
+    display.groups = (classic, translated)
+    display.trackers = {translated.group_id: tracker}
 
-    def saw(event: Event) -> None:
+    def record(event: Event) -> None:
         if event.kind in _NOTEWORTHY:
-            stage.say(f"Epochgate: {event.client_id} {event.kind}: {event.reason}")
-        if board.saw(event):
-            stage.changes.happened()
+            display.log(f"Epochgate: {event.client_id} {event.kind}: {event.reason}")
+        if tracker.record(event):
+            display.changes.notify()
 
     await kafka.create_topic(topic, plan.partitions)
     try:
-        with view.showing(stage):
-            async with trio.open_nursery() as around:
-                gateway = Gateway(bootstrap, node_ids, translated.group_id, saw)
-                await around.start(gateway.run)
-                around.start_soon(_refresh, stage)
+        with view.showing(display):
+            async with trio.open_nursery() as outer:
+                demo_proxy = DemoProxy(bootstrap, node_ids, translated.group_id, record)
+                await outer.start(demo_proxy.run)
+                outer.start_soon(_refresh, display)
                 async with trio.open_nursery() as nursery:
                     producer = NumberedProducer(
                         bootstrap, topic, partitions=plan.partitions, per_second=plan.records_per_second
                     )
-                    stage.produced = lambda: producer.produced
+                    display.produced = lambda: producer.produced
                     nursery.start_soon(producer.run)
-                    troupes = tuple(
+                    pools = tuple(
                         (
-                            Troupe(
+                            ConsumerPool(
                                 group,
                                 bootstrap=address,
                                 topic=topic,
                                 plan=plan,
                                 nursery=nursery,
-                                changed=stage.changes.happened,
+                                changed=display.changes.notify,
                             ),
                             expected_type,
                         )
                         for group, address, expected_type in (
                             (classic, bootstrap, "classic"),
-                            (translated, gateway.bootstrap, "consumer"),
+                            (translated, demo_proxy.bootstrap, "consumer"),
                         )
                     )
-                    result = await Story(stage, kafka, plan, producer, troupes).tell()
-                around.cancel_scope.cancel()
+                    result = await Scenario(display, kafka, plan, producer, pools).run()
+                outer.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAN_UP_S):
             await kafka.remove(topic, [classic.group_id, translated.group_id])
     return result
 
 
-async def _refresh(stage: Stage) -> None:
+async def _refresh(display: DisplayModel) -> None:
     while True:
-        stage.view.refresh(stage)
+        display.view.refresh(display)
         await trio.sleep(_REFRESH_S)

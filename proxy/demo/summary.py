@@ -1,4 +1,4 @@
-"""The tables and the sentences with which the demo ends."""
+"""The tables and sentences that the demo prints at the end."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ from proxy.demo.measures import StepCost
 from proxy.demo.verdict import GroupResult, Result, problems
 
 _LEGEND = (
-    "consumers stopped: stayed in the group, and read nothing for a while; consumer-seconds: how long\n"
-    "partitions interrupted: were read by nobody for a while; partition-seconds: how long\n"
-    "(those of a killed consumer until its session timeout, with either protocol)\n"
+    "consumers stopped: members that stayed but read nothing for some time; consumer-seconds: how long\n"
+    "partitions interrupted: nobody read them for some time; partition-seconds: how long\n"
+    "(with either protocol, a killed consumer's partitions wait for its session timeout)\n"
     "docs/tutorial/demo.md defines all of this exactly."
 )
 
 
 def summary(result: Result) -> Iterator[RenderableType]:
-    """Everything that is printed after the last step."""
+    """Yield everything that is printed after the last step."""
     yield Group(_costs(result), Text(_LEGEND, style="dim"))
     yield _groups(result)
     yield Text("\n".join(_sentence(group) for group in result.groups))

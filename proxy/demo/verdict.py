@@ -1,4 +1,4 @@
-"""What came out: the facts of both groups, and whether they are good."""
+"""The result of a demo: the facts about both groups, and whether they pass."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ _SHOWN = 80
 
 
 class GroupResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at the end. ``costs`` has one entry for each step that was measured, in their order."""
+    """One group at the end. ``costs`` has one entry for each measured step, in order."""
 
     title: str
     expected_type: str
@@ -23,7 +23,7 @@ class GroupResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole demo. ``steps`` names what was measured."""
+    """The result of the demo. ``steps`` names the measured steps."""
 
     produced: int
     steps: tuple[str, ...]
@@ -31,24 +31,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problems(result: Result) -> list[str]:
-    """What is wrong, in words; an empty list is a success."""
+    """Return what is wrong, in words. An empty list means that the demo passed."""
     found = []
     if not result.produced:
-        found.append("no record was produced, so nothing was shown")
+        found.append("no record was produced, so the demo shows nothing")
     for group in result.groups:
         if group.missing:
             which = ranges(group.missing)
             found.append(f"{group.title}: {len(group.missing)} records were never read: {_short(which)}")
-        found += [f"{group.title}: {_told(overlap)}" for overlap in group.overlaps]
+        found += [f"{group.title}: {_describe(overlap)}" for overlap in group.overlaps]
         if group.broker.type != group.expected_type:
             found.append(
-                f"{group.title}: the broker says that this is a group of type {group.broker.type}, "
+                f"{group.title}: the broker reports a group of type {group.broker.type}, "
                 f"not {group.expected_type}"
             )
     return found
 
 
-def _told(overlap: Overlap) -> str:
+def _describe(overlap: Overlap) -> str:
     one, other = overlap.consumers
     return f"partition {overlap.partition} was held by {one} and {other} for {overlap.seconds:.3f} s"
 

@@ -1,23 +1,23 @@
-"""Waiting for a condition instead of for time to pass."""
+"""Waits for conditions instead of for fixed times."""
 
 from collections.abc import Callable
 
 import trio
 
 
-class Changes:
-    """Whoever changes something tells it here; whoever waits for a condition looks at it again then."""
+class ChangeSignal:
+    """Wakes all waiters after a change, so that they check their conditions again."""
 
     def __init__(self) -> None:
         self._next = trio.Event()
 
-    def happened(self) -> None:
-        """Something changed."""
+    def notify(self) -> None:
+        """Wake all waiters, after something changed."""
         self._next.set()
         self._next = trio.Event()
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Return True as soon as the condition holds, and False when it did not in time."""
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until the condition holds. Returns False if it does not within ``timeout_s`` seconds."""
         with trio.move_on_after(timeout_s):
             while not condition():
                 await self._next.wait()

@@ -1,4 +1,4 @@
-"""What an operator sees: groups and their members as they are now, their latest history, metrics, journal, pages.
+"""What operators see: groups and members with their recent history, metrics, journal, status page, HTTP API.
 
-Everything here only listens: it is told events and asked for pictures, and nothing that clients do waits for it.
+Everything here consumes events and produces snapshots. No client request waits for it.
 """

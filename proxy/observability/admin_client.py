@@ -1,4 +1,4 @@
-"""Ask the admin port of a running proxy for its groups: for ``epochgate status`` and ``epochgate policy plan``."""
+"""Fetches groups from a running proxy's admin port, for ``epochgate status`` and ``epochgate policy plan``."""
 
 import urllib.error
 import urllib.parse
@@ -60,7 +60,7 @@ class _HasId(Protocol):
 
 
 class Page(Protocol):
-    """An answer of ``/api/groups``, or what of it somebody wants to know."""
+    """A page of ``/api/groups``, or the part of it that the caller needs."""
 
     @property
     def groups(self) -> tuple[_HasId, ...]:
@@ -69,7 +69,7 @@ class Page(Protocol):
 
     @property
     def left_out(self) -> int:
-        """How many groups come behind them."""
+        """How many groups follow after this page."""
         ...
 
 
@@ -92,7 +92,7 @@ def fetch_groups(
     while page.left_out and page.groups:
         page = _fetch(url, parameters | {"after": groups[-1].id}, kind, timeout_s)
         if not known.isdisjoint(one.id for one in page.groups):
-            break  # it does not know pages, and tells the same again
+            break  # an older proxy without pagination repeats the same groups
         known.update(one.id for one in page.groups)
         groups += page.groups
     if group is not None:

@@ -1,4 +1,4 @@
-"""HTTP for operators: metrics, health, the state of all groups as pages and as JSON. It only reads."""
+"""The HTTP server of the admin port: metrics, health, and all groups as pages and as JSON. Read only."""
 
 import logging
 import socket
@@ -27,7 +27,7 @@ _GRACEFUL_S = 1.0
 
 
 class Health:
-    """Whether the process should be given clients; ``reason`` says why not, None if it should."""
+    """Whether the process is ready for clients. ``reason`` says why not; None if it is ready."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.reason: str | None = None
@@ -35,34 +35,34 @@ class Health:
         self.not_ready("starting")
 
     def not_ready(self, reason: str) -> None:
-        """No new clients, please."""
+        """Report that the process should get no new clients, and why."""
         self.reason = reason
         self._metrics.ready.set(0)
 
     def ready(self) -> None:
-        """Clients are welcome."""
+        """Report that the process is ready for clients."""
         self.reason = None
         self._metrics.ready.set(1)
 
 
 class AdminBackend(Processes, Protocol):
-    """What the admin port shows: of this process, or of a supervisor and its workers."""
+    """The data behind the admin port: of one process, or of a supervisor and its workers."""
 
     async def exposition(self) -> bytes:
-        """The metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         ...
 
     async def not_ready(self) -> str | None:
-        """Why no clients should come; None if they should."""
+        """Return why the proxy should get no clients; None if it should."""
         ...
 
     async def not_alive(self) -> str | None:
-        """Why the process should be replaced; None if it should not."""
+        """Return why the process should be restarted; None if it is healthy."""
         ...
 
 
 class SingleProcessBackend(SingleProcess):
-    """The panel of a process that serves alone."""
+    """The backend of a process that serves alone."""
 
     def __init__(self, metrics: Metrics, health: Health, handlers: QueryHandlers) -> None:
         super().__init__(handlers)
@@ -70,20 +70,20 @@ class SingleProcessBackend(SingleProcess):
         self._health = health
 
     async def exposition(self) -> bytes:
-        """See :class:`Panel`."""
+        """See :class:`AdminBackend`."""
         return await render_metrics(self._metrics)
 
     async def not_ready(self) -> str | None:
-        """See :class:`Panel`."""
+        """See :class:`AdminBackend`."""
         return self._health.reason
 
     async def not_alive(self) -> str | None:
-        """See :class:`Panel`: it is alive, for it answers."""
+        """See :class:`AdminBackend`. A process that answers is alive."""
         return None
 
 
 def admin_app(backend: AdminBackend, limits: Visibility | None = None) -> Starlette:
-    """The application behind the admin port. ``limits`` bound its answers; those of the defaults if None."""
+    """Make the ASGI application of the admin port. ``limits`` bound its responses; None means the defaults."""
 
     async def expose(_request: Request) -> Response:
         return Response(await backend.exposition(), media_type=CONTENT_TYPE_LATEST)
@@ -113,7 +113,7 @@ def _health_response(what: str, why_not: str | None) -> Response:
 
 
 async def serve_admin(sock: socket.socket, app: Starlette, until: Callable[[], Awaitable[None]]) -> None:
-    """Serve the application on a bound socket until the awaitable returns."""
+    """Serve the application on a bound socket until ``until()`` returns."""
     config = HypercornConfig()
     config.bind = [f"fd://{sock.detach()}"]  # closed by hypercorn
     config.graceful_timeout = _GRACEFUL_S

@@ -16,7 +16,7 @@ from proxy.observability.snapshot import GroupView, Snapshot, merge
 from proxy.observability.snapshot_encoding import encode_cooperatively
 
 GROUP = "{group_id:group}"
-"""Stands in a route for a group id, percent-encoded by the client: any text, with slashes and line breaks."""
+"""Route parameter for a group id, percent-encoded: any text, including slashes and line breaks."""
 
 _JSON = "application/json"
 _BAD_REQUEST = 400
@@ -25,7 +25,7 @@ _UNAVAILABLE = 503
 
 
 class _GroupId(Convertor[str]):
-    """Starlette's ``path`` ends at a line break, which a group id may have."""
+    """Matches any text. Starlette's ``path`` stops at a line break, which a group id may contain."""
 
     regex = r"[\s\S]*"
 
@@ -40,22 +40,22 @@ register_url_convertor("group", _GroupId())
 
 
 def requested_group(request: Request) -> str:
-    """The group id of a request: of its path, or of ``?id=`` for those that clients change in a path (``..``)."""
+    """Return the group id from the path, or from ``?id=`` for ids that clients normalize in paths (``..``)."""
     group_id: str = request.query_params.get("id", request.path_params["group_id"])
     return group_id
 
 
 async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | None:
-    """The picture of this moment, merged of all processes; None if none of them answers.
+    """Take a snapshot of all processes and merge them; None if no process answers.
 
-    ``events``: with the latest events of each group.
+    ``events``: include the latest events of each group.
     """
     told = await processes.query("groups with events" if events else "groups", Snapshot)
     return merge(told) if told else None
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
-    """The routes of the JSON interface. ``limits`` say how much one answer of ``/api/groups`` has at most."""
+    """Return the routes of the JSON API. ``limits`` bound the size of one response of ``/api/groups``."""
 
     async def groups(request: Request) -> Response:
         try:

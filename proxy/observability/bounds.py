@@ -1,7 +1,7 @@
-"""How large an event may be that is kept, logged, shown or written down.
+"""Bounds the size of events before they are kept, logged, shown or written to the journal.
 
-Clients choose their ids, and the topics and partitions that they claim; a broker allows 32 KiB for each text and
-megabytes for a JoinGroup. Every event is cut here before anything else sees it.
+Clients choose ids, and the topics and partitions they claim: a broker allows 32 KiB for each text and megabytes for a
+JoinGroup. Every event is truncated here before any other code sees it.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from translation.actions import Event
 from translation.partitions import TopicPartitions, TopicPartitionSet
 
 TRUNCATED = "…"
-"""Stands before the hash that ends a text that was cut."""
+"""Separates a truncated text from the hash that ends it."""
 
 _HASH_BYTES = 8
 _ENDING = 1 + 2 * _HASH_BYTES
@@ -28,9 +28,9 @@ _TEXTS = ("group_id", "member_id", "instance_id", "client_id", "client_host", "s
 
 
 def truncate(text: str, most: int) -> str:
-    """The text, or if it has more than ``most`` characters, its beginning and a hash of the whole.
+    """Return the text, or if it has more than ``most`` characters, its beginning and a hash of the whole.
 
-    Two texts never become one: a short text that looks as if it had been cut gets a hash as well.
+    Different texts stay different: a short text that looks truncated gets a hash too.
     """
     looks_cut = len(text) >= _ENDING and text[-_ENDING] == TRUNCATED
     if len(text) <= most and not looks_cut:
@@ -40,7 +40,7 @@ def truncate(text: str, most: int) -> str:
 
 
 def estimated_bytes(event: Event) -> int:
-    """About how much memory an event takes; texts are counted as if nobody else held them."""
+    """Estimate the memory of an event in bytes, as if it shared no text with others."""
     characters = (
         len(event.group_id)
         + len(event.member_id)
@@ -58,7 +58,7 @@ def estimated_bytes(event: Event) -> int:
 
 
 class EventBounds:
-    """Cuts events to what the configuration allows. ``hit`` is told of each bound that was reached."""
+    """Truncates events to the configured limits. Calls ``hit`` with each bound that was reached."""
 
     def __init__(self, limits: Visibility, hit: Callable[[Bound], None]) -> None:
         self._most = limits.id_max_chars
@@ -66,14 +66,14 @@ class EventBounds:
         self._hit = hit
 
     def accepts_group(self, group_id: str) -> bool:
-        """Whether a group with this id may be kept and shown; others are in the log and the journal only."""
+        """Whether a group with this id may be kept and shown. Others appear in the log and the journal only."""
         if len(group_id) <= self._most:
             return True
         self._hit(Bound.GROUP_ID)
         return False
 
     def truncated(self, event: Event) -> Event:
-        """The event, with texts cut and with its partitions left out if they are too many."""
+        """Return the event with long texts truncated, and without its partitions if there are too many."""
         changes: dict[str, Any] = {}
         for name in _TEXTS:
             text = getattr(event, name)

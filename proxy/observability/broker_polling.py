@@ -1,7 +1,7 @@
-"""What brokers say of groups: how many of a group's members are classic, and how many of the new protocol.
+"""Polls brokers about groups: how many members use the classic protocol, and how many the new one.
 
-Asked now and then on the connection of one of the group's own members, so with a principal that may describe the
-group, and without a connection more. Only some groups are asked about each second, however many there are.
+Each query goes over the connection of one of the group's own members. Its principal may describe the group, and no
+further connection is needed. The number of queries per second is limited, however many groups there are.
 """
 
 import math
@@ -24,7 +24,7 @@ from proxy.session.request_metrics import error_name
 from translation.actions import Connection
 
 MAX_GROUPS_PER_S = 20
-"""Groups asked about in one second at most."""
+"""Groups that are polled in one second at most."""
 
 _INTERVAL_S = 1.0
 _SETTLE_DELAY_S = 1.5
@@ -33,7 +33,7 @@ _DEAD = "Dead"
 
 
 class BrokerGroupPoller:
-    """Asks about each group every ``every_s`` seconds, or more rarely if there are very many. 0: never."""
+    """Polls each group every ``interval_s`` seconds, or less often if there are very many groups. 0: never."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class BrokerGroupPoller:
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Poll for ever."""
         if self._interval_s:
             await run_periodically(
                 _INTERVAL_S, lambda: self.poll_due_groups(trio.current_time()), self._metrics
             )
 
     def poll_due_groups(self, now: float) -> None:
-        """Ask about the groups whose turn it is, those that waited longest first. Groups without members wait."""
+        """Poll the groups that are due, the longest overdue first. Groups without members are skipped."""
         groups = self._registry.groups
         for gone in self._due.keys() - groups.keys():
             del self._due[gone]
@@ -72,7 +72,7 @@ class BrokerGroupPoller:
             self._query_consumer_group(group_id)
 
     def membership_changed(self, group_id: str) -> None:
-        """The members of a group changed: look at it soon, when the broker has settled it."""
+        """Poll a group again soon, once the broker has assigned its changed members."""
         if self._interval_s:
             soon = trio.current_time() + _SETTLE_DELAY_S
             self._due[group_id] = min(soon, self._due.get(group_id, soon))

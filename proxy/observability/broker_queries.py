@@ -1,4 +1,4 @@
-"""How the proxy's operators' views ask brokers about a group, without knowing on which connection."""
+"""The interface for queries to brokers about a group, independent of the connection that carries them."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from translation.actions import Connection
 
 
 class BrokerQuery(msgspec.Struct, frozen=True):
-    """A request that asks a broker something."""
+    """A request to a broker, in this version."""
 
     api_key: int
     version: int
@@ -18,9 +18,9 @@ class BrokerQuery(msgspec.Struct, frozen=True):
 
 
 class BrokerQueries(Protocol):
-    """Sends such requests on the connections of the groups' own members.
+    """Sends queries over the connections of the groups' own members.
 
-    The principal of such a connection may describe the group, and no connection more is opened.
+    The principal of such a connection may describe its group, and no further connection is needed.
     """
 
     def ask(
@@ -29,8 +29,9 @@ class BrokerQueries(Protocol):
         make_query: Callable[[Connection], BrokerQuery | None],
         on_response: Callable[[Any], None],
     ) -> bool:
-        """Ask a broker something about a group, on the connection of one of its members.
+        """Send a query about a group over the connection of one of its members.
 
-        ``question`` is given the connection and makes the request, None if its broker can't answer it. ``tell`` is
-        given the answer; it is not called if the connection ends before. False if nobody can be asked.
+        ``make_query`` gets the connection and returns the request, or None if its broker does not support it.
+        ``on_response`` gets the response; it is not called if the connection ends first. Returns False if no
+        connection can carry the query.
         """

@@ -1,4 +1,4 @@
-"""What happens to members and groups, told to people: a log line each, metrics, and the book that pages are made of."""
+"""Dispatches each event of members and groups to the log, the metrics and the group registry."""
 
 import structlog
 
@@ -18,14 +18,14 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
 
 _QUIET = frozenset({EventKind.EPOCH_MOVED})
 _NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
-"""Members that pass through: how they live is the broker's business, and in its log."""
+"""Members that pass through untranslated. Their events are logged at level debug only."""
 _MAX_REMEMBERED = 2_000
 _MAX_PARTITIONS = 100
-"""Partitions that a log line names; of more it gives their number."""
+"""Partitions that a log line lists; of more it gives the number only."""
 
 
 class EventDispatcher:
-    """Takes every event of the process, and cuts it to what ``limits`` allow. ``book`` gets it then."""
+    """Takes every event of the process, truncates it to ``limits``, and records it in ``registry``."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class EventDispatcher:
         self._passed_through: set[tuple[str, str]] = set()
 
     def dispatch(self, event: Event, now_us: int | None = None) -> RecordedEvent:
-        """Log, count and remember one event, that happened at ``now_us`` or now. Others get it as it was heard."""
+        """Log, count and record an event. ``now_us`` is its time in microseconds since 1970; None means now."""
         self._metrics.events.labels(event.kind).inc()
         unkept_id = None if self._bounds.accepts_group(event.group_id) else event.group_id
         event = self._bounds.truncated(event)
@@ -55,7 +55,7 @@ class EventDispatcher:
         return recorded
 
     def _is_news(self, event: Event) -> bool:
-        """Whether people want to read it: not what happens at each call of a group."""
+        """Whether to log at level info: not for events that repeat at each request of a group."""
         if event.protocol in _NOT_OURS:
             return False
         if event.kind is not EventKind.PASSED_THROUGH:
@@ -83,12 +83,12 @@ class EventDispatcher:
             metrics.paused.labels(event.protocol).observe(recorded.paused_s)
 
     def _label(self, group_id: str) -> str:
-        """A group that is not kept would never give its label back."""
+        """Return the label for a group. Groups that are not kept share one, since they would never release theirs."""
         return self._labels.of(group_id) if group_id in self._registry.groups else OTHER
 
 
 def _log_fields(event: Event) -> dict[str, object]:
-    """The fields of the log line: those that say something."""
+    """Return the fields of the log line, without empty ones."""
     fields: dict[str, object] = {"group": event.group_id}
     for name in ("member_id", "instance_id", "protocol", "client_id", "client_host", "software"):
         value = getattr(event, name)

@@ -1,4 +1,4 @@
-"""Numbers and partitions in words, for pages and the terminal."""
+"""Formats times and partitions for the status page and the terminal."""
 
 from itertools import groupby
 
@@ -11,7 +11,7 @@ _MAX_CHARS = 1000
 
 
 def duration(seconds: float) -> str:
-    """A length of time with two figures at most: ``40 ms``, ``3.2 s``, ``5 min``."""
+    """Format a duration with at most two significant digits: ``40 ms``, ``3.2 s``, ``5 min``."""
     if seconds < 1:
         return f"{max(0, seconds) * 1000:.0f} ms"
     if seconds < 10:
@@ -24,14 +24,14 @@ def duration(seconds: float) -> str:
 
 
 def ago(then: float, now: float) -> str:
-    """How long ago something was; times in seconds."""
+    """Format how long ago ``then`` was; both times in seconds."""
     return "just now" if now - then < 1 else f"{duration(now - then)} ago"
 
 
 def partitions(listed: TopicPartitions | None) -> str:
-    """Partitions with runs put together: ``orders 0-3, 7``; empty for none, ``not known`` for None.
+    """Format partitions as ranges: ``orders 0-3, 7``; empty for none, ``not known`` for None.
 
-    A long list is cut, and ends in ``…``.
+    A long list is truncated and ends in ``…``.
     """
     if listed is None:
         return "not known"
@@ -40,7 +40,7 @@ def partitions(listed: TopicPartitions | None) -> str:
 
 
 def count_partitions(listed: TopicPartitions | None) -> int:
-    """The number of partitions; 0 if they are not known."""
+    """Return the number of partitions; 0 if they are not known."""
     return sum(len(one.partitions) for one in listed or ())
 
 

@@ -1,7 +1,7 @@
-"""The metrics that describe groups as they are now, made at each scrape from the book or from a merged picture.
+"""Computes the metrics about groups at each scrape, from the registry or from a merged snapshot.
 
-Group ids as labels are bounded: the first so many groups with members have series of their own, as long as they live,
-and all others share those of ``other``.
+The number of group ids used as labels is bounded: the first groups with members get series of their own until they are
+gone; all others share the label ``other``.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ _REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_
 
 
 class GroupCounts(msgspec.Struct, kw_only=True):
-    """What is counted of one group. ``members`` is by protocol and state."""
+    """The counts of one group. ``members`` counts by protocol and state."""
 
     id: str
     mode: str
@@ -52,14 +52,14 @@ class GroupCounts(msgspec.Struct, kw_only=True):
 
 
 class GroupLabels:
-    """Which groups have series of their own."""
+    """Decides which groups get a label, and so series, of their own; ``most`` at once."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._labelled: set[str] = set()
 
     def of(self, group_id: str, *, has_members: bool = True) -> str:
-        """The label of a group. One without members gets none of its own: anybody can name groups."""
+        """Return the label of a group. Groups without members get none of their own, since clients can invent ids."""
         if group_id not in self._labelled:
             if not has_members or len(self._labelled) >= self._most:
                 return OTHER
@@ -67,11 +67,11 @@ class GroupLabels:
         return group_id
 
     def keep(self, group_ids: Container[str]) -> None:
-        """Only these groups are left: the labels of all others are free again."""
+        """Release the labels of all groups but these."""
         self._labelled = {group_id for group_id in self._labelled if group_id in group_ids}
 
     def drop(self, group_id: str) -> bool:
-        """A group is gone: its label is free again. Whether it had one."""
+        """Release the label of a group that is gone. Returns whether it had one."""
         if group_id in self._labelled:
             self._labelled.remove(group_id)
             return True
@@ -90,12 +90,12 @@ class GroupCollector(Collector):
         yield from families(self.counts(), self.labels)
 
     async def collect_cooperatively(self) -> list[GaugeMetricFamily]:
-        """The same, while others go on."""
+        """See :meth:`collect`; it yields to other tasks in between."""
         return await families_cooperatively(self.counts(), self.labels)
 
 
 def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
-    """Count a group in the book."""
+    """Count a group of the registry."""
     stuck = sum(member.stuck_s(now_us) > 0 for member in group.members.values())
     broker = group.broker
     return GroupCounts(
@@ -115,7 +115,7 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
 
 
 def counts_of_view(group: GroupView) -> GroupCounts:
-    """Count a group in a picture, such as one that was merged of several workers."""
+    """Count a group of a snapshot, for example one merged from several workers."""
     return GroupCounts(
         id=group.id,
         mode=group.mode,
@@ -130,7 +130,7 @@ def counts_of_view(group: GroupView) -> GroupCounts:
 
 
 def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[GaugeMetricFamily]:
-    """Everything that is counted of these groups."""
+    """Return all metrics of these groups."""
     totals = _FamilyTotals(labels)
     for group in groups:
         totals.add(group)
@@ -140,7 +140,7 @@ def families(groups: Iterable[GroupCounts], labels: GroupLabels) -> Iterator[Gau
 async def families_cooperatively(
     groups: Iterable[GroupCounts], labels: GroupLabels
 ) -> list[GaugeMetricFamily]:
-    """The same, while others go on: each group as it is when it is counted."""
+    """See :func:`families`; it yields to other tasks, so each group is counted as it is at its turn."""
     totals, time_slice = _FamilyTotals(labels), TimeSlice()
     for group in groups:
         totals.add(group)
@@ -149,7 +149,7 @@ async def families_cooperatively(
 
 
 class _FamilyTotals:
-    """What is added up over groups."""
+    """Sums over groups, for each metric."""
 
     def __init__(self, labels: GroupLabels) -> None:
         self._labels = labels

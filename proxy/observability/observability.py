@@ -1,4 +1,4 @@
-"""All that one process shows of itself, put together: it is told events, and gives pictures and figures."""
+"""The observability of one process: takes events, provides snapshots, group metrics and the journal."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -32,14 +32,17 @@ _PROTOCOLS = ("translated", "classic", "consumer")
 
 
 def replica_name() -> str:
-    """What this process is called in journal and pictures: the host's name."""
+    """Return the name of this process in journal and snapshots: the host name."""
     return socket.gethostname()
 
 
 def journal_sinks(
     config: Config, folder: Path | None, replica: str, boot: str, open_: Open, deleted: Callable[[], None]
 ) -> list[Sink]:
-    """Where the journal goes. Relative paths start from ``folder``; ``deleted`` counts files that had to go."""
+    """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
+
+    ``deleted`` is called for each file that is deleted for lack of room.
+    """
     journal = config.journal
     found: list[Sink] = []
     if journal.path is not None:
@@ -60,9 +63,9 @@ def journal_sinks(
 
 
 class Observability:
-    """What is seen of one process. ``reason`` gives why it is not ready, None if it is.
+    """Ties together event dispatcher, group registry, broker poller, group metrics and journal.
 
-    ``folder`` is that of the configuration file.
+    ``reason()`` returns why the process is not ready, None if it is. ``folder`` is the configuration file's.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Observability:
         metrics.provide_groups(GroupCollector(self.labels, self._group_counts))
 
     def record(self, event: Event) -> None:
-        """Something happened to a member or a group."""
+        """Record an event of a member or a group."""
         now_us = self.clock.now_us()
         recorded = self._dispatcher.dispatch(event, now_us)
         self._journal.record(recorded.event, recorded.group.mode, now_us)
@@ -111,11 +114,11 @@ class Observability:
             self._poller.membership_changed(recorded.group.id)
 
     def set_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
+        """Apply another policy to what is shown of groups."""
         self.registry.set_policy(policy, self.clock.now_us())
 
     def start(self, nursery: trio.Nursery, brokers: BrokerQueries) -> None:
-        """Run what runs beside the connections."""
+        """Start the background tasks: polling, eviction, journal."""
         self._poller = BrokerGroupPoller(
             brokers, self.registry, self.clock, self._config.metrics.ask_brokers_every_s, self._metrics
         )
@@ -124,9 +127,9 @@ class Observability:
         nursery.start_soon(self._run_journal)
 
     async def snapshot(self, *, events: bool = True) -> Snapshot:
-        """The picture of this moment, without the groups' events if nobody looks at those.
+        """Take a snapshot, with or without the groups' events.
 
-        It is drawn while clients are served: each group is as it is when its turn comes.
+        It yields to other tasks in between, so each group is shown as it is at its turn.
         """
         now_us = self.clock.now_us()
         reason = self._reason()
@@ -148,7 +151,7 @@ class Observability:
 
     def _group_counts(self) -> Iterator[GroupCounts]:
         now_us = self.clock.now_us()
-        groups = list(self.registry.groups.values())  # while they are counted in turns, groups come and go
+        groups = list(self.registry.groups.values())  # groups come and go while they are counted
         return (counts_of_record(group, now_us) for group in groups)
 
     def _on_drop(self, group_id: str) -> None:
@@ -158,7 +161,9 @@ class Observability:
 
     async def _run_journal(self) -> None:
         self._journal.record_marker(STARTED, self.clock.now_us(), software_version())
-        writing = trio.CancelScope(shield=True)  # the last words are written when everybody else has ended
+        writing = trio.CancelScope(
+            shield=True
+        )  # the last events are written after all other tasks have ended
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write_journal, writing)
             try:

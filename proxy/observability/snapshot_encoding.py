@@ -1,4 +1,4 @@
-"""A picture as bytes, made while others go on: with many groups it is megabytes."""
+"""Encodes snapshots in time slices; with many groups they are megabytes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,10 @@ async def encode_cooperatively(
     most: int | None = None,
     max_bytes: int | None = None,
 ) -> bytes:
-    """What ``encode`` (of msgspec's JSON or MessagePack) makes of the picture.
+    """Encode a snapshot with ``encode`` (msgspec's JSON or MessagePack), yielding to other tasks in between.
 
-    It ends after ``most`` groups, or before the one with which it would have more than ``max_bytes`` bytes (the first
-    one is always there); ``left_out`` counts the rest.
+    It stops after ``most`` groups, or before the group that would exceed ``max_bytes`` bytes, but includes at least
+    one. ``left_out`` counts the rest.
     """
     time_slice, groups, size = TimeSlice(), list[msgspec.Raw](), 0
     for group in snapshot.groups[:most]:

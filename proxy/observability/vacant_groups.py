@@ -1,10 +1,10 @@
-"""Groups without members, in the order in which they are forgotten when there are too many."""
+"""Groups without members, in the order of their eviction."""
 
 from collections import OrderedDict
 
 
 class VacantGroups:
-    """Ids of groups: first those that never had a member, then those whose members are gone; old news first."""
+    """Group ids in order of eviction: first those that never had a member, then emptied ones; oldest events first."""
 
     def __init__(self) -> None:
         self._never: OrderedDict[str, None] = OrderedDict()
@@ -14,17 +14,17 @@ class VacantGroups:
         return len(self._never) + len(self._emptied)
 
     def add(self, group_id: str, *, had_members: bool) -> None:
-        """A group has no members, and there is news of it."""
+        """Add a group without members, or move it to the end of its order after an event."""
         self.discard(group_id)
         (self._emptied if had_members else self._never)[group_id] = None
 
     def discard(self, group_id: str) -> None:
-        """A group has members, or is gone."""
+        """Remove a group that has members now, or is gone."""
         self._never.pop(group_id, None)
         self._emptied.pop(group_id, None)
 
     def next_to_evict(self) -> str:
-        """The group to forget first.
+        """Return the group to evict next.
 
         :raises StopIteration: there is none.
         """

@@ -54,3 +54,9 @@ def test_only_what_ran_through_a_proxy_that_translates_counts(line):
     seen = result() | {"entry": "translate", "measured": {}}
     assert compatibility.from_tests([seen]) == [result()]
     assert compatibility.from_tests([seen | line]) == []
+
+
+def test_a_scenario_without_a_column_of_its_own_counts_and_is_listed_all_the_same():
+    page = compatibility.page([result("failed", scenario="something new")])
+    assert row(page, "java").endswith("| 0 of 1; **failed**: something new (range) |")
+    assert "| something new | something new | 4.4.0 |" in page

@@ -1,4 +1,4 @@
-"""What catches which mutation: ``python -m tests.simulation.mutants`` prints the table of docs/contributing/testing.md.
+"""What catches which mutation: ``python -m tests.simulation.mutants`` prints the table of docs/evidence/simulation.md.
 
 Each mutation is open while the history that is kept for it is replayed (:mod:`tests.simulation.regressions`). With
 ``--search N`` the first N seeds are tried instead, one after another, and what none of them catches is left to the

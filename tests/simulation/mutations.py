@@ -1,7 +1,7 @@
 """Deliberate breakages of the translation, each of which simulation has to notice.
 
 A mutation is a context manager that breaks the real code while it is open. What each means for a user is its
-docstring's first line; the table in docs/contributing/testing.md is made of them.
+docstring's first line; the table in docs/evidence/simulation.md is made of them.
 """
 
 import math
@@ -379,9 +379,9 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
     drop = Context.drop_group_if_empty
 
     def broken(self: Context, group: Any) -> None:
-        before, group.revocation_grace_until = group.revocation_grace_until, math.inf
+        before, group.migration._grace_until = group.migration._grace_until, math.inf
         drop(self, group)
-        group.revocation_grace_until = before
+        group.migration._grace_until = before
 
     return patch.object(Context, "drop_group_if_empty", broken)
 

@@ -34,7 +34,6 @@ from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import lookup_member
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.upgrade import (
-    conversion_succeeded,
     end_old_classic_membership,
     leave_classic,
     passthrough_backoff_s,
@@ -95,6 +94,7 @@ def join(
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
     reported_owned = _reported_owned(subscription)
+    incarnation = member.incarnation
     try:
         yield from join_preflight(
             context,
@@ -112,7 +112,7 @@ def join(
         _report_revoked(context, member, owned_partitions)
         while True:
             owned_partitions = yield from _heartbeat_until_joined(
-                context, member, connection, request, reported_owned, owned_partitions, deadline
+                context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
             )
             yield from end_old_classic_membership(member)
             yield from learn_topic_names(context, member.broker_assignment)
@@ -225,8 +225,12 @@ def _heartbeat_until_joined(
     reported_owned: set[tuple[str, int]],
     owned_partitions: Partitions,
     deadline: float,
+    incarnation: int,
 ) -> Procedure[Partitions]:
-    """Heartbeat until the broker has this membership; gives what the client holds in it."""
+    """Heartbeat until the broker has this membership; gives what the client holds in it.
+
+    ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost that membership.
+    """
     topics = member.subscription
     attempts = 0
     refused_before = False
@@ -236,8 +240,7 @@ def _heartbeat_until_joined(
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
-                conversion_succeeded(member.group)
-                context.heartbeat_group(member.group)
+                _begin_membership(context, member, incarnation)
             return owned_partitions
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
@@ -276,6 +279,15 @@ def _heartbeat_until_joined(
             refused_before = True
         else:
             raise Failed(error_mapping.for_join(code), said)
+
+
+def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
+    """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
+    partitions to this one."""
+    member.group.migration.converted()
+    context.heartbeat_group(member.group)
+    if member.incarnation != incarnation:
+        context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
 
 def _check_once_more(
@@ -338,9 +350,10 @@ def _leave_old_membership(context: Context, member: Member, error_code: int) -> 
     """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
     yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
     if member.joined:
-        possibly_owned = member.possibly_owned  # the client goes on holding it
+        # The client goes on holding what it holds.
+        possibly_owned, reported_owned = member.possibly_owned, member.reported_owned
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
-        member.possibly_owned = possibly_owned
+        member.possibly_owned, member.reported_owned = possibly_owned, reported_owned
 
 
 def _release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[None]:

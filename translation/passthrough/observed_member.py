@@ -8,7 +8,7 @@ import msgspec
 from protocol_codecs import Uuid
 from protocol_codecs.uuids import uuid_to_text
 from translation.actions import ConnectionId, MemberProtocol
-from translation.member_state import MemberState
+from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
 from translation.partitions import TopicPartitions, TopicPartitionSet
 
 Owned = frozenset[tuple[str, Uuid | None, int]]
@@ -18,6 +18,10 @@ NOTHING: Owned = frozenset()
 
 _SESSION_TIMEOUT_MS = 45_000
 """Kafka's default, for members whose own was not seen."""
+
+
+def _observed() -> MemberStateMachine:
+    return MemberStateMachine(OBSERVED_TRANSITIONS)
 
 
 class ObservedMember(msgspec.Struct, kw_only=True):
@@ -35,12 +39,17 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     is_consumer: bool = True
     generation: int = -1
     member_epoch: int = -1
-    state: MemberState = MemberState.ABSENT
+    machine: MemberStateMachine = msgspec.field(default_factory=_observed)
     owned: Owned | None = None
     pending_revocation: Owned = NOTHING
     session_timeout_ms: int = _SESSION_TIMEOUT_MS
     rebalance_timeout_ms: int = -1
     alive_until: float = 0.0
+
+    @property
+    def state(self) -> MemberState:
+        """The member's state; changed by :mod:`translation.member_state` only."""
+        return self.machine.state
 
     def touch(self, now: float) -> None:
         """A sign of life, in seconds of the caller's clock."""

@@ -22,7 +22,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from translation.actions import Connection, ConnectionId, Event, EventKind, MemberProtocol, Request
-from translation.member_state import MemberState
+from translation.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, to_topic_partitions
 from translation.passthrough.topic_names import TopicNames
 
@@ -46,6 +46,11 @@ _LONGEST_TEXT = 255
 """Characters. A member with a longer id, or whose client says more of itself, is told of, and not remembered."""
 _ENDED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _REJOIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+_ENDINGS = {
+    EventKind.LEFT: MemberEvent.LEFT,
+    EventKind.FENCED: MemberEvent.FENCED,
+    EventKind.SESSION_EXPIRED: MemberEvent.EXPIRED,
+}
 _CODES = frozenset(ErrorCode)
 _CONSUMER = "consumer"
 
@@ -68,7 +73,7 @@ class Observer:
                 waits_s = max(member.rebalance_timeout_ms, member.session_timeout_ms) / 1000
                 member.alive_until = now + waits_s + member.session_timeout_ms / 1000
                 if member.state is MemberState.STABLE:
-                    self._change(member, MemberState.PREPARE_REBALANCE, "it joins again")
+                    self._change(member, MemberEvent.JOIN_FORWARDED, "it joins again")
                 self._give_up(member, _reported_owned(request.message))
             elif request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
                 self._apply_owned(member, request.message)
@@ -145,7 +150,7 @@ class Observer:
         member.touch(now)
         member.generation = response.generation_id
         member.owned = _reported_owned(message)
-        self._change(member, MemberState.COMPLETING_REBALANCE, "JoinGroup answered")
+        self._change(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
         self._tell(EventKind.JOINED, member, partitions=member.owned)
 
     def _give_up(self, member: ObservedMember, reported_owned: Owned) -> None:
@@ -178,7 +183,7 @@ class Observer:
             self._tell(EventKind.ASSIGNED, member, partitions=handed - kept)
         if kept - handed:
             self._tell(EventKind.REVOKE_REQUESTED, member, partitions=kept - handed)
-        self._change(member, MemberState.STABLE, "SyncGroup answered")
+        self._change(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
 
     def _beat(
         self, now: float, connection: Connection, request: Request, response: HeartbeatResponse
@@ -194,12 +199,12 @@ class Observer:
             member = self._member(connection, request, message.member_id, MemberProtocol.CLASSIC)
             member.instance_id = message.group_instance_id
             member.generation = message.generation_id
-            member.state = MemberState.STABLE
+            member.machine.handle(MemberEvent.FIRST_SEEN)
             self._tell(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
         member.connection_id = connection.id
         member.touch(now)
         if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
-            self._change(member, MemberState.PREPARE_REBALANCE, ErrorCode.REBALANCE_IN_PROGRESS.name)
+            self._change(member, MemberEvent.REBALANCE_ANNOUNCED, ErrorCode.REBALANCE_IN_PROGRESS.name)
 
     def _left(self, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
         if response.error_code != ErrorCode.NONE:
@@ -225,7 +230,7 @@ class Observer:
             self._end(member, EventKind.FENCED, name)
         elif code in _REJOIN:
             if member.state is not MemberState.PREPARE_REBALANCE:
-                self._change(member, MemberState.PREPARE_REBALANCE, name)
+                self._change(member, MemberEvent.REBALANCE_ANNOUNCED, name)
         else:
             self._tell(EventKind.CALL_REFUSED, member, reason=f"{what}: {name}")
 
@@ -255,7 +260,7 @@ class Observer:
             member.pending_revocation -= given_up
             self._tell(EventKind.REVOKED, member, partitions=given_up)
         if not member.pending_revocation and member.state is MemberState.PREPARE_REBALANCE:
-            self._change(member, MemberState.STABLE, "everything asked back was given up")
+            self._change(member, MemberEvent.REVOCATION_ACKNOWLEDGED, "everything asked back was given up")
 
     def _consumer_beat(
         self, now: float, connection: Connection, request: Request, response: ConsumerGroupHeartbeatResponse
@@ -297,9 +302,9 @@ class Observer:
         if message.member_epoch == 0:
             member.owned = NOTHING
             self._tell(EventKind.JOINED, member)
-            self._change(member, MemberState.STABLE, "joined")
+            self._change(member, MemberEvent.CONSUMER_JOINED, "joined")
         else:
-            member.state = MemberState.STABLE
+            member.machine.handle(MemberEvent.FIRST_SEEN)
             self._tell(EventKind.ADOPTED, member, reason="first seen at its heartbeat")
         return member
 
@@ -312,7 +317,7 @@ class Observer:
         if target - owned:
             self._tell(EventKind.ASSIGNED, member, partitions=target - owned)
         if member.pending_revocation:
-            self._change(member, MemberState.PREPARE_REBALANCE, "partitions are to be revoked")
+            self._change(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
             self._tell(EventKind.REVOKE_REQUESTED, member, partitions=member.pending_revocation)
 
     # -- all -------------------------------------------------------------------------------------------------
@@ -332,15 +337,15 @@ class Observer:
         member.software = connection.software
         return member
 
-    def _change(self, member: ObservedMember, state: MemberState, reason: str) -> None:
-        before, member.state = member.state, state
-        if state is not before:
+    def _change(self, member: ObservedMember, event: MemberEvent, reason: str) -> None:
+        before = member.state
+        if member.machine.handle(event) is not before:
             self._tell(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
 
     def _end(self, member: ObservedMember, kind: EventKind, reason: str) -> None:
         self._members.pop((member.group_id, member.member_id), None)
         member.owned = NOTHING
-        self._change(member, MemberState.ABSENT, reason)
+        self._change(member, _ENDINGS[kind], reason)
         self._tell(kind, member, reason=reason)
         self._topics.forget(member.group_id, member.member_id)
 

@@ -6,7 +6,7 @@ and what becomes of the members. Where they may not, `differences.py` says why.
 
     python -m tests.integration.security_matrix --version 4.4.0 --version 4.0.1 [--write]
 
-prints the table of docs/explanation/security.md, and writes it there.
+prints the table of docs/evidence/security-matrix.md, and writes it there.
 
 `callers.py` has who calls, `calls.py` what they call, `members.py` whom it is aimed at, `cell.py` plays and judges one
 cell, `matrix.py` starts broker and proxy and plays all, `table.py` writes them down.

@@ -1,4 +1,4 @@
-"""The matrix as docs/explanation/security.md shows it."""
+"""The matrix as docs/evidence/security-matrix.md shows it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from .callers import Caller
 from .differences import difference
 from .matrix import Cell
 
-PAGE = ROOT / "docs" / "explanation" / "security.md"
+PAGE = ROOT / "docs" / "evidence" / "security-matrix.md"
 BEGIN = (
     "<!-- The security matrix begins; `python -m tests.integration.security_matrix --write` writes it. -->"
 )

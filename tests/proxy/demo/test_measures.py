@@ -41,109 +41,109 @@ class Callbacks:
 
 
 @pytest.fixture
-def told() -> Callbacks:
+def ownership() -> Callbacks:
     return Callbacks()
 
 
-def test_nobody_stops_when_nothing_happens(told):
-    told.assigned("a", 1, 0)
-    told.assigned("b", 1, 1)
-    cost = told.cost("a", "b", partitions=2)
+def test_nobody_stops_when_nothing_happens(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.assigned("b", 1, 1)
+    cost = ownership.cost("a", "b", partitions=2)
     assert (cost.bystanders, cost.stopped, cost.stopped_s) == (2, 0, 0.0)
     assert (cost.partitions, cost.interrupted, cost.unread_s) == (2, 0, 0.0)
 
 
-def test_an_eager_rebalance_stops_everybody_until_all_have_joined(told):
-    told.assigned("a", 1, 0, 1)
-    told.assigned("b", 1, 2, 3)
-    told.revoked("a", 11, 0, 1)
-    told.revoked("b", 13, 2, 3)
-    told.assigned("a", 14, 0)
-    told.assigned("b", 14, 2)
-    told.assigned("c", 14, 1, 3)
-    cost = told.cost("a", "b", partitions=4)
+def test_an_eager_rebalance_stops_everybody_until_all_have_joined(ownership):
+    ownership.assigned("a", 1, 0, 1)
+    ownership.assigned("b", 1, 2, 3)
+    ownership.revoked("a", 11, 0, 1)
+    ownership.revoked("b", 13, 2, 3)
+    ownership.assigned("a", 14, 0)
+    ownership.assigned("b", 14, 2)
+    ownership.assigned("c", 14, 1, 3)
+    cost = ownership.cost("a", "b", partitions=4)
     assert (cost.stopped, cost.stopped_s) == (2, pytest.approx(3 + 1))
     assert (cost.interrupted, cost.unread_s) == (4, pytest.approx(3 + 3 + 1 + 1))
 
 
-def test_a_consumer_that_keeps_one_partition_has_not_stopped(told):
-    told.assigned("a", 1, 0, 1)
-    told.revoked("a", 11, 1)
-    told.assigned("b", 13, 1)
-    cost = told.cost("a", partitions=2)
+def test_a_consumer_that_keeps_one_partition_has_not_stopped(ownership):
+    ownership.assigned("a", 1, 0, 1)
+    ownership.revoked("a", 11, 1)
+    ownership.assigned("b", 13, 1)
+    cost = ownership.cost("a", partitions=2)
     assert (cost.stopped, cost.stopped_s) == (0, 0.0)
     assert (cost.interrupted, cost.unread_s) == (1, pytest.approx(2))
 
 
-def test_a_consumer_that_stops_twice_counts_once_with_both_times(told):
-    told.assigned("a", 1, 0)
+def test_a_consumer_that_stops_twice_counts_once_with_both_times(ownership):
+    ownership.assigned("a", 1, 0)
     for stop, go in ((11, 12), (14, 16)):
-        told.revoked("a", stop, 0)
-        told.assigned("a", go, 0)
-    cost = told.cost("a", partitions=1)
+        ownership.revoked("a", stop, 0)
+        ownership.assigned("a", go, 0)
+    cost = ownership.cost("a", partitions=1)
     assert (cost.stopped, cost.stopped_s) == (1, pytest.approx(1 + 2))
 
 
-def test_a_killed_consumer_reads_until_it_is_dead_and_is_no_bystander(told):
-    told.assigned("a", 1, 0)
-    told.assigned("b", 1, 1)
-    told.killed("b", 11)
-    told.assigned("a", 17, 1)
-    cost = told.cost("a", partitions=2)
+def test_a_killed_consumer_reads_until_it_is_dead_and_is_no_bystander(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.assigned("b", 1, 1)
+    ownership.killed("b", 11)
+    ownership.assigned("a", 17, 1)
+    cost = ownership.cost("a", partitions=2)
     assert (cost.bystanders, cost.stopped) == (1, 0)
     assert (cost.interrupted, cost.unread_s) == (1, pytest.approx(6))
 
 
-def test_a_stop_ends_with_the_window_if_the_consumer_never_reads_again(told):
-    told.assigned("a", 1, 0)
-    told.revoked("a", 18, 0)
-    cost = told.cost("a", partitions=1)
+def test_a_stop_ends_with_the_window_if_the_consumer_never_reads_again(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.revoked("a", 18, 0)
+    cost = ownership.cost("a", partitions=1)
     assert (cost.stopped_s, cost.unread_s) == (pytest.approx(2), pytest.approx(2))
 
 
-def test_a_stop_across_two_steps_is_divided_between_them(told):
-    told.assigned("a", 1, 0)
-    told.revoked("a", 9, 0)
-    told.assigned("a", 12, 0)
-    before = told.cost("a", partitions=1, window=(0, 10))
-    after = told.cost("a", partitions=1, window=(10, 20))
+def test_a_stop_across_two_steps_is_divided_between_them(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.revoked("a", 9, 0)
+    ownership.assigned("a", 12, 0)
+    before = ownership.cost("a", partitions=1, window=(0, 10))
+    after = ownership.cost("a", partitions=1, window=(10, 20))
     assert before.stopped_s == pytest.approx(1 + 1)  # the first second had no owner yet
     assert after.stopped_s == pytest.approx(2)
 
 
-def test_reading_stops_when_the_revoke_callback_begins_not_when_it_ends(told):
-    told.assigned("a", 1, 0)
-    told.revoked("a", 11, 0, took_s=2)
-    told.assigned("a", 14, 0)
-    assert told.cost("a", partitions=1).stopped_s == pytest.approx(3)
+def test_reading_stops_when_the_revoke_callback_begins_not_when_it_ends(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.revoked("a", 11, 0, took_s=2)
+    ownership.assigned("a", 14, 0)
+    assert ownership.cost("a", partitions=1).stopped_s == pytest.approx(3)
 
 
-def test_a_handover_is_no_overlap(told):
-    told.assigned("a", 1, 0)
-    told.revoked("a", 11, 0, took_s=1)
-    told.assigned("b", 12, 0)
-    assert told.overlaps() == []
+def test_a_handover_is_no_overlap(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.revoked("a", 11, 0, took_s=1)
+    ownership.assigned("b", 12, 0)
+    assert ownership.overlaps() == []
 
 
-def test_a_partition_assigned_before_the_revoke_callback_returned_was_held_twice(told):
-    told.assigned("a", 1, 0)
-    told.revoked("a", 11, 0, took_s=1)
-    told.assigned("b", 11.5, 0)
-    (overlap,) = told.overlaps()
+def test_a_partition_assigned_before_the_revoke_callback_returned_was_held_twice(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.revoked("a", 11, 0, took_s=1)
+    ownership.assigned("b", 11.5, 0)
+    (overlap,) = ownership.overlaps()
     assert (overlap.partition, overlap.consumers) == (0, ("a", "b"))
     assert overlap.seconds == pytest.approx(0.5)
 
 
-def test_two_consumers_that_never_give_up_overlap_until_now(told):
-    told.assigned("a", 1, 0)
-    told.assigned("b", 15, 0)
-    (overlap,) = told.overlaps()
+def test_two_consumers_that_never_give_up_overlap_until_now(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.assigned("b", 15, 0)
+    (overlap,) = ownership.overlaps()
     assert overlap.seconds == pytest.approx(5)
 
 
-def test_a_partition_assigned_before_the_old_owner_was_dead_was_held_twice(told):
-    told.assigned("a", 1, 0)
-    told.assigned("b", 10, 0)
-    told.killed("a", 11)
-    (overlap,) = told.overlaps()
+def test_a_partition_assigned_before_the_old_owner_was_dead_was_held_twice(ownership):
+    ownership.assigned("a", 1, 0)
+    ownership.assigned("b", 10, 0)
+    ownership.killed("a", 11)
+    (overlap,) = ownership.overlaps()
     assert overlap.seconds == pytest.approx(1)

@@ -71,7 +71,7 @@ def test_a_group_that_the_broker_takes_for_a_classic_one_fails(good):
 
 def test_nothing_produced_fails(good):
     assert problems(msgspec.structs.replace(good, produced=0)) == [
-        "no record was produced, so nothing was shown"
+        "no record was produced, so the demo shows nothing"
     ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol_codecs import ErrorCode
-from tests.translation.answers import A, commit_error
+from tests.translation.answers import A, commit_error, described
 from tests.translation.bench import Bench, owned
 from translation.actions import EventKind
 
@@ -45,6 +45,36 @@ def test_a_lost_membership_on_join_is_renewed_without_telling_and_its_claim_is_w
     told = bench.heartbeat(connection, A, 5)
     bench.beat(5)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_membership_renewed_inside_join_group_is_reported_with_what_the_client_still_owns() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky")
+    assert EventKind.REJOINED_AFTER_LOSS not in bench.kinds()
+    bench.events.clear()
+    bench.join(connection, A, claims=(1,), protocol="cooperative-sticky")
+    bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
+    bench.beat(-1)
+    bench.beat(5, orders=(1,))
+    kinds = [event.kind for event in bench.events if event.kind is not EventKind.STATE_CHANGED]
+    assert kinds == [EventKind.REVOKED, EventKind.FENCED, EventKind.REJOINED_AFTER_LOSS, EventKind.JOINED]
+    (renewed,) = [event for event in bench.events if event.kind is EventKind.REJOINED_AFTER_LOSS]
+    assert (renewed.member_id, renewed.epoch) == (A, 5)
+    assert renewed.owned is not None
+    assert [one.partitions for one in renewed.owned] == [(1,)]
+
+
+def test_a_membership_lost_while_its_join_group_waits_is_reported_when_it_is_renewed() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.join(connection, A)
+    bench.beat(1)  # nothing is assigned yet, so the JoinGroup waits
+    bench.advance(0.25)
+    bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
+    bench.reply(described())
+    bench.beat(2, orders=(0,))
+    assert bench.kinds().count(EventKind.REJOINED_AFTER_LOSS) == 1
 
 
 def test_a_loading_coordinator_is_kept_from_heartbeats_and_other_errors_become_retriable() -> None:
