@@ -2,6 +2,7 @@
 
 import inspect
 import typing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,7 @@ def metrics() -> str:
     return _METRICS + "".join(rows) + _VALUES.format(reasons=reasons, bounds=bounds)
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_docs.page,
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,

@@ -129,19 +129,15 @@ UPSTREAM: Mapping[UpstreamState, Mapping[UpstreamEvent, UpstreamState]] = {
     _U.OPEN: {},
 }
 
-_BEGIN: Mapping[RequestEvent, RequestState] = {
-    RequestEvent.RELAY_STARTED: _R.RELAYING,
-    RequestEvent.COLLECTING_STARTED: _R.COLLECTING,
-    RequestEvent.DISCARDING_STARTED: _R.DISCARDING,
-    RequestEvent.UPSTREAM_MISSING: _R.AWAITING_UPSTREAM,
-    RequestEvent.PROBE_SENT: _R.PROBING_BROKER,
-    RequestEvent.MEMORY_MISSING: _R.AWAITING_MEMORY,
-    RequestEvent.HANDED_OVER: _R.TRANSLATING,
-}
-
 REQUEST: Mapping[RequestState, Mapping[RequestEvent, RequestState]] = {
     _R.READY: {
-        **_BEGIN,
+        RequestEvent.RELAY_STARTED: _R.RELAYING,
+        RequestEvent.COLLECTING_STARTED: _R.COLLECTING,
+        RequestEvent.DISCARDING_STARTED: _R.DISCARDING,
+        RequestEvent.UPSTREAM_MISSING: _R.AWAITING_UPSTREAM,
+        RequestEvent.PROBE_SENT: _R.PROBING_BROKER,
+        RequestEvent.MEMORY_MISSING: _R.AWAITING_MEMORY,
+        RequestEvent.HANDED_OVER: _R.TRANSLATING,
         RequestEvent.FORGOTTEN: _R.READY,
     },
     _R.RELAYING: {
