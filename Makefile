@@ -11,6 +11,7 @@ COORDINATOR_SEEDS ?= 0-199
 SECONDS ?= 60
 UNTIL_MS ?= 5000
 FAULTS ?= 1
+TAKES := twenty-five minutes
 
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' Makefile)
@@ -64,10 +65,14 @@ lint: setup $(VENV)/.pipeline ## ruff, mypy --strict and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint ## all checks and all tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
+test: lint ## all checks and the tests, on a real Kafka (ARGS="-k heartbeat" for some of them)
 	-@$(BIN)/python -m tools.chart build
-	@echo "== testing (about twenty minutes; the integration tests start Kafka brokers of their own)"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tb short $(ARGS)
+	@echo "== testing (about $(TAKES); the integration tests start Kafka brokers of their own)"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tb short $(LONG) $(ARGS)
+
+test-long: LONG := --long
+test-long: TAKES := forty minutes
+test-long: test ## the same with what make test leaves out (ARGS="-m long" for only that): more libraries and assignors
 
 test-unit: setup $(VENV)/.pipeline ## the tests that need no Kafka (a minute or two)
 	$(BIN)/python -m pytest --ignore tests/integration -m "not kafka" $(ARGS)

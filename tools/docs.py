@@ -22,9 +22,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 _CONFIGURATION = """\
 # Configuration
 
-`epochgate run --config FILE` reads one YAML file. A key that is not in this table, a value of the wrong type, a key
-given twice: each is refused with file, line and what was expected, and exit code 2. `epochgate config check FILE`
-says so without starting anything, `epochgate config schema` prints the JSON schema.
+`epochgate run --config FILE` reads one YAML file. It refuses a key that is not in this table, a value of the wrong type
+and a key given twice: it prints the file, the line and what it expected, and exits with code 2. `epochgate config check
+FILE` does the same check without starting anything; `epochgate config schema` prints the JSON schema.
 
 The smallest file:
 
@@ -36,12 +36,12 @@ listeners:
     nodes: {"0-9": 9100}
 ```
 
-Environment variables override single values, and lists of them: `EPOCHGATE_` and the key in capitals, with two
-underscores where the file goes one level down. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092` sets
+Environment variables override single values and lists of values. Their names are `EPOCHGATE_` and the key in capitals,
+with two underscores where the file goes one level down. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092` sets
 `upstream.bootstrap`, `EPOCHGATE_LISTENERS__0__PORT=9092` the port of the first listener (which the file must have).
 A variable with two underscores that names no key is refused.
 
-This page is written by `make docs` from `proxy/config/schema.py` and `translation/policy/policy.py`.
+`make docs` writes this page from `proxy/config/schema.py` and `translation/policy/policy.py`.
 
 | key | type | default | meaning |
 | --- | --- | --- | --- |
@@ -50,8 +50,8 @@ This page is written by `make docs` from `proxy/config/schema.py` and `translati
 _POLICY = """
 ## The policy
 
-The file that `policy.file` names: an ordered list of rules. The first one that matches a group decides for it,
-`default` for all others.
+`policy.file` names a file with an ordered list of rules. The first rule that matches a group decides for it; `default`
+decides for all other groups.
 
 ```yaml
 default: observe
@@ -60,16 +60,17 @@ rules:
   - {pattern: "web-.*", mode: translate, switch_pause_ms: 2000}
 ```
 
-It is read again when it changes (within a second) and at SIGHUP; no connection is dropped. A file that can't be used
-is refused with the place of the mistake, and the policy before it stays (`epochgate_policy_is_current` is 0). What a
-change does to the members of live groups is said in [translation.md](../explanation/translation.md).
+The proxy reads it again when it changes (within a second) and at SIGHUP, and drops no connection. It refuses a file
+that it can't use, names the place of the mistake, and keeps the previous policy (`epochgate_policy_is_current` is 0).
+[How translation works](../explanation/translation.md) says what a change does to the members of live groups.
 
-`epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), says what each rule does, and notes
-what its author may not have meant: a rule that never applies, a pattern that matches one group only, an assignor that
-counts for nothing. `epochgate policy plan FILE --admin URL` asks a running proxy for its groups and says which of
-them the file would move, by which rule and for how long, which would get another assignor, which it can't translate,
-and which rules decide for none of them. It changes nothing. It knows the members of the proxy that it asks, and
-judges by what that has seen of a group; whether the broker can convert it is asked when its first member is to move.
+`epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), explains each rule, and warns of likely
+mistakes: a rule that never applies, a pattern that matches one group only, an assignor that has no effect.
+
+`epochgate policy plan FILE --admin URL` asks a running proxy for its groups. It lists which of them the file would
+move, by which rule and for how long; which would get another assignor; which can't be translated; and which rules match
+no group. It changes nothing. It knows only what that proxy has seen of its own clients. Whether the broker can convert
+a group is asked when its first member is about to move.
 
 | key | type | default | meaning |
 | --- | --- | --- | --- |
@@ -81,10 +82,10 @@ _METRICS = """\
 `/metrics` on the admin port, in Prometheus' text format. Besides these there are the usual `process_*` and
 `python_*` metrics. Histograms have `_bucket`, `_count` and `_sum` series, summaries `_count` and `_sum`.
 
-What every Kafka proxy counts is named as kroxylicious names it after the prefix, so that dashboards carry over:
-`client_to_proxy`, `proxy_to_server`, `server_to_proxy`, `proxy_to_client` are the four ways.
+Metrics that every Kafka proxy has use kroxylicious' names after the prefix, so that dashboards carry over. The four
+directions are `client_to_proxy`, `proxy_to_server`, `server_to_proxy` and `proxy_to_client`.
 
-This page is written by `make docs` from `proxy/metrics/registry.py`.
+`make docs` writes this page from `proxy/metrics/registry.py`.
 
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
@@ -94,13 +95,13 @@ This page is written by `make docs` from `proxy/metrics/registry.py`.
 _VALUES = """
 ## Values of labels
 
-No label but `group` holds what a client says. `reason` is a category; the text itself, which may name an assignor or a
-member, is in the log, in the journal and on the page. The categories: the names of Kafka's error codes, {reasons}, and
-for JoinGroups that the policy lets pass by `observe` the same after `observed: `.
+Clients can influence the value of no label but `group`. `reason` is a category; the full text, which may name an
+assignor or a member, is in the log, in the journal and on the status page. The categories are the names of Kafka's
+error codes, {reasons}, and the same after `observed: ` for JoinGroups that pass through because of `observe`.
 
-`group` is the id of a group that has, or had, members here, or `other`.
+`group` is the id of a group that has or had members at this proxy, or `other`.
 
-`bound` (docs/explanation/security.md says what each of them is): {bounds}.
+`bound` is one of {bounds}. [What is kept of clients](../explanation/security.md#what-is-kept-of-clients) explains each.
 """
 
 
@@ -185,8 +186,8 @@ def _default(field: Any) -> str:
 _API = """\
 # The HTTP interface
 
-On the admin port (`admin.bind`, `admin.port`). It only reads. What a person looks at (`/`, `/groups/<id>`), what
-machines ask for (`/healthz`, `/readyz`, `/metrics`: [metrics.md](metrics.md)), and:
+The admin port (`admin.bind`, `admin.port`) serves it, and it changes nothing. There are pages for people (`/`,
+`/groups/<id>`), endpoints for probes and Prometheus (`/healthz`, `/readyz`, `/metrics`: [Metrics](metrics.md)), and:
 
 - `GET /api/groups`: a Snapshot of all groups, in pages. The groups come without their events unless `events=true`.
 - `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
@@ -199,18 +200,18 @@ machines ask for (`/healthz`, `/readyz`, `/metrics`: [metrics.md](metrics.md)), 
 `visibility.page_groups` groups or about `visibility.page_max_bytes` bytes, whatever comes first, and holds at least one
 group if there is one. `left_out` says how many groups come after it. While it is not 0, ask again with `after`, which
 is the last id of this page. The id is the cursor: a group that appears or ends between two pages moves no other group
-to another page, so none is skipped or told twice.
+to another page, so none is skipped or listed twice.
 
 **Errors** are JSON: `{{"error": "limit: expected an integer from 1 to 1000000, got 'x'"}}`. 400: a parameter that is
 unknown, given twice or malformed. 404: no such group (`group` is its id) or no such path. 405: the interface has GET
 and HEAD only. 503: no process answers, because all of them are starting again.
 
-A group id in a URL is percent-encoded, whatever is in it. Clients change the paths `.` and `..`: for groups of these
-names there is `/groups/?id=..`, also below `/api`. An id that is too long to be kept (`visibility.id_max_chars`) is
-nowhere here; of other long texts there is the beginning, with `…` and a hash of the whole text.
+Percent-encode the group id in a URL. HTTP clients rewrite the paths `.` and `..`; for groups of these names use
+`/groups/?id=..`, also below `/api`. A group whose id is too long to be kept (`visibility.id_max_chars`) is not listed;
+other long texts are cut, with `…` and a hash of the whole text.
 
-With several worker processes it is one picture of all of them. Times that end in `_at`, `_since` and `time` are
-seconds since 1970-01-01 UTC. Fields may be added; a reader ignores those that it does not know. `v` changes if one
+With several worker processes the answers cover all of them. Fields whose names end in `_at`, `_since` or `time` are
+seconds since 1970-01-01 UTC. Fields may be added, so ignore those that you do not know. `v` changes if a field
 changes its meaning.
 
 This page is written by `make docs` from `proxy/observability/snapshot.py` and `proxy/observability/api_query.py`.

@@ -9,7 +9,7 @@ from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.fuzz.targets import DECLARED
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "codecs"), str(Path(__file__).parents[1] / "proxy")]
+sys.path[:0] = [str(Path(__file__).parents[1] / "protocol_codecs"), str(Path(__file__).parents[1] / "proxy")]
 from codec_values import full  # noqa: E402 - the tests of that folder are no package
 
 from tests.proxy.fakes import messages as said  # noqa: E402

@@ -125,12 +125,12 @@ def fuzz_node_endpoints(data: bytes) -> None:
     version = low + data[1] % (high - low + 1)
     frame = struct.pack(">i", len(data) - 8) + data[8:]
     cuts = sorted({8 + cut * 7 % len(frame) for cut in data[2:6] if 8 + cut * 7 % len(frame) < len(frame)})
-    editor = EndpointRewriter(api_key, version, _told)
+    rewriter = EndpointRewriter(api_key, version, _told)
     sent = b""
     try:
         for n, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):
             piece = Piece(frame[start:end], first=n == 0, last=end == len(frame), frame_size=len(frame))
-            sent += editor.edit(piece)
+            sent += rewriter.rewrite(piece)
     except MalformedMessage:
         return
     announced = struct.unpack(">i", sent[:4])[0] + 4

@@ -14,6 +14,7 @@ from support import ROOT, find_broker
 from support.broker import Kafka
 from support.consumers import Consumers
 from support.entry import Entries, Entry
+from support.native_group import NativeGroup
 from support.seen import UNKNOWN, Seen
 from support.story import Case
 
@@ -97,6 +98,12 @@ def consumers(folder: Path) -> Iterator[Consumers]:
     started = Consumers(folder)
     yield started
     started.end()
+
+
+@pytest.fixture
+def native_group(kafka: Kafka, entries: Entries, consumers: Consumers, mode: str) -> NativeGroup:
+    """A group of native and classic members at the entry of this mode."""
+    return NativeGroup(kafka, entries[mode], consumers)
 
 
 @pytest.fixture

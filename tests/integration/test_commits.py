@@ -5,14 +5,15 @@ from confluent_kafka import Consumer, Producer
 from support.clients import ALL, EVERY_ASSIGNOR
 from support.ownership import Partition
 from support.raw_member import ILLEGAL_GENERATION, NONE, REBALANCE_IN_PROGRESS, RawMember
+from support.short_form import first_or_last_assignor, of_librdkafka, shortened
 from support.story import Case
 from support.waiting import eventually
 
 PARTITIONS = 2
 ENTRIES = ("direct", "translate")
 CASES = [
-    *(Case("direct", kind, kind.assignors[-1]) for kind in ALL),
-    *(Case("translate", *how) for how in EVERY_ASSIGNOR),
+    *shortened((Case("direct", kind, kind.assignors[-1]) for kind in ALL), of_librdkafka),
+    *shortened((Case("translate", *how) for how in EVERY_ASSIGNOR), first_or_last_assignor),
 ]
 
 pytestmark = pytest.mark.kafka

@@ -28,11 +28,16 @@ from support.secured import Login, allow, secret
 from support.waiting import eventually
 
 from tools.kafka.cluster import Cluster
+from tools.kafka.settings import CONSUMER_HEARTBEAT_INTERVAL_MS
 
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 4
 INSTANCE_ID = "machine-1"
+OFTEN = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": str(CONSUMER_HEARTBEAT_INTERVAL_MS),
+}
 SESSION_S = 6.0
 LONG_POLL_S = 60.0
 ROUNDS = 10
@@ -46,7 +51,9 @@ STRANGERS = pytest.mark.parametrize("stranger", [None, BOB], ids=["not-authentic
 
 @pytest.fixture(scope="module")
 def cluster(own_kafka_of_module) -> Cluster:
-    return own_kafka_of_module(**secured_broker())
+    """Members heartbeat as often as on the other brokers of tests, and so soon share a topic and hear what changes."""
+    broker = secured_broker()
+    return own_kafka_of_module(**{**broker, "overrides": {**broker["overrides"], **OFTEN}})
 
 
 @pytest.fixture(scope="module")
@@ -292,24 +299,43 @@ def a_call_that_is_accepted(victims: Victims) -> Any:
     return heartbeat(4, Known("nobody", 1), victims.group)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+EACH_ALONE = tuple(
+    (before, call)
+    for before in (only_versions, a_call_that_is_accepted)
+    for call in (
         a_heartbeat_of_the_dynamic_member,
         a_join_group_of_the_dynamic_member,
         a_join_group_with_the_static_members_instance_id,
+    )
+)
+"""What a connection sends before a long poll, and behind it."""
+
+
+@pytest.mark.parametrize(
+    "stalled",
+    [
+        pytest.param(EACH_ALONE, id="all-at-once"),
+        *(
+            pytest.param((each,), id="-".join(one.__name__ for one in each), marks=pytest.mark.long)
+            for each in EACH_ALONE
+        ),
     ],
 )
-@pytest.mark.parametrize("before", [only_versions, a_call_that_is_accepted])
-def test_a_call_behind_a_long_poll_holds_up_nobody(kafka, victims, proxy, before, call):
+def test_a_call_behind_a_long_poll_holds_up_nobody(kafka, victims, proxy, stalled):
     """The caller may do all of it. Straight at Kafka nothing happens either before the long poll has been answered."""
     empty = kafka.new_topic(partitions=1)
     allow(kafka.admin, "alice", ResourceType.TOPIC, empty, AclOperation.READ)
-    with RawConnection(proxy.bootstrap, login=ALICE) as stalled:
-        stalled.call(before(victims))
-        request = call(victims)
+    with contextlib.ExitStack() as open_until_the_end:
+        connections = []
+        for before, call in stalled:
+            connection = open_until_the_end.enter_context(RawConnection(proxy.bootstrap, login=ALICE))
+            connection.call(before(victims))
+            connections.append((connection, call(victims)))
         with victims.undisturbed(for_s=2 * SESSION_S):
-            stalled.send(long_poll(empty))
-            stalled.send(request)
-        assert_unanswered(stalled)
+            for connection, request in connections:
+                connection.send(long_poll(empty))
+                connection.send(request)
+        for connection, _ in connections:
+            assert_unanswered(connection)
     victims.read_on()
+    proxy.kill()  # stopped, it would wait for the long polls as long as `drain.grace_s` allows

@@ -9,15 +9,16 @@ from collections import Counter
 import pytest
 from support.clients import ALL, CONFLUENT, EVERY_ASSIGNOR, JAVA
 from support.ownership import Partition, account, overlaps
+from support.short_form import first_or_last_assignor, of_librdkafka, shortened
 from support.story import Case
 
 PARTITIONS = 6
 RECORDS = 60
 
 CASES = [
-    *((Case("translate", *how), CONFLUENT) for how in EVERY_ASSIGNOR),
-    *((Case("translate", kind, kind.assignors[0]), JAVA) for kind in ALL),
-    *((Case("direct", kind, kind.assignors[0]), CONFLUENT) for kind in ALL),
+    *shortened((Case("translate", *how) for how in EVERY_ASSIGNOR), first_or_last_assignor, CONFLUENT),
+    *shortened((Case("translate", kind, kind.assignors[0]) for kind in ALL), of_librdkafka, JAVA),
+    *shortened((Case("direct", kind, kind.assignors[0]) for kind in ALL), of_librdkafka, CONFLUENT),
 ]
 
 pytestmark = [

@@ -203,6 +203,10 @@ class NativeGroup:
             ),
         )
 
+    def judge(self) -> None:
+        """Raises AssertionError unless nothing happened that nobody wants."""
+        assert self.outcome() == Outcome(), self.unwanted()
+
     def unwanted(self) -> str:
         """The events behind the outcome, for the message of a failed test."""
         everybody = self._all()

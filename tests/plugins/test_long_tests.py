@@ -1,0 +1,46 @@
+"""Runs of pytest inside pytest: which tests run, and what the last line says."""
+
+import pytest
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("case", ["central", pytest.param("rare", marks=pytest.mark.long)])
+def test_it(case):
+    pass
+
+@pytest.mark.long
+def test_another():
+    pass
+"""
+
+
+def last_lines(pytester: pytest.Pytester, *args: str) -> str:
+    """Of a run of TESTS, from pytest's own closing line on."""
+    pytester.makeini("[pytest]\nmarkers =\n    long: takes its time\n")
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest("-p", "tests.plugins.long_tests", "-p", "no:cacheprovider", *args)
+    return "\n".join(result.outlines[-2:])
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_long_tests_are_left_out_and_counted(pytester, processes):
+    said = last_lines(pytester, "-n", processes)
+    assert "1 passed" in said
+    assert "long tests left out: 2 (make test-long runs them too)" in said
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_all_run_when_it_is_asked_for(pytester, processes):
+    said = last_lines(pytester, "-n", processes, "--long")
+    assert "3 passed" in said
+    assert "left out" not in said
+
+
+def test_without_xdist_pytest_itself_counts_them_too(pytester):
+    assert "1 passed, 2 deselected" in last_lines(pytester)
+
+
+def test_what_was_not_asked_for_is_not_counted(pytester):
+    said = last_lines(pytester, "-k", "rare")
+    assert "long tests left out: 1 " in said
