@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.markers import replaced
+from translation.group_migration import PACE, ROUTING
 from translation.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "translation.md"
@@ -12,6 +13,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "translati
 DIAGRAMS: Mapping[str, Mapping[Any, Mapping[Any, Any]]] = {
     "member states": TRANSITIONS,
     "observed member states": OBSERVED_TRANSITIONS,
+    "group routing": ROUTING,
+    "group pace": PACE,
 }
 """By the name of the markers in the page: the table, exits by state."""
 

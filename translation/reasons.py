@@ -47,7 +47,6 @@ _OTHERS = (
     ("the subscription is not readable: ", Reason.UNREADABLE),
     ("the broker answered ", Reason.CONVERSION_REFUSED),
     ("not all of its members have left it", Reason.MEMBERS_REMAIN),
-    ("not all its members have left it", Reason.MEMBERS_REMAIN),
     (_NOT_CONVERTED, Reason.NOT_CONVERTIBLE),
 )
 _WHOLE: dict[str, str] = {

@@ -33,7 +33,6 @@ from translation.migration.downgrade import back_to_classic
 from translation.migration.upgrade import (
     keeps_membership,
     match_pending_move,
-    may_move_now,
     owns_partitions,
     relay_classic_join,
     request_rejoin,
@@ -178,10 +177,7 @@ class Translator:
         context.now = now
         context.rules.set_policy(policy)
         for group in list(context.groups.values()):
-            group.clear_passthrough()
-            group.bulk_move_until = -math.inf
-            group.failed_conversions = 0
-            group.revocation_grace_until = math.inf
+            group.migration.policy_changed()
             update_assignors(context, group)
             context.drop_group_if_empty(group)
         return self._actions()
@@ -208,7 +204,7 @@ class Translator:
         if group is None:
             return False
         now = self._context.now
-        return group.is_passthrough(now) or group.relayed_until.get(member_id, now) > now
+        return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
 
     # -- who may act -------------------------------------------------------------------------------------------
 
@@ -282,7 +278,7 @@ class Translator:
             context.forward(request)
         elif heartbeat_version(context, connection) is None:
             self._pass_through(request, message, "the broker has no ConsumerGroupHeartbeat v1")
-        elif context.now < context.group(message.group_id).passthrough_until and not self._has_joined(
+        elif context.group(message.group_id).migration.relays_joins(context.now) and not self._has_joined(
             message
         ):
             self._join_passthrough(connection, request)
@@ -374,8 +370,7 @@ class Translator:
         """Relay a group until the policy changes."""
         context = self._context
         group = context.group(message.group_id)
-        group.passthrough_reason = reason
-        group.passthrough_until = math.inf
+        group.migration.relay_for(math.inf, context.now)
         if message.member_id:
             context.relay(group, message.member_id, math.inf)
         context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
@@ -403,8 +398,7 @@ class Translator:
         elif context.is_fenced(message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
-        group.expire_passthrough(context.now)
-        group.clear_passthrough()
+        group.migration.translate_join(context.now)
         group.relayed_until.pop(member_id, None)
         member = context.member(message.group_id, member_id)
         given_here = context.ids.is_issued(member_id)
@@ -479,7 +473,7 @@ class Translator:
             group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
         if message.member_id in group.pending_moves:
             return True
-        if translated or member is None or not member.joined or not may_move_now(context, group):
+        if translated or member is None or not member.joined or not group.migration.may_move(context.now):
             return False
         request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
         return True

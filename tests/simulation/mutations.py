@@ -379,9 +379,9 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
     drop = Context.drop_group_if_empty
 
     def broken(self: Context, group: Any) -> None:
-        before, group.revocation_grace_until = group.revocation_grace_until, math.inf
+        before, group.migration._grace_until = group.migration._grace_until, math.inf
         drop(self, group)
-        group.revocation_grace_until = before
+        group.migration._grace_until = before
 
     return patch.object(Context, "drop_group_if_empty", broken)
 

@@ -8,7 +8,7 @@ For every request that goes upstream on an honest client's connection, whoever m
 of nobody hostile.
 """
 
-import math
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey
@@ -127,10 +127,6 @@ def _known_of(group: Group, now: float) -> dict[str, Any]:
     """What holds of a group at this moment. What has run out is forgotten by whoever looks next, and counts no more."""
     known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
     known["relayed_until"] = {one: until for one, until in group.relayed_until.items() if until > now}
-    if -math.inf < group.passthrough_until <= now:
-        known |= {
-            "passthrough_reason": None,
-            "passthrough_until": -math.inf,
-            "bulk_move_until": -math.inf,
-        }
+    known["migration"] = copy(group.migration)
+    known["migration"].expire(now)
     return known

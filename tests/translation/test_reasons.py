@@ -74,8 +74,6 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
             and node.value is not None
         ):
             yield from texts(node.value, assigned)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith(".passthrough_reason"):
-            yield from texts(node.value, assigned)
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func).rpartition(".")[2]

@@ -61,8 +61,7 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     if response.member_id:
         context.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
-        group.passthrough_reason = reason
-        group.passthrough_until = -math.inf
+        group.migration.relay_until_join()
 
 
 def _heard_native(

@@ -34,7 +34,6 @@ from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import lookup_member
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.upgrade import (
-    conversion_succeeded,
     end_old_classic_membership,
     leave_classic,
     passthrough_backoff_s,
@@ -285,7 +284,7 @@ def _heartbeat_until_joined(
 def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
     """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
     partitions to this one."""
-    conversion_succeeded(member.group)
+    member.group.migration.converted()
     context.heartbeat_group(member.group)
     if member.incarnation != incarnation:
         context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")

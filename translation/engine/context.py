@@ -214,10 +214,7 @@ class Context:
         nobody = not group.members and not group.relayed_until and not group.pending_moves
         if (
             nobody
-            and group.passthrough_reason is None
-            and group.bulk_move_until == -math.inf
-            and not group.failed_conversions
-            and group.revocation_grace_until == math.inf
+            and group.migration.is_unknown
             and self.groups.get(group.group_id)
             is group  # a conversation may hold an older record, forgotten since
         ):

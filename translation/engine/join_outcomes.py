@@ -62,8 +62,7 @@ class PassesThrough(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Relay the request, and those that it took over."""
         group = member.group
-        group.passthrough_reason = str(self)
-        group.passthrough_until = context.now + self.for_s
+        group.migration.relay_for(self.for_s, context.now)
         context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
         for waiting in (*member.superseded_requests, request):
             context.forward(waiting)

@@ -15,6 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 )
 from translation.actions import ConnectionId, Request
 from translation.engine.procedure import ProcedureQueue, RunningProcedure
+from translation.group_migration import GroupMigration
 from translation.member_state import MemberState, MemberStateMachine
 from translation.partitions import NONE, Partitions
 
@@ -226,17 +227,12 @@ class Group:
 
     __slots__ = (
         "_context",
-        "bulk_move_until",
-        "failed_conversions",
         "group_id",
         "leaving",
         "members",
-        "next_move_at",
-        "passthrough_reason",
-        "passthrough_until",
+        "migration",
         "pending_moves",
         "relayed_until",
-        "revocation_grace_until",
         "scheduled_heartbeats",
         "static_members",
         "timer_at",
@@ -248,49 +244,16 @@ class Group:
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         """Member id by instance id."""
-        self.passthrough_reason: str | None = None
-        """Why this group's calls are relayed although the policy says translate; None if they are translated."""
-        self.passthrough_until = -math.inf
-        """Until when that holds without looking again; the broker's own word holds until the policy changes.
-
-        -inf: the next JoinGroup is looked at, and says what holds for other calls.
-        """
+        self.migration = GroupMigration()
         self.leaving: set[str] = set()
         """Members of the new protocol whose last heartbeat is on its way, because the policy changed."""
         self.relayed_until: dict[str, float] = {}
         """Ids of classic members at the broker, whose calls are relayed, and until when that is taken for granted."""
         self.pending_moves: dict[str, PendingMove] = {}
         """Clients that were told to join anew because the policy changed, by the member id that they leave behind."""
-        self.next_move_at = -math.inf
-        """When the next of them may be told."""
-        self.bulk_move_until = -math.inf
-        """Until then all of them are told at once, because the broker can't carry both protocols in this group."""
-        self.failed_conversions = 0
-        """How often they were, and somebody stayed in the classic group all the same."""
-        self.revocation_grace_until = math.inf
-        """Until when its conversion waits for cooperative members that have partitions to give up."""
         self.scheduled_heartbeats: list[float] = []
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
-
-    def clear_passthrough(self) -> None:
-        """Nothing is known any more for which its calls should be relayed."""
-        self.passthrough_reason = None
-        self.passthrough_until = -math.inf
-
-    def is_passthrough(self, now: float) -> bool:
-        """Whether its calls are relayed at this time."""
-        return self.passthrough_reason is not None and not self._is_over(now)
-
-    def _is_over(self, now: float) -> bool:
-        """Whether the time has passed for which its calls were to be relayed."""
-        return -math.inf < self.passthrough_until <= now
-
-    def expire_passthrough(self, now: float) -> None:
-        """If the time is over for which its calls were to be relayed, begin as if nothing had been tried."""
-        if self._is_over(now):
-            self.clear_passthrough()
-            self.bulk_move_until = -math.inf
 
     @property
     def is_consumer_group(self) -> bool:

@@ -25,10 +25,8 @@ from translation.migration.adoption import Found, Verdict, lookup_member
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import (
     Obstacle,
-    begin_bulk_move,
     find_obstacle,
     has_classic_members,
-    is_bulk_move,
     leave_classic,
     leave_classic_membership,
     leave_consumer_membership,
@@ -279,7 +277,7 @@ def _may_join_before_leaving(context: Context, member: Member, old_classic_membe
     return (
         old_classic_membership.member_id != member.member_id
         and old_classic_membership.instance_id in (None, member.instance_id)
-        and not is_bulk_move(context, member.group)
+        and not member.group.migration.moves_all(context.now)
     )
 
 
@@ -323,7 +321,7 @@ def _await_convertible(
                 member.old_classic_membership = old_classic_membership
                 return None
             case Obstacle.MEMBERS:
-                begin_bulk_move(context, group)
+                group.migration.move_all(context.now)
                 if context.now >= deadline:
                     raise _members_remain(context, group, why)
             case Obstacle.PERMANENT:
@@ -332,7 +330,7 @@ def _await_convertible(
                 if context.now >= deadline:
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"not converted: {why}")
         if old_classic_membership is not None and (
-            old_classic_membership.member_id != member.member_id or is_bulk_move(context, group)
+            old_classic_membership.member_id != member.member_id or group.migration.moves_all(context.now)
         ):
             # What is waited for, a rebalance or an empty group, may wait for what this client has left behind.
             yield from leave_classic(group, old_classic_membership)
@@ -346,7 +344,7 @@ def _members_remain(context: Context, group: Group, why: str) -> Outcome:
     It is not tried meanwhile whether the broker converts the group: a refused conversion, too, fails the JoinGroups
     that wait there.
     """
-    if is_bulk_move(context, group) and not context.settings.sole_process:
+    if group.migration.moves_all(context.now) and not context.settings.sole_process:
         # Another process tells its clients when it sees the group at rest, so not all of them at the same moment.
         return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have still to leave the classic group")
     return PassesThrough(

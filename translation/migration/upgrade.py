@@ -8,7 +8,6 @@ no moment do two clients own one, and the other members go on working.
 The broker carries both kinds in one group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
 """
 
-import math
 from collections.abc import Iterable
 from enum import Enum, auto
 
@@ -45,53 +44,14 @@ _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
 
-_TOGETHER_S = 30.0
-"""Longer than any client's heartbeat interval: within it every member has been told."""
-
-_DOUBLINGS = 10
-"""Of the time between two tries to move a group all at once, at most."""
-
 _FORGET_S = 900.0
 """A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
 
 
-def may_move_now(context: Context, group: Group) -> bool:
-    """Whether the next member of this group may be told."""
-    return context.now >= group.next_move_at or is_bulk_move(context, group)
-
-
-def begin_bulk_move(context: Context, group: Group) -> None:
-    """From now on tell every member at its next Heartbeat, if that has not begun yet."""
-    if group.bulk_move_until == -math.inf:
-        group.bulk_move_until = context.now + _TOGETHER_S
-
-
-def conversion_succeeded(group: Group) -> None:
-    """A client is a member of the new protocol now: the broker has a consumer group, whatever was tried in vain."""
-    group.clear_passthrough()
-    group.bulk_move_until = -math.inf
-    group.failed_conversions = 0
-
-
-def is_bulk_move(context: Context, group: Group) -> bool:
-    """Whether the members of this group are moved all at once, so that the broker's group is empty in between."""
-    return context.now < group.bulk_move_until
-
-
 def passthrough_backoff_s(context: Context, group: Group) -> float:
-    """For how long (seconds) a group is relayed that the broker did not convert.
-
-    Until the policy changes, if nothing is seen that stands in the way. If its members were told all at once, not all
-    of them have left it in time: one that died is out of it when its session ends, and one that does not come through
-    here never is. So it is tried again, but the others are disturbed less and less often.
-    """
-    together, group.bulk_move_until = group.bulk_move_until, -math.inf
-    if context.now < group.passthrough_until:
-        return group.passthrough_until - context.now  # another of its clients has found out before
-    if together == -math.inf:
-        return math.inf
-    group.failed_conversions += 1
-    return context.settings.relayed_s * float(2 ** min(group.failed_conversions - 1, _DOUBLINGS))
+    """For how long (seconds) a group is relayed that the broker did not convert
+    (:meth:`~translation.group_migration.GroupMigration.give_up`)."""
+    return group.migration.give_up(context.now, context.settings.relayed_s)
 
 
 def request_rejoin(
@@ -111,7 +71,7 @@ def request_rejoin(
         connection.client_host,
         context.now,
     )
-    group.next_move_at = context.now + rule.switch_pause_ms / 1000
+    group.migration.next_move_at = context.now + rule.switch_pause_ms / 1000
     context.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
@@ -300,12 +260,10 @@ def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, s
     """Ask the broker whether a classic group can be converted, before any of its members is moved."""
     obstacle, why = yield from _described_obstacle(group.group_id, context.allowed_assignors)
     if obstacle is not Obstacle.REVOCATION_PENDING:
-        group.revocation_grace_until = math.inf
+        group.migration.nothing_to_revoke()
         return obstacle, why
-    group.revocation_grace_until = min(
-        group.revocation_grace_until, context.now + context.settings.revocation_grace_s
-    )
-    return (Obstacle.TRANSIENT, why) if context.now < group.revocation_grace_until else (Obstacle.NONE, "")
+    waits = group.migration.awaits_revocation(context.now, context.settings.revocation_grace_s)
+    return (Obstacle.TRANSIENT, why) if waits else (Obstacle.NONE, "")
 
 
 def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Procedure[tuple[Obstacle, str]]:
@@ -368,24 +326,22 @@ def move_classic_member(
     has not come is relayed until then.
     """
     group = member.group
-    if not may_move_now(context, group):
-        context.relay(group, member.member_id, group.next_move_at)
+    if not group.migration.may_move(context.now):
+        context.relay(group, member.member_id, group.migration.next_move_at)
         return False
     obstacle, why = Obstacle.NONE, ""
-    if not mixed and not is_bulk_move(context, group):
+    if not mixed and not group.migration.moves_all(context.now):
         obstacle, why = yield from find_obstacle(context, group)
     match obstacle:
         case Obstacle.TRANSIENT:
             context.relay(group, member.member_id, context.now + context.settings.assignment_interval_s)
         case Obstacle.PERMANENT:
-            group.passthrough_reason = f"not converted: {why}"
-            group.passthrough_until = context.now + context.settings.relayed_s
+            group.migration.relay_for(context.settings.relayed_s, context.now)
         case Obstacle.MEMBERS:
-            begin_bulk_move(context, group)
-            if not is_bulk_move(context, group):
+            group.migration.move_all(context.now)
+            if not group.migration.moves_all(context.now):
                 obstacle = Obstacle.PERMANENT
-                group.passthrough_reason = f"not all its members have left it: {why}"
-                group.passthrough_until = context.now + passthrough_backoff_s(context, group)
+                group.migration.relay_for(passthrough_backoff_s(context, group), context.now)
     if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
         context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
@@ -393,14 +349,14 @@ def move_classic_member(
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
     # In a mixed group, and in one that all leave, each move makes those that are still classic rejoin; this one joins
     # anew either way.
-    rebalances = mixed or is_bulk_move(context, group)
+    rebalances = mixed or group.migration.moves_all(context.now)
     alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
-    if not may_move_now(
-        context, group
+    if not group.migration.may_move(
+        context.now
     ):  # another was told while the broker was asked: heartbeats come together
-        context.relay(group, member.member_id, group.next_move_at)
+        context.relay(group, member.member_id, group.migration.next_move_at)
         return False
     reason = "told to join the new protocol"
     request_rejoin(

@@ -19,6 +19,7 @@ from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, Bench
 from tests.translation.live_groups import described, mixed_group
 from translation.actions import Connection, ConnectionId, EventKind, RequestId
 from translation.engine.member import Member
+from translation.group_migration import GroupMigration, Routing
 from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
@@ -56,7 +57,7 @@ def state_of(bench: Bench) -> Any:
         group.group_id: (
             {member.member_id: state_of_member(member) for member in group.members.values()},
             dict(group.static_members),
-            group.passthrough_reason,
+            [getattr(group.migration, name) for name in GroupMigration.__slots__],
             dict(group.relayed_until),
             dict(group.pending_moves),
         )
@@ -270,11 +271,11 @@ def test_another_protocol_type_does_not_turn_a_group_with_members_to_pass_throug
     stranger = bench.connect()
     join = bench.join(stranger, "", protocol_type="connect")
     bench.passed(stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    assert bench.translator._context.groups[GROUP].passthrough_reason is None
+    assert bench.translator._context.groups[GROUP].migration.routing is Routing.TRANSLATED
     accepted = bench.join(stranger, "", protocol="stream")
     bench.passed(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
     group = bench.translator._context.groups[GROUP]
-    assert group.passthrough_reason is None
+    assert group.migration.routing is Routing.TRANSLATED
     relayed = bench.heartbeat(stranger, "stream-1", 3)
     assert bench.forwarded[-1] == relayed
     heartbeat_succeeds(bench, own)
@@ -520,7 +521,7 @@ def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
     for n in range(150):
         context.member(f"live-{n}", "m").member_epoch = 1
     for n in range(1000):
-        context.group(f"stranger-{n}").passthrough_reason = "protocol type is 'connect', not 'consumer'"
+        context.group(f"stranger-{n}").migration.relay_until_join()
     assert sum(not group.members for group in context.groups.values()) <= 50
     assert sum(bool(group.members) for group in context.groups.values()) == 150
 
@@ -528,7 +529,7 @@ def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
 def test_a_call_without_a_right_does_not_end_the_time_for_which_a_group_is_relayed() -> None:
     bench = Bench(lets_in=False)
     group = bench.translator._context.group(GROUP)
-    group.passthrough_reason, group.passthrough_until = "not converted", bench.now + 1
+    group.migration.relay_for(1.0, bench.now)
     bench.advance(2)
     before = state_of(bench)
     bench.heartbeat(bench.connect(), "a", 1)

@@ -346,6 +346,6 @@ def test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it
     bench = Bench()
     context = bench.translator._context
     group = context.group(GROUP)
-    group.revocation_grace_until = bench.now + 300
+    assert group.migration.awaits_revocation(bench.now, 300)
     context.drop_group_if_empty(group)
-    assert context.group(GROUP).revocation_grace_until == bench.now + 300
+    assert not context.group(GROUP).migration.awaits_revocation(bench.now + 300, 300)
