@@ -266,7 +266,7 @@ class Context:
             self.heartbeat_group(member.group)
 
     def heartbeat_group(self, group: Group) -> None:
-        """Heartbeat for all members of a group that has changed: now, and again when the broker has reassigned for sure.
+        """Heartbeat for all members of a group that changed: now, and again when the broker surely has reassigned.
 
         So clients learn of a new assignment at their own next Heartbeat, not one upstream interval later.
         """
