@@ -1,7 +1,6 @@
-"""Read the configuration and the policy: YAML with positions, environment variables over it, typed at the
-end.
+"""Loads the configuration and the policy: parses YAML, applies environment variables, then checks types.
 
-Whatever is wrong is one :class:`ConfigError` that names the file, the line, the key and what was expected.
+Every mistake raises :class:`ConfigError`, which names the file, the line, the key and what was expected.
 """
 
 import difflib
@@ -32,34 +31,37 @@ _MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
-"""What PyYAML raises, besides its own errors, for a value that only looks like a date or is not what its tag says."""
+"""Errors that PyYAML raises, besides its own, for an invalid date or a value that does not fit its tag."""
 
 _MAX_FILE_BYTES = 1024 * 1024
-"""Bytes of a configuration or policy; a policy of ten thousand rules has half of it."""
+"""Size limit of a configuration or policy; a policy of ten thousand rules takes half of it."""
 _MAX_SCALAR_CHARS = 65_536
 _MAX_DEPTH = 32
-"""Levels of nesting; the configuration has five."""
+"""Limit of nesting; the configuration has five levels."""
 
 _CONTAINER_TYPES = (inspect.StructType, inspect.VarTupleType, inspect.DictType)
 
 
 class ConfigError(Exception):
-    """A file or an environment variable says something that can't be; the message is for a person."""
+    """A file or an environment variable is invalid; the message says where and why, for a person."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML of bounded cost: without aliases, of which a few hundred bytes can stand for gigabytes, and flat."""
+    """Loads YAML at bounded cost: no aliases (a few hundred bytes of them can expand to gigabytes), limited depth."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """See :class:`yaml.composer.Composer`. Raises ComposerError."""
+        """See :class:`yaml.composer.Composer`.
+
+        :raises ComposerError: an alias, or too deep nesting.
+        """
         event = self.peek_event()  # type: ignore[no-untyped-call]
         mark: Any = event.start_mark
         if isinstance(event, yaml.AliasEvent):
-            problem = f"the alias *{event.anchor}: aliases are not taken here, write it out"
+            problem = f"the alias *{event.anchor}: aliases are not supported; write the value out"
             raise ComposerError(None, None, problem, mark)
         if self._depth == _MAX_DEPTH:
             raise ComposerError(None, None, "too deeply nested", mark)
@@ -70,7 +72,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Document:
-    """A YAML document as plain values, and where each of them stands."""
+    """A YAML document as plain values, with the position of each."""
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
@@ -91,16 +93,16 @@ class _Document:
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(loader, item, (*path, n)) for n, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
-            if len(node.value) > _MAX_SCALAR_CHARS:  # some that look like numbers take hours to read
+            if len(node.value) > _MAX_SCALAR_CHARS:  # a long number can take hours to parse
                 place = _position(node.start_mark)
-                said = f"a value of {len(node.value)} characters, more than {_MAX_SCALAR_CHARS}"
-                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}")
+                problem = f"a value of {len(node.value)} characters, more than {_MAX_SCALAR_CHARS}"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}")
             try:
                 return loader.construct_object(node)
             except _UNREADABLE:
                 place, kind = _position(node.start_mark), node.tag.rpartition(":")[2]
-                said = f"not a good {kind}, got {node.value!r} (text stands in quotes)"
-                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {said}") from None
+                problem = f"not a valid {kind}: {node.value!r} (put text in quotes)"
+                raise ConfigError(f"{self.source}:{place} {_dotted(path)}: {problem}") from None
         value: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
@@ -113,7 +115,7 @@ class _Document:
         return value
 
     def where(self, path: KeyPath) -> str:
-        """The place of a key: file, line and column, or the environment variable that set it."""
+        """Return the place of a key: file, line and column, or the environment variable that set it."""
         for length in range(len(path), -1, -1):
             if (name := self.from_environment.get(path[:length])) is not None:
                 return f"environment variable {name}:"
@@ -134,7 +136,7 @@ def _dotted(path: KeyPath) -> str:
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read the configuration from a file and from the environment.
 
-    :raises ConfigError: anything is wrong with it.
+    :raises ConfigError: it is invalid.
     """
     document = _Document(str(file), _read(file))
     if document.value is None:
@@ -145,7 +147,7 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
 
 
 def _with_absolute_paths(config: Config, folder: Path) -> Config:
-    """The configuration with the paths of TLS, which are relative to the configuration's folder, made whole."""
+    """Resolve the paths of TLS files, which are relative to the configuration's folder."""
     listeners = tuple(
         replace(listener, tls=listener.tls and with_absolute_paths(listener.tls, folder))
         for listener in config.listeners
@@ -158,23 +160,23 @@ def _with_absolute_paths(config: Config, folder: Path) -> Config:
 def load_policy(file: Path) -> Policy:
     """Read a policy from a file.
 
-    :raises ConfigError: anything is wrong with it.
+    :raises ConfigError: it is invalid.
     """
     document = _Document(str(file), _read(file))
     return Policy() if document.value is None else _typed(document, Policy)
 
 
 def policy_of(config: Config, config_file: Path) -> Policy:
-    """The policy that the configuration names; its path is relative to the configuration's folder.
+    """Load the policy that the configuration names; its path is relative to the configuration's folder.
 
-    :raises ConfigError: anything is wrong with it.
+    :raises ConfigError: it is invalid.
     """
     file = policy_file(config, config_file)
     return Policy() if file is None else load_policy(file)
 
 
 def policy_file(config: Config, config_file: Path) -> Path | None:
-    """The file that the configuration names, if any; its path is relative to the configuration's folder."""
+    """Return the configured policy file or None; its path is relative to the configuration's folder."""
     return None if config.policy.file is None else config_file.parent / config.policy.file
 
 
@@ -224,7 +226,7 @@ def _one_of(values: Iterable[object]) -> str:
 
 
 def _type_at(kind: type, path: KeyPath) -> Any:
-    """What msgspec knows of the type of a key; None if there is no such key."""
+    """Return msgspec's description of a key's type; None if there is no such key."""
     info: Any = inspect.type_info(kind)
     for step in path:
         if isinstance(info, inspect.StructType):
@@ -238,7 +240,7 @@ def _type_at(kind: type, path: KeyPath) -> Any:
 
 
 def _bare(info: Any) -> Any:
-    """The type without its description, and without the `null` that may stand in its place."""
+    """Return the type without its metadata, and without `null` as an alternative."""
     while isinstance(info, inspect.Metadata):
         info = info.type
     if isinstance(info, inspect.UnionType):
@@ -248,10 +250,10 @@ def _bare(info: Any) -> Any:
 
 
 def _override(document: _Document, environment: Mapping[str, str]) -> None:
-    """Put the environment's values over those of the file.
+    """Override values of the file by environment variables.
 
-    A name with ``__`` that is no key is refused, for it can only be a mistake. Names without are taken only if
-    they are keys: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
+    A name with ``__`` that is not a key is an error, since it can only be a mistake. A name without ``__`` is ignored
+    unless it is a key: Kubernetes sets ``EPOCHGATE_PORT`` and the like for a service called epochgate.
     """
     for name, text in sorted(environment.items()):
         if not name.startswith(ENVIRONMENT_PREFIX):

@@ -1,7 +1,7 @@
-"""What a policy does, in words, and what it would change in a running proxy. Pure: the CLI fetches and prints.
+"""Explains a policy, and computes what it would change in a running proxy. Pure: the CLI fetches and prints.
 
 ``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan`, :func:`unused` and
-:func:`summary` for the groups that ``GET /api/groups`` of the admin port tells. With ``--output json`` they print
+:func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
 :func:`rule_reports`, :func:`plan` and :func:`unused_rules`.
 """
 
@@ -26,7 +26,7 @@ _BUILT_IN_ASSIGNORS = frozenset({"range", "uniform"})
 """The assignors that every broker has unless its ``group.consumer.assignors`` says otherwise."""
 
 _LITERAL = re.compile(r"[\w-]+")
-"""A pattern in which nothing stands for anything else."""
+"""A pattern without metacharacters, which matches one group only."""
 
 
 class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,10 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     mode: Mode
     assignor: str | None
-    """What the policy says; None if the clients' own counts."""
+    """The policy's assignor; None if the clients' own choice applies."""
     members: tuple[Any, ...]
     why_not: str | None
-    """Why it can't be translated, whatever the policy says; None if it can, or if that is not known."""
+    """Why the group can't be translated under any policy; None if it can, or if that is unknown."""
 
 
 class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,18 +46,18 @@ class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
 
     groups: tuple[LiveGroup, ...]
     left_out: int = 0
-    """Groups that the proxy does not tell, because there are too many."""
+    """The number of groups that the response omits because there are too many."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="mode"):
-    """A live group that a new policy gives another mode."""
+    """A live group whose mode the new policy changes."""
 
     group: str
     members: int
     before: Mode
     after: Mode
     by: str
-    """Which rule says so."""
+    """The rule that decides."""
     pause_ms: int
     not_translatable: str | None = None
 
@@ -65,17 +65,17 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
         members = _count(self.members, "member")
         where = f"{self.group}: {self.before} -> {self.after}, {members}, by {self.by}"
         if self.after is Mode.TRANSLATE and self.not_translatable is not None:
-            return f"{where}; passes through all the same: {self.not_translatable}"
+            return f"{where}; still passes through: {self.not_translatable}"
         if self.after is Mode.REJECT:
             return f"{where}; members are refused when they join again"
         if not self.members:
-            return f"{where}; it counts for those that come"
+            return f"{where}; applies to members that join later"
         took = _duration(self.members * self.pause_ms / 1000)
         return f"{where}; one member every {self.pause_ms} ms, about {took}"
 
 
 class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignor"):
-    """A live group that stays translated, and that a new policy gives another of the broker's assignors."""
+    """A live translated group whose assignor at the broker the new policy changes."""
 
     group: str
     members: int
@@ -85,18 +85,19 @@ class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="chang
 
     def __str__(self) -> str:
         members = _count(self.members, "member")
-        before, after = (one or "its clients' own" for one in (self.before, self.after))
+        before, after = (one or "the clients' own" for one in (self.before, self.after))
         return (
             f"{self.group}: assignor {before} -> {after}, {members}, by {self.by}; "
-            "counts when the broker assigns next (since Kafka 4.4: at once); who gets other partitions rejoins"
+            "takes effect at the broker's next assignment (since Kafka 4.4: at once); "
+            "members whose partitions change rejoin"
         )
 
 
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule of a policy, with what its author may not have meant."""
+    """A rule of a policy, with warnings about likely mistakes."""
 
     number: int
-    """Its place in the file, from 1 on."""
+    """Its position in the file, from 1."""
     group: str | None
     pattern: str | None
     mode: Mode
@@ -106,7 +107,7 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rule_reports(policy: Policy) -> list[RuleReport]:
-    """Every rule in order: what :func:`explain` says, for programs."""
+    """Return every rule in order, with the content of :func:`explain` for programs."""
     return [
         RuleReport(
             number=number,
@@ -122,7 +123,7 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
 
 
 def explain(policy: Policy) -> Iterator[str]:
-    """A line for each rule in order, and one for all other groups."""
+    """Yield a line for each rule in order, and one for all other groups."""
     for number, rule in enumerate(policy.rules, start=1):
         yield f"{rule_label(number, rule)}: {_describe(rule)}"
         yield from (f"  {note}" for note in _notes(policy, number, rule))
@@ -130,13 +131,13 @@ def explain(policy: Policy) -> Iterator[str]:
 
 
 def rule_label(number: int, rule: Rule) -> str:
-    """How a rule is called in what is printed."""
+    """Return the name of a rule in printed lines."""
     what = f"group {rule.group}" if rule.pattern is None else f"groups that match {rule.pattern}"
     return f"rule {number} ({what})"
 
 
 def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorChange]:
-    """The live groups whose mode or assignor this policy would change, by name."""
+    """Return the live groups whose mode or assignor this policy would change, by name."""
     changes: list[Move | AssignorChange] = []
     for group in sorted(groups, key=lambda one: one.id):
         number, rule = _rule_for(policy, group.id)
@@ -164,7 +165,7 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorCha
 
 
 def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
-    """Numbers, from 1 on, of the rules that decide for none of the live groups: maybe they are misspelt."""
+    """Return the numbers, from 1, of the rules that apply to none of the live groups and may be misspelt."""
     used = {_rule_for(policy, group.id)[0] for group in groups}
     return [number for number in range(1, len(policy.rules) + 1) if number not in used]
 
@@ -172,11 +173,11 @@ def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
 def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
     """A line for each of :func:`unused_rules`."""
     for number in unused_rules(policy, groups):
-        yield f"{rule_label(number, policy.rules[number - 1])} decides for none of these groups"
+        yield f"{rule_label(number, policy.rules[number - 1])} applies to none of these groups"
 
 
 def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int = 0) -> Iterator[str]:
-    """How many move where, how many stay, and of how many nothing is known here."""
+    """Yield how many groups move to which mode, how many stay, and how many were not examined."""
     changes = list(changes)
     moves = [one for one in changes if isinstance(one, Move)]
     for mode in Mode:
@@ -194,7 +195,7 @@ def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int
         yield f"{_count(len(others), 'group')} {verb} another assignor: {_count(members, 'member')}"
     yield f"{_count(groups - len(changes), 'group')} unchanged"
     if left_out:
-        yield f"{_count(left_out, 'group')} not looked at: the proxy tells of its first {groups} only"
+        yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
 
 
 def _describe(rule: Rule) -> str:
@@ -214,20 +215,20 @@ def _rule_for(policy: Policy, group_id: str) -> tuple[int | None, Rule]:
 
 
 def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
-    """What the author of this rule may not have meant."""
+    """Yield warnings about likely mistakes in a rule."""
     earlier = _hidden_by(rule, policy.rules[: number - 1])
     if earlier is not None:
-        yield f"never applies: {rule_label(*earlier)} matches the same before"
+        yield f"never applies: {rule_label(*earlier)} already matches the same groups"
     if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
-        yield f"the assignor {rule.assignor} counts for nothing: only translated groups get one"
+        yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
     elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:
         yield f"the broker must have the assignor {rule.assignor} (group.consumer.assignors)"
 
 
 def _hidden_by(rule: Rule, before: Sequence[Rule]) -> tuple[int, Rule] | None:
-    """An earlier rule because of which this one never applies, as far as that can be seen."""
+    """Return an earlier rule that hides this one, as far as that can be determined, with its number."""
     for number, earlier in enumerate(before, start=1):
         same_pattern = rule.pattern is not None and rule.pattern == earlier.pattern
         if (

@@ -1,6 +1,6 @@
-"""The configuration of TLS on both sides. Paths are relative to the configuration's folder.
+"""The TLS sections of the configuration. Paths are relative to the configuration's folder.
 
-What the files hold is looked at by ``proxy.transport.tls_context``; here only what the keys say together.
+Only the keys are checked here; ``proxy.transport.tls_context`` checks the files.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ from proxy.config.section import Section
 
 
 class TlsVersion(StrEnum):
-    """The lowest version of TLS that is accepted; anything older is broken."""
+    """The lowest accepted version of TLS; older ones are insecure."""
 
     TLS_1_2 = "1.2"
     TLS_1_3 = "1.3"
@@ -56,7 +56,7 @@ class ListenerTls(Section, frozen=True, kw_only=True):
     min_version: _MinVersion = TlsVersion.TLS_1_2
 
     def __post_init__(self) -> None:
-        """Refuse a check of client certificates against nothing, and authorities for no check."""
+        """Check that ``client_auth`` and ``client_ca`` are set together."""
         if self.client_auth is not ClientAuth.NONE and self.client_ca is None:
             raise ValueError(f"`client_auth: {self.client_auth}` needs `client_ca`")
         if self.client_auth is ClientAuth.NONE and self.client_ca is not None:
@@ -109,7 +109,7 @@ class UpstreamTls(Section, frozen=True, kw_only=True):
     min_version: _MinVersion = TlsVersion.TLS_1_2
 
     def __post_init__(self) -> None:
-        """Refuse half a certificate, and an identity for everybody that nobody has acknowledged."""
+        """Check that ``certificate`` and ``key`` are set together, and that the shared identity is acknowledged."""
         if (self.certificate is None) != (self.key is None):
             raise ValueError("`certificate` and `key` belong together")
         if self.certificate is not None and not self.clients_share_identity:
@@ -129,12 +129,12 @@ _Tls = TypeVar("_Tls", ListenerTls, UpstreamTls)
 
 
 def with_absolute_paths(tls: _Tls, folder: Path) -> _Tls:
-    """The same with its paths, which are relative to this folder, made whole."""
+    """Return the section with its paths, which are relative to this folder, resolved."""
     named = {key: getattr(tls, key, None) for key in _PATHS}
     return replace(tls, **{key: str(folder / path) for key, path in named.items() if path is not None})
 
 
 def tls_files_of(tls: ListenerTls | UpstreamTls) -> tuple[Path, ...]:
-    """All files that it names."""
+    """Return all files that the section names."""
     named = (getattr(tls, key, None) for key in _PATHS)
     return tuple(Path(path) for path in named if path is not None)

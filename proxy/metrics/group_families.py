@@ -1,6 +1,6 @@
 """The metrics that describe groups: their names, labels and meanings.
 
-Their values are made at each scrape by the room that knows the groups (``proxy.observability.group_metrics``).
+Their values are computed at each scrape by the package that tracks the groups (``proxy.observability.group_metrics``).
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ PREFIX = "epochgate_"
 
 
 class Family(NamedTuple):
-    """One metric, without the prefix; all of them are gauges."""
+    """A gauge, without the prefix of its name."""
 
     name: str
     labels: tuple[str, ...]
@@ -19,45 +19,47 @@ class Family(NamedTuple):
 GROUPS = Family(
     "groups",
     ("mode", "protocol", "state"),
-    "Groups, by mode, by how their members come and by state (Empty, Rebalancing, Stable).",
+    "Groups, by mode, by protocol of their members and by state (Empty, Rebalancing, Stable).",
 )
 MEMBERS = Family("members", ("mode", "protocol", "state"), "Members of groups, by mode, protocol and state.")
 GROUP_MEMBERS = Family(
     "group_members",
     ("group", "protocol"),
-    "Members of a group that come through this proxy, by how they come.",
+    "Members of a group that are connected through this proxy, by protocol (`translated`, `classic`, `consumer`).",
 )
 BROKER_MEMBERS = Family(
     "group_broker_members",
     ("group", "type"),
-    "Members of a group as the broker has them: `classic` or `consumer` (the new protocol).",
+    "Members of a group as the broker reports them, by type: `classic` or `consumer` (the new protocol).",
 )
 ELSEWHERE = Family(
     "group_members_elsewhere",
     ("group",),
-    "Members that the broker has and that do not come through this proxy.",
+    "Members that the broker reports and that are not connected through this proxy.",
 )
 PROGRESS = Family(
     "group_progress_ratio",
     ("group",),
-    "Part of a group's members that are members of the new protocol, 0 to 1, as the broker says (asked every now "
-    "and then), else as they come.",
+    "Share of a group's members that use the new protocol, 0 to 1: as the broker reports it (polled periodically), "
+    "else by how they are connected here.",
 )
 STUCK_MEMBERS = Family(
-    "group_stuck_members", ("group",), "Members that are rebalancing beyond their rebalance timeout."
+    "group_stuck_members",
+    ("group",),
+    "Members that have been rebalancing for longer than their rebalance timeout.",
 )
 STUCK = Family(
-    "stuck_groups", (), "Groups with such members, or whose move to the new protocol does not go on."
+    "stuck_groups", (), "Groups with stuck members, or whose move to the new protocol makes no progress."
 )
 GAP = Family(
     "group_epoch_gap",
     ("group",),
-    "The largest distance between a member's epoch and the generation that its client holds.",
+    "The largest difference between a member's epoch at the broker and the generation that its client has.",
 )
 NOT_TRANSLATABLE = Family(
     "not_translatable_groups",
     ("reason",),
-    "Groups that can't be translated, by category of what stands in the way.",
+    "Groups that can't be translated, by category of the reason.",
 )
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 

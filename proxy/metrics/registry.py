@@ -1,8 +1,7 @@
-"""Every metric of the process, declared here and nowhere else; docs/reference/metrics.md is generated from this file.
+"""Declares every metric of the process; docs/reference/metrics.md is generated from this file.
 
-What every Kafka proxy counts has the names that kroxylicious gives it, after the prefix, so that dashboards
-carry over: ``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four
-ways.
+Metrics that any Kafka proxy has use kroxylicious's names after the prefix, so that dashboards carry over:
+``client_to_proxy``, ``proxy_to_server``, ``server_to_proxy`` and ``proxy_to_client`` are the four directions.
 """
 
 import platform
@@ -52,11 +51,11 @@ _ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter helps nobody
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the series of counters
 
 
 class Described(NamedTuple):
-    """One line of the table of metrics."""
+    """One row of the table of metrics in the docs."""
 
     name: str
     kind: str
@@ -65,7 +64,7 @@ class Described(NamedTuple):
 
 
 def software_version() -> str:
-    """The version of this software, as its package says."""
+    """Return the version of the installed package."""
     try:
         return version("epochgate")
     except PackageNotFoundError:
@@ -73,14 +72,14 @@ def software_version() -> str:
 
 
 class GroupSeries(Collector, Protocol):
-    """Makes the metrics of groups (:data:`proxy.metrics.group_families.FAMILIES`) at each scrape."""
+    """Computes the metrics of groups (:data:`proxy.metrics.group_families.FAMILIES`) at each scrape."""
 
     async def collect_cooperatively(self) -> Sequence[Metric]:
-        """The same as :meth:`collect`, with other tasks running in between."""
+        """See :meth:`collect`; it yields to other tasks in between."""
 
 
 class Metrics:
-    """The registry of one process and everything in it."""
+    """All metrics of one process."""
 
     def __init__(self) -> None:
         self.without_groups = CollectorRegistry()
@@ -91,78 +90,78 @@ class Metrics:
         self._declare_journal()
         self._declare_process()
         self.groups: GroupSeries | None = None
-        """What makes the metrics of groups; see :meth:`provide_groups`."""
+        """Computes the metrics of groups; see :meth:`provide_groups`."""
         self.registry = CollectorRegistry(auto_describe=False)
-        """Everything. Reading it with many groups takes long: see :func:`proxy.metrics.text_format.exposed`."""
+        """All metrics. With many groups collecting takes long: use :func:`proxy.metrics.text_format.render_metrics`."""
         self.registry.register(self.without_groups)
         self.table += [Described(PREFIX + f.name, "gauge", f.labels, f.meaning) for f in FAMILIES]
 
     def provide_groups(self, groups: GroupSeries) -> None:
-        """Take the metrics of groups from here at each scrape. Called once."""
+        """Set the collector of the metrics of groups. Called once."""
         self.groups = groups
         self.registry.register(groups)
 
     def policy_in_force(self) -> tuple[int, bool]:
-        """Which policy holds, counted from 1 on (0: none came from a file), and whether it is what the file says."""
+        """Return the number of the policy in force (0: none from a file), and whether the file has no newer one."""
         version, current = (_value(gauge) for gauge in (self.policy_version, self.policy_is_current))
         return int(version), bool(current)
 
     def hit(self, bound: Bound) -> None:
-        """Something of a client was not kept or shown in full."""
+        """Count that a bound was reached: data of a client was not kept or shown in full."""
         self.bounds_hit.labels(bound).inc()
 
     def _declare_connections(self) -> None:
         self.client_connections = self._counter(
             "client_to_proxy_connections",
-            "Connections that clients made, by the node id of the port.",
+            "Connections that clients opened, by node id of the port.",
             "node_id",
         )
         self.client_connections_active = self._gauge(
-            "client_to_proxy_active_connections", "Connections of clients that are open.", "node_id"
+            "client_to_proxy_active_connections", "Open connections of clients.", "node_id"
         )
         self.client_disconnects = self._counter(
-            "client_to_proxy_disconnects", "Connections of clients that ended, by what ended them.", "cause"
+            "client_to_proxy_disconnects", "Connections of clients that ended, by cause.", "cause"
         )
         self.connections_refused = self._counter(
             "client_to_proxy_connections_refused",
-            "Connections of clients that were closed as soon as they were accepted, by the limit that was reached.",
+            "Connections of clients that were closed right after being accepted, by the limit that was reached.",
             "reason",
         )
         self.accept_failures = self._counter(
             "client_to_proxy_accept_failures",
-            "Times that connections could not be accepted because descriptors or memory ran out; they wait, and it is "
-            "tried again.",
+            "Times that a connection could not be accepted for lack of descriptors or memory; it waits and is retried.",
         )
         self.client_errors = self._counter(
-            "client_to_proxy_errors", "What clients sent that ended their connection.", "kind"
+            "client_to_proxy_errors", "Invalid data from clients that ended their connection.", "kind"
         )
         self.upstream_connections = self._counter(
-            "proxy_to_server_connections", "Connections to brokers that were tried, by node id.", "node_id"
+            "proxy_to_server_connections", "Attempts to connect to brokers, by node id.", "node_id"
         )
         self.upstream_connections_active = self._gauge(
-            "proxy_to_server_active_connections", "Connections to brokers that are open.", "node_id"
+            "proxy_to_server_active_connections", "Open connections to brokers.", "node_id"
         )
         self.upstream_errors = self._counter(
             "proxy_to_server_errors",
-            "Failed attempts to connect, and what brokers sent that ended a connection.",
+            "Failed attempts to connect, and invalid data from brokers that ended a connection.",
             "kind",
         )
         self.client_reads_paused = self._summary(
             "client_to_proxy_reads_paused_seconds",
-            "How long reading from a client paused because the broker was slower.",
+            "Time that reading from a client was paused because the broker was slower.",
         )
         self.upstream_reads_paused = self._summary(
             "server_to_proxy_reads_paused_seconds",
-            "How long reading from a broker paused because the client was slower.",
+            "Time that reading from a broker was paused because the client was slower.",
         )
         self.lingering = self._gauge(
-            "lingering_upstream_connections", "Upstream connections kept for members whose client is gone."
+            "lingering_upstream_connections",
+            "Upstream connections kept open for members whose client has disconnected.",
         )
 
     def _declare_requests(self) -> None:
         self.client_requests = self._hot_counter(
             "client_to_proxy_request",
-            "Requests of clients; `decoded` are those that the translation looks at.",
+            "Requests of clients; `decoded` ones are seen by the translation.",
             "api_key",
             "api_version",
             "decoded",
@@ -195,11 +194,11 @@ class Metrics:
             "api_key",
         )
         self.refused = self._counter(
-            "refused_requests", "Requests in versions that were not offered.", "api_key"
+            "refused_requests", "Requests refused because their version was not offered.", "api_key"
         )
         self.large_group_calls = self._counter(
             "large_group_calls",
-            "Group calls beyond a limit (`limits.group_call_max_bytes` and the keys after it), by what became of them: "
+            "Group requests beyond a limit (`limits.group_call_max_bytes` and the keys after it), by outcome: "
             "`relayed` undecoded, `refused`, `ended` their connection, `waited_for_broker`, `waited_for_room`.",
             "outcome",
         )
@@ -207,13 +206,13 @@ class Metrics:
             self.large_group_calls.labels(outcome)
         self.large_group_calls_held = self._gauge(
             "large_group_calls_held_bytes",
-            "Room that is taken of `limits.group_calls_held_max_bytes`.",
+            "Bytes in use of `limits.group_calls_held_max_bytes`.",
         )
         self.hidden_nodes = self._counter(
-            "hidden_nodes", "Times that a node was left out of a response because its id has no port here."
+            "hidden_nodes", "Times that a node was removed from a response because its id has no port here."
         )
         self.unreachable = self._gauge(
-            "unreachable_nodes", "Nodes that can't be reached; their ports refuse clients meanwhile."
+            "unreachable_nodes", "Unreachable nodes; clients are refused on their ports."
         )
         self.known_nodes = self._gauge("known_nodes", "Nodes of the cluster whose address is known.")
 
@@ -223,15 +222,16 @@ class Metrics:
         )
         self.rebalances = self._counter(
             "rebalances",
-            "Members that had to join again, by category of reason and by how they come (`translated`, `classic`, "
-            "`consumer`).",
+            "Members that had to rejoin, by category of reason and by protocol (`translated`, `classic`, `consumer`).",
             "reason",
             "protocol",
         )
-        self.group_rebalances = self._counter("group_rebalances", "The same by group.", "group", "protocol")
+        self.group_rebalances = self._counter(
+            "group_rebalances", "Members that had to rejoin, by group and protocol.", "group", "protocol"
+        )
         self.paused = self._histogram(
             "member_paused_seconds",
-            "How long a member had no partition because it had to give up all of them to join again.",
+            "Time that a member had no partition because it had to revoke all of them to rejoin.",
             _PAUSES,
             "protocol",
         )
@@ -239,7 +239,7 @@ class Metrics:
             self.paused.labels(protocol)
         self.adoptions = self._counter(
             "adoptions",
-            "Members that were found at the broker, served by another process before.",
+            "Members taken over from another process, found at the broker.",
             "protocol",
         )
         self.passed_through = self._counter(
@@ -247,10 +247,10 @@ class Metrics:
             "JoinGroups that passed through untranslated, by category of reason (`translation/reasons.py`).",
             "reason",
         )
-        self.events = self._counter("events", "What happened to members and groups, by kind.", "kind")
+        self.events = self._counter("events", "Events of members and groups, by kind.", "kind")
         self.bounds_hit = self._counter(
             "bounds_hit",
-            "Times that something of a client was not kept or shown in full, by the bound that was reached "
+            "Times that data of a client was not kept or shown in full, by the bound that was reached "
             "(docs/explanation/security.md).",
             "bound",
         )
@@ -258,7 +258,7 @@ class Metrics:
             self.bounds_hit.labels(bound)
         self.translation = self._hot_histogram(
             "translation_seconds",
-            "Time that the translation took for one thing that happened.",
+            "Time that the translation took for one request, response or timer.",
             _TRANSLATION,
             "what",
         )
@@ -269,29 +269,29 @@ class Metrics:
             "api_key",
         )
         self.answer_errors = self._counter(
-            "answer_errors", "Errors that the translation answered to clients.", "api_key", "error_code"
+            "answer_errors", "Errors that the translation returned to clients.", "api_key", "error_code"
         )
         self.call_duration = self._hot_histogram(
             "upstream_call_duration_seconds",
-            "Calls that the proxy made to brokers, by API.",
+            "Duration of requests that the proxy itself made to brokers, by API.",
             _LATENCIES,
             "api_key",
         )
         self.call_errors = self._counter(
             "upstream_call_errors",
-            "Errors that brokers answered to calls of the proxy.",
+            "Errors that brokers returned to the proxy's own requests.",
             "api_key",
             "error_code",
         )
         self.calls_in_flight = self._gauge(
-            "upstream_calls_in_flight", "Calls of the proxy that wait for their turn or their answer."
+            "upstream_calls_in_flight", "The proxy's own requests to brokers that are queued or in flight."
         )
 
     def _declare_journal(self) -> None:
         self.journal_events = self._counter("journal_events", "Events written to the journal.", "sink")
         self.journal_lost = self._counter(
             "journal_events_lost",
-            "Events that the journal lost: its queue was full, or writing failed.",
+            "Events that the journal lost because its queue was full or writing failed.",
             "sink",
         )
         self.journal_errors = self._counter(
@@ -301,54 +301,52 @@ class Metrics:
             "journal_files_deleted",
             "Finished files of the journal that were deleted because of `journal.keep_bytes`.",
         )
-        self.journal_queue = self._gauge(
-            "journal_queue_events", "Events that wait to be written to the journal.", "sink"
-        )
+        self.journal_queue = self._gauge("journal_queue_events", "Events queued for the journal.", "sink")
 
     def _declare_process(self) -> None:
         self.internal_errors = self._counter(
-            "internal_errors", "Exceptions that should not have been, by the place that caught them.", "where"
+            "internal_errors", "Unexpected exceptions, by the place that caught them.", "where"
         )
         for (
             where
-        ) in _ERROR_PLACES:  # a counter that appears with its first error has not risen for Prometheus
+        ) in _ERROR_PLACES:  # Prometheus sees no increase in a counter that appears with its first error
             self.internal_errors.labels(where)
-        self.workers = self._gauge(
-            "workers", "Worker processes that take clients; 0 if there are none (`workers: 1`)."
-        )
+        self.workers = self._gauge("workers", "Worker processes that are serving; 0 with `workers: 1`.")
         self.worker_restarts = self._counter(
             "worker_restarts",
-            "Worker processes that ended and were started again, by their number.",
+            "Restarts of worker processes, by number of the worker.",
             "worker",
         )
         self.tasks = self._gauge(
-            "tasks", "Tasks that live in the process: a few, and some for each connection."
+            "tasks", "Running tasks in the process: a few, and some for each connection."
         )
         self.policy_reloads = self._counter(
-            "policy_reloads", "Readings of the policy file while running, by what came of them.", "result"
+            "policy_reloads", "Reloads of the policy file, by result.", "result"
         )
-        self.policy_version = self._gauge("policy_version", "Policies that have held since the start.")
+        self.policy_version = self._gauge(
+            "policy_version", "Number of policies that have been in force since the start."
+        )
         self.policy_is_current = self._gauge(
-            "policy_is_current", "0 while the policy file is refused and the policy before it holds."
+            "policy_is_current", "0 while the policy file is refused and the previous policy stays in force."
         )
         self.policy_is_current.set(1)
         self.tls_reloads = self._counter(
             "tls_reloads",
-            "Readings of changed certificates while running, by where they are used and what came of them.",
+            "Reloads of changed certificates, by where they are used and by result.",
             "where",
             "result",
         )
         self.tls_is_current = self._gauge(
             "tls_is_current",
-            "0 while changed certificates are refused and those before them hold.",
+            "0 while changed certificates are refused and the previous ones stay in use.",
             "where",
         )
         self.tls_expires = self._gauge(
             "tls_certificate_expiry_timestamp_seconds",
-            "When the certificate that is shown there ends, in seconds since 1970.",
+            "When the certificate in use there expires, in seconds since 1970.",
             "where",
         )
-        self.ready = self._gauge("ready", "1 while the process takes clients, as /readyz says.")
+        self.ready = self._gauge("ready", "1 while the process is ready for clients, as in /readyz.")
         self.build = self._gauge("build_info", "Always 1; the labels say what runs.", "version", "python")
         self.build.labels(software_version(), platform.python_version()).set(1)
         ProcessCollector(registry=self.without_groups)

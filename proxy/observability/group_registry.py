@@ -1,10 +1,10 @@
-"""What is known of groups and members, gathered from events; pictures of it are made on request.
+"""The state of groups and members as their events describe it, from which snapshots are made.
 
-The book is told every event and keeps, bounded in every direction: the members of each group, its latest events, its
-last rebalance and why it is not translated. It knows no clock: wall clock times come with the events.
+For each group the registry keeps the members, the latest events, the last rebalance, and why it is not translated. All
+of it is bounded. Times come with the events; the registry has no clock.
 
-Anybody can name groups, so what is new never drives out what is in use: groups without members are forgotten first,
-and beyond the bounds newcomers are not kept.
+Clients can invent group ids, so new groups never evict groups in use: groups without members are evicted first, and
+beyond the bounds new groups are not kept.
 """
 
 from collections import OrderedDict, deque
@@ -37,9 +37,9 @@ from translation.reasons import OBSERVED
 
 _EMPTY_RETENTION_S = 3600.0
 _MOVE_ANSWER_S = 3.0
-"""A JoinGroup so soon after a member was told to move is taken for its answer to that."""
+"""Seconds in which a JoinGroup counts as a member's response to the request to move."""
 _CONVERSION_STUCK_S = 120.0
-"""A group that is to be translated and whose classic members have not been moved for so long is stuck."""
+"""Seconds without a move after which a group with classic members that should be translated counts as stuck."""
 _TRANSLATABLE = "translatable"
 _DEFAULT_REBALANCE_TIMEOUT_S = 300.0
 _REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
@@ -47,7 +47,7 @@ _MICRO = 1_000_000
 
 
 class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
-    """A member as its last event told it. Times are microseconds since 1970."""
+    """A member as of its last event. Times are microseconds since 1970."""
 
     id: str
     protocol: str = ""
@@ -66,7 +66,7 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
     rebalance_timeout_ms: int = -1
 
     def stuck_s(self, now_us: int) -> float:
-        """Seconds beyond its rebalance timeout; 0 if it is within."""
+        """Return for how many seconds the member has exceeded its rebalance timeout; 0 if it has not."""
         if self.state not in _REBALANCING:
             return 0.0
         timeout_ms = self.rebalance_timeout_ms
@@ -75,7 +75,7 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Rebalance(msgspec.Struct, kw_only=True):
-    """A time in which members of a group had to join again."""
+    """A time during which members of a group had to rejoin. Times are microseconds since 1970."""
 
     started_us: int
     reason: str
@@ -84,7 +84,7 @@ class Rebalance(msgspec.Struct, kw_only=True):
 
 
 class GroupRecord(msgspec.Struct, kw_only=True):
-    """A group. ``mode``, ``rule`` and ``assignor`` are what the policy says of it."""
+    """A group. ``mode``, ``rule`` and ``assignor`` come from the policy; times are microseconds since 1970."""
 
     id: str
     mode: Mode
@@ -103,18 +103,18 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     updated_us: int = 0
 
     def conversion_stuck(self, now_us: int) -> str | None:
-        """Why the move of this group to the new protocol does not go on; None if it does, or there is none."""
+        """Return why the group's move to the new protocol is stuck; None if it isn't, or none is under way."""
         if self.mode is not Mode.TRANSLATE or self.why_not is not None:
             return None
         waiting = [member for member in self.members.values() if member.protocol == "classic"]
         since_s = (now_us - max(self.mode_since_us, self.last_move_us)) / _MICRO
         if not waiting or since_s < _CONVERSION_STUCK_S:
             return None
-        return f"{len(waiting)} classic members wait to be moved, and none was for {since_s:.0f} s"
+        return f"{len(waiting)} classic members wait to be moved, and none was moved for {since_s:.0f} s"
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event meant, for those who count. ``paused_s`` is how long a member had nothing to do for a rebalance."""
+    """What an event changed, for metrics. ``paused_s`` is how long a member had no partition during a rebalance."""
 
     group: GroupRecord
     event: Event
@@ -138,7 +138,7 @@ class GroupRegistry:
         hit: Callable[[Bound], None] = lambda _: None,
     ) -> None:
         self.groups: OrderedDict[str, GroupRecord] = OrderedDict()
-        """By id, the one with the oldest news first."""
+        """By id, the group with the oldest last event first."""
         self._policy = policy
         self._on_drop = on_drop
         self._limits = limits or Visibility()
@@ -146,15 +146,15 @@ class GroupRegistry:
         self._vacant = VacantGroups()
         self._with_events: OrderedDict[str, None] = (
             OrderedDict()
-        )  # groups of which events are kept, old news first
+        )  # ids of groups with kept events, oldest last event first
         self._event_bytes = 0
         self._members = 0
         self._partitions = 0
 
-    # -- what comes in ---------------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: Policy, now_us: int) -> None:
-        """Another policy holds from now on."""
+        """Apply another policy to all groups."""
         self._policy = policy
         for group in self.groups.values():
             rule, named = rule_of(policy, group.id)
@@ -163,9 +163,9 @@ class GroupRegistry:
             group.mode, group.rule, group.assignor = rule.mode, named, rule.assignor
 
     def record(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> RecordedEvent:
-        """Something happened.
+        """Record an event.
 
-        ``unkept_id`` is the group's true id if it is too long for the group to be kept; the event has another then.
+        ``unkept_id`` is the group's full id if that is too long to be kept; the event has the truncated one then.
         """
         if unkept_id is not None:
             return RecordedEvent(group=self._new_group(unkept_id, now_us), event=event)
@@ -190,7 +190,7 @@ class GroupRegistry:
         return self._member_event(group, event, now_us)
 
     def set_broker_view(self, group_id: str, broker: BrokerView) -> None:
-        """A broker said how it sees a group."""
+        """Store how a broker describes a group."""
         group = self.groups.get(group_id)
         if group is not None:
             most = self._limits.id_max_chars
@@ -198,10 +198,10 @@ class GroupRegistry:
             group.broker = msgspec.structs.replace(broker, members=members)
 
     def evict_idle(self, now_us: int) -> None:
-        """Forget groups that have been empty for long."""
+        """Evict groups that had no member and no event for an hour."""
         for group in list(self.groups.values()):
             if now_us - group.updated_us < _EMPTY_RETENTION_S * _MICRO:
-                return  # the others have newer news
+                return  # all further groups have newer events
             if not group.members:
                 self._drop(group.id)
 
@@ -220,7 +220,7 @@ class GroupRegistry:
         )
 
     def _keep_bounds(self, group: GroupRecord) -> None:
-        """Forget groups if there are too many of them, or of those without members, and events that are too many."""
+        """Evict groups and events beyond the limits."""
         vacant, limits = self._vacant, self._limits
         if group.members:
             vacant.discard(group.id)
@@ -249,7 +249,7 @@ class GroupRegistry:
         if event.kind is EventKind.PASSED_THROUGH and any(
             known.kind is event.kind and known.reason == event.reason for _, known in group.events
         ):
-            return  # what is said at each JoinGroup would drive out all else
+            return  # it repeats at each JoinGroup and would evict all other events
         if len(group.events) == EVENTS_KEPT:
             self._forget_oldest_event(group)
         group.events.append((now_us, event))
@@ -278,7 +278,7 @@ class GroupRegistry:
         self._partitions -= count_partitions(member.owned)
 
     def _set_owned(self, member: MemberRecord, owned: TopicPartitions | None) -> None:
-        """A member that is kept holds these partitions now."""
+        """Set the partitions that a kept member owns now."""
         others = self._partitions - count_partitions(member.owned)
         if others + count_partitions(owned) > self._limits.partitions:
             self._hit(Bound.PARTITIONS)
@@ -314,7 +314,7 @@ class GroupRegistry:
             if group.members.pop(event.member_id, None) is not None:
                 self._discount(member)
             if not group.members:
-                group.broker = None  # nobody is here on whose connection it could be asked again
+                group.broker = None  # without a member there is no connection to poll it over
         rebalances = event.state == MemberState.PREPARE_REBALANCE and before not in ("", event.state)
         self._follow_rebalance(group, event, now_us)
         return RecordedEvent(
@@ -342,18 +342,18 @@ class GroupRegistry:
             rebalance.ended_us = now_us
 
     def _rebalance_reason(self, group: GroupRecord, event: Event, now_us: int) -> str:
-        """Why a rebalance began."""
+        """Return why a rebalance began."""
         if event.state == MemberState.PREPARE_REBALANCE:
             return event.reason or event.kind.replace("_", " ")
         moves = now_us - group.move_requested_us < _MOVE_ANSWER_S * _MICRO
         return "moved by the policy" if moves else "a member joined"
 
-    # -- pictures --------------------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------------------
 
     def views(self, now_us: int, *, events: bool = True) -> Iterator[GroupView]:
-        """All groups, by id; without their events if nobody looks at those.
+        """Yield views of all groups by id, with or without their events.
 
-        Groups may come and go between one view and the next.
+        Groups may come and go between two views.
         """
         for group_id in sorted(self.groups):
             group = self.groups.get(group_id)
@@ -362,7 +362,7 @@ class GroupRegistry:
 
 
 def rule_of(policy: Policy, group_id: str) -> tuple[Rule, str]:
-    """The rule of a group, and what it is called: its place in the policy, or the default."""
+    """Return the rule for a group, and its label: its number and matcher in the policy, or ``default``."""
     for number, rule in enumerate(policy.rules, 1):
         if rule.matches(group_id):
             what = f"group {rule.group}" if rule.pattern is None else f"pattern {rule.pattern}"
@@ -371,7 +371,7 @@ def rule_of(policy: Policy, group_id: str) -> tuple[Rule, str]:
 
 
 def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupView:
-    """The picture of one group."""
+    """Make the view of one group."""
     members = tuple(
         sorted(
             (_member_view(member, now_us) for member in group.members.values()),

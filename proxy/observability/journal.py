@@ -1,9 +1,9 @@
-"""The journal: events become lines, and lines wait in bounded queues for their sinks (docs/reference/journal.md).
+"""The journal: queues events for sinks that write them to files or a topic (docs/reference/journal.md).
 
-Telling an event costs a client nothing but an append to a queue. A sink takes batches out of its queue in a task of
-its own, and does what may block elsewhere (:mod:`journal_files` in a thread, :mod:`journal_topic` on a connection).
-What does not fit, or can't be written, is lost: counted, and told by a ``lost`` event where it is missing. Each sink
-numbers its events itself, lost ones too, and has a ``boot`` of its own: so a jump of its numbers is a loss of its own.
+Recording an event only appends it to each sink's queue. Each sink writes batches in a task of its own; blocking work
+runs elsewhere (:mod:`journal_files` in a thread, :mod:`journal_topic` on its own connections). Events that do not fit
+into the queue or can't be written are lost: they are counted, and a ``lost`` event takes their place. Each sink has its
+own ``boot`` and numbers its own events, lost ones included, so a gap in its numbers is always a loss in that sink.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")
 
 VERSION = 1
 MAX_BATCH = 1000
-"""Events written at once at most."""
+"""Most events in one write."""
 
 _LINGER_S = 0.1
 _RETRY_S = 1.0
@@ -35,7 +35,7 @@ STOPPED = "stopped"
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the journal, version 1; docs/reference/journal.md says what each field means."""
+    """One line of the journal, version 1; docs/reference/journal.md describes each field."""
 
     v: int = VERSION
     replica: str
@@ -61,7 +61,7 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
-    """An event on its way; it becomes text where it is written."""
+    """A queued event. The sink encodes it."""
 
     time_us: int
     kind: str
@@ -73,28 +73,28 @@ class QueuedEvent(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Somewhere to write to."""
+    """A destination of the journal."""
 
     name: str
 
     async def write(self, events: list[JournalEvent]) -> None:
-        """Write all of them, in order.
+        """Write all events, in order.
 
-        :raises JournalError: they can't be written, now or ever.
+        :raises JournalError: the events were not written.
         """
         ...
 
     async def idle(self) -> None:
-        """Nothing came for a while."""
+        """Called when no event came for a second."""
         ...
 
     async def close(self) -> None:
-        """Nothing more comes."""
+        """Called after the last event."""
         ...
 
 
 class JournalError(Exception):
-    """Writing failed. ``keep`` says that the events may be written later."""
+    """Writing failed. ``keep``: the events should be retried later."""
 
     def __init__(self, message: str, *, keep: bool) -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class JournalError(Exception):
 
 
 class SinkQueue:
-    """What waits for one sink. Beyond ``limit`` lines, or about ``max_bytes`` of memory, new lines are lost."""
+    """The queue of one sink. Beyond ``limit`` events, or about ``max_bytes`` of memory, new events are lost."""
 
     def __init__(self, sink: Sink, limit: int, max_bytes: int, metrics: Metrics) -> None:
         self.sink = sink
@@ -111,7 +111,7 @@ class SinkQueue:
         self._bytes = 0
         self._lines: deque[QueuedEvent] = deque()
         self._seq = 0
-        self._lost: tuple[int, int] | None = None  # how many, and when the last of them happened
+        self._lost: tuple[int, int] | None = None  # number of lost events, and the time of the last one
         self._arrived = trio.Event()
         self._counts = [
             metric.labels(sink.name)
@@ -121,7 +121,7 @@ class SinkQueue:
         self._waiting.set_function(lambda: len(self._lines))
 
     def put(self, line: QueuedEvent) -> None:
-        """Take a line, or lose it."""
+        """Queue an event, or count it as lost."""
         if len(self._lines) >= self._limit or self._bytes + line.memory > self._max_bytes:
             before = 0 if self._lost is None else self._lost[0]
             self._lost = before + 1, line.time_us
@@ -138,20 +138,20 @@ class SinkQueue:
         self._bytes += line.memory
 
     def _report_loss(self) -> None:
-        """Tell what was lost, before what comes next."""
+        """Queue a ``lost`` event for what was lost, before the next event."""
         if self._lost is not None:
             count, time_us = self._lost
             self._append(QueuedEvent(time_us, LOST, reason=str(count)))
             self._lost = None
 
     async def run(self, identity: tuple[str, str]) -> None:
-        """Write for ever; when cancelled, write what waits if that goes quickly."""
+        """Write for ever. When cancelled, write the queued events within a few seconds."""
         logged_at = -_LOG_INTERVAL_S
         try:
             while True:
                 with trio.move_on_after(_RETRY_S):
                     await self._arrived.wait()
-                await trio.sleep(_LINGER_S)  # a batch costs as much as a line
+                await trio.sleep(_LINGER_S)  # a batch costs as much as a single event
                 try:
                     await self._write(identity)
                 except JournalError as error:
@@ -192,7 +192,7 @@ class SinkQueue:
             self._lines.extendleft(reversed(batch))
             self._bytes += sum(line.memory for line in batch)
             return
-        # The lines that wait are newer than these: the loss is told before them, by one line however often it fails.
+        # The queued events are newer: the loss is reported before them, in one event even after repeated failures.
         loss_events = [line for line in batch if line.kind == LOST]
         self._counts[1].inc(len(batch) - len(loss_events))
         count = len(batch) - len(loss_events) + sum(int(line.reason) for line in loss_events)
@@ -203,7 +203,7 @@ class SinkQueue:
 
 
 class Journal:
-    """The front: gives each event to all sinks."""
+    """Gives each event to the queues of all sinks."""
 
     def __init__(
         self,
@@ -221,17 +221,17 @@ class Journal:
         ]
 
     def record(self, event: Event, mode: str, time_us: int) -> None:
-        """Something happened to a group."""
+        """Record an event of a group in the given policy mode."""
         if self._queues:
             self._put(QueuedEvent(time_us, event.kind, mode, event, memory=estimated_bytes(event)))
 
     def record_marker(self, kind: str, time_us: int, reason: str = "") -> None:
-        """The process started, or stopped."""
+        """Record that the process started or stopped."""
         if self._queues:
             self._put(QueuedEvent(time_us, kind, reason=reason))
 
     async def run(self) -> None:
-        """Write for ever, each sink at its own pace."""
+        """Run all sinks for ever, each at its own pace."""
         async with trio.open_nursery() as nursery:
             for queue, identity in zip(self._queues, self._identities, strict=True):
                 nursery.start_soon(queue.run, identity)

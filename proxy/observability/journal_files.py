@@ -1,7 +1,7 @@
-"""The journal as files: one JSON object a line, finished by size or age, never seen half written under its own name.
+"""Writes the journal to files with one JSON object per line. A file gets its final name when it is complete.
 
-The file being written is locked until its process ends: another process of the same name (an old and a new one on one
-host while one takes over from the other) tells it from what a killed process has left.
+The file being written is locked until its process ends. So another process with the same replica name (during a
+replacement on one host) can tell it from a file that a killed process left behind.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _NAME_PARTS = 3  # replica, boot, number
 
 
 class FileSink:
-    """Writes to ``folder``. All of the disk's slowness is felt in a thread, at most one at a time.
+    """Writes files in ``folder``, in a thread so that a slow disk delays no client.
 
-    A batch that could not be written whole is taken back, so that no line is ever cut off by a full disk. Of finished
-    files of this replica at most ``keep_bytes`` stay (0: all); ``deleted`` is called for each that goes.
+    A batch that was written only in part is truncated again, so a full disk leaves no incomplete line. At most
+    ``keep_bytes`` bytes of this replica's finished files are kept (0: all); ``deleted`` is called for each deleted one.
     """
 
     name = "files"
@@ -61,7 +61,7 @@ class FileSink:
         await self._in_thread(lambda: self._write(events))
 
     async def idle(self) -> None:
-        """Finish a file that is old, or what an earlier process left behind."""
+        """Finish the file if it is old, and files that an earlier process left behind."""
         if not self._cleaned or self._is_old():
             await self._in_thread(self._maintain)
 
@@ -125,7 +125,7 @@ class FileSink:
         self._enforce_retention()
 
     def _enforce_retention(self) -> None:
-        """Delete the oldest finished files of this replica that are too many; those of others are theirs to delete."""
+        """Delete this replica's oldest finished files beyond ``keep_bytes``. Other replicas delete their own."""
         if not self._keep_bytes:
             return
         finished = [path for path in self._folder.glob(f"*{_SUFFIX}") if self._is_own(path.name)]
@@ -143,11 +143,11 @@ class FileSink:
         return len(parts) == _NAME_PARTS and parts[0] == self._replica
 
     def _finish_leftovers(self) -> None:
-        """Files of earlier starts of this replica, which were killed; the last line may be cut off."""
+        """Rename files left by killed processes of this replica; their last line may be incomplete."""
         for path in sorted(self._folder.glob(f"_*{_SUFFIX}")):
             parts = path.name[1 : -len(_SUFFIX)].rsplit(".", 2)
             own = len(parts) == _NAME_PARTS and parts[0] == self._replica and parts[1] != self._boot
-            with contextlib.suppress(FileNotFoundError):  # another process has finished it meanwhile
+            with contextlib.suppress(FileNotFoundError):  # another process has just finished it
                 if own and not _is_being_written(path):
                     path.rename(self._folder / path.name.removeprefix("_"))
 
@@ -164,7 +164,7 @@ def _is_being_written(path: Path) -> bool:
 
 
 def _present(paths: list[Path]) -> Iterator[tuple[Path, os.stat_result]]:
-    """Those that are still there: a program that reads the journal may move files away."""
+    """Yield the files that still exist, since readers of the journal may move files away."""
     for path in paths:
         try:
             yield path, path.stat()

@@ -1,8 +1,8 @@
-"""The journal as a Kafka topic: the same JSON as the record's value, the group id as its key.
+"""Writes the journal to a Kafka topic: the JSON as the record's value, the group id as its key.
 
-Written with the project's own record batches, on connections of its own, to the leaders of the topic's partitions. The
-events of one group go to one partition, so they stay in order. A batch whose answer was lost is written again:
-`replica`, `boot` and `seq` tell a reader that it has an event twice.
+It produces to the leaders of the topic's partitions over its own connections. All events of a group go to one
+partition, so they stay in order. A batch whose response was lost is written again: readers detect duplicates by
+`replica`, `boot` and `seq`.
 """
 
 import time
@@ -47,7 +47,7 @@ _PERMANENT_ERRORS = frozenset(
 
 
 _RETRIABLE = (OSError, ValueError, trio.TooSlowError, trio.BrokenResourceError, CodecError, FrameError)
-"""What a broker that is away or answers nonsense makes of an attempt; the name that it gives itself may be none."""
+"""Errors of an unreachable or misbehaving broker; ValueError if its Metadata has an invalid host name."""
 
 
 class _Broker:
@@ -59,12 +59,12 @@ class _Broker:
         self._ids = count(1)
 
     async def request(self, api_key: ApiKey, version: int, message: Message) -> Message:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response."""
         correlation_id = next(self._ids)
         await self._stream.send_all(request_frame(api_key, version, correlation_id, _CLIENT_ID, message))
         frame = await self._frame()
         if correlation_id_of(frame) != correlation_id:
-            raise trio.BrokenResourceError("the answer to another request")
+            raise trio.BrokenResourceError("response to another request")
         response: Message = decode(
             APIS[api_key].response, version, frame, response_body_offset(api_key, version, frame)
         )
@@ -83,12 +83,12 @@ class _Broker:
             self._splitter.feed(bytes(data))
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await trio.aclose_forcefully(self._stream)
 
 
 class TopicSink:
-    """Writes to ``topic`` of the cluster that ``bootstrap`` leads to. ``open_`` opens its connections."""
+    """Writes to ``topic`` in the cluster at ``bootstrap``. ``open_`` opens its connections."""
 
     name = "topic"
 
@@ -112,10 +112,10 @@ class TopicSink:
             raise
 
     async def idle(self) -> None:
-        """Nothing to do: connections stay."""
+        """Do nothing: connections stay open."""
 
     async def close(self) -> None:
-        """Close the connections; the next batch opens them anew."""
+        """Close the connections; the next batch reopens them."""
         brokers, self._brokers, self._leaders = self._brokers, {}, {}
         for broker in brokers.values():
             await broker.close()

@@ -1,9 +1,10 @@
-"""The picture of all groups at one moment: what /api/groups gives, and what pages and terminal draw.
+"""Snapshots of all groups: the data behind /api/groups, the status page and ``epochgate status``.
 
-One process makes one :class:`Snapshot`; those of several worker processes are put together by :func:`merge`. Both
-are plain data (docs/reference/api.md), so that they can travel between processes as JSON. Fields are only ever added.
+Each process makes a :class:`Snapshot`; :func:`merge` combines those of several workers. Snapshots are plain data
+(docs/reference/api.md), so they can be sent between processes. Fields are only added, never removed or changed.
 
-None of it can be in a cycle (``gc=False``): with thousands of groups the search for cycles alone would hold up clients.
+Nothing here can be part of a reference cycle, so garbage collection is off (``gc=False``): with thousands of groups,
+looking for cycles would delay clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from translation.partitions import TopicPartitions
 
 VERSION = 1
 EVENTS_KEPT = 120
-"""Events of one group in a picture, the newest ones."""
+"""Most events of one group in a snapshot, the newest ones."""
 
 _REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 
@@ -39,10 +40,10 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A member, as this proxy serves it or sees it pass. Times are seconds since 1970.
+    """A member that is translated here or passes through. Times are seconds since 1970.
 
     ``partitions`` is everything that its client may be working on, None if that is not known. ``stuck_s`` is for how
-    many seconds it has been beyond its rebalance timeout, 0 if it is not.
+    many seconds the member has exceeded its rebalance timeout, 0 if it has not.
     """
 
     id: str
@@ -62,9 +63,9 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a broker said of a group when it was last asked, at ``asked_at``.
+    """How a broker described a group when it was last polled, at ``asked_at``.
 
-    ``type`` is ``consumer`` or ``classic``, empty if it did not say (``error`` says why).
+    ``type`` is ``consumer`` or ``classic``, empty after an error, which ``error`` gives.
     """
 
     asked_at: float
@@ -78,7 +79,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How far the migration of a group is: ``done`` of ``total`` members are members of the new protocol.
+    """The migration progress of a group: ``done`` of ``total`` members use the new protocol.
 
     ``by`` is ``broker`` if a broker said so, ``proxy`` if it is counted by how the members come. ``translated``,
     ``classic`` and ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
@@ -94,12 +95,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def ratio(self) -> float | None:
-        """0 to 1; None without members."""
+        """From 0 to 1; None without members."""
         return self.done / self.total if self.total else None
 
 
 class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A time in which members of a group had to join again; ``ended_at`` is None while it lasts."""
+    """A time during which members of a group had to rejoin; ``ended_at`` is None while it lasts."""
 
     started_at: float
     ended_at: float | None
@@ -108,7 +109,7 @@ class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` how its members come (``mixed`` if various).
+    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` that of its members (``mixed`` if they differ).
 
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
@@ -133,7 +134,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything. ``left_out`` counts groups behind the last one of this page."""
+    """One page of the snapshot. ``left_out`` counts the groups after the last one of this page."""
 
     v: int = VERSION
     time: float
@@ -148,7 +149,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:
-    """Count members by how they come and by what the broker says."""
+    """Compute the progress from the members' protocols and from what the broker reports."""
     ids: set[str] = set()
     by_protocol = {"translated": 0, "classic": 0, "consumer": 0}
     for member in members:
@@ -164,20 +165,20 @@ def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Pro
 
 
 def state_of(members: Sequence[MemberView]) -> str:
-    """The state of a group by the states of its members."""
+    """Return the state of a group, derived from the states of its members."""
     if not members:
         return "Empty"
     return "Rebalancing" if any(member.state in _REBALANCING for member in members) else "Stable"
 
 
 def protocol_of(members: Sequence[MemberView]) -> str:
-    """How the members of a group come; ``mixed`` if they come in several ways."""
+    """Return the protocol of a group's members; ``mixed`` if they use several."""
     protocols = {member.protocol for member in members}
     return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
 
 
 def stuck_of(members: Iterable[MemberView], switch: str | None = None) -> str | None:
-    """What is stuck in a group: a member beyond its rebalance timeout, or a switch that does not go on."""
+    """Describe what is stuck: a member beyond its rebalance timeout, or else a stuck conversion. None if nothing is."""
     stuck = [member for member in members if member.stuck_s > 0]
     if stuck:
         worst = max(stuck, key=lambda member: member.stuck_s)
@@ -188,9 +189,9 @@ def stuck_of(members: Iterable[MemberView], switch: str | None = None) -> str | 
 
 
 def merge(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """One picture of those of several workers: each has the members whose connections it serves.
+    """Merge the snapshots of several workers; each has the members whose connections it serves.
 
-    :raises ValueError: there is none.
+    :raises ValueError: ``snapshots`` is empty.
     """
     if not snapshots:
         raise ValueError("no snapshot to merge")
@@ -251,7 +252,7 @@ def _newest_members(parts: Iterable[GroupView]) -> tuple[MemberView, ...]:
 
 
 def _last_rebalance(parts: Iterable[GroupView]) -> RebalanceView | None:
-    """Workers see their own members' part of the same rebalance: those that overlap are one."""
+    """Merge rebalances that overlap: each worker sees its own members' part of the same one."""
     known = [part.last_rebalance for part in parts if part.last_rebalance is not None]
     if not known:
         return None

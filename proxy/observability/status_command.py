@@ -1,4 +1,4 @@
-"""`epochgate status`: what a running proxy does, in the terminal."""
+"""`epochgate status`: shows the groups of a running proxy in the terminal."""
 
 import time
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ def fetch(url: str, group: str | None) -> Snapshot:
 
 
 def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
-    """What is printed: what clients made up stands in it with its control characters visible."""
+    """Render a snapshot for the terminal, with control characters in clients' texts escaped."""
     snapshot = _printable(snapshot)
     state = "ready" if snapshot.ready else f"not ready: {snapshot.not_ready_reason}"
     head = Text.assemble(
@@ -78,7 +78,7 @@ def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
     )
     if one:
         parts = [part for group in snapshot.groups for part in _group(group, snapshot.time)]
-        return Group(head, *(parts or [Text("This group is not known here.")]))
+        return Group(head, *(parts or [Text("The proxy does not know this group.")]))
     if not snapshot.groups:
         return Group(head, Text("No group has been seen yet."))
     return Group(head, _groups(snapshot))
@@ -89,7 +89,7 @@ def _printable(snapshot: Snapshot) -> Snapshot:
 
 
 def _with_printable_texts(value: Any) -> Any:
-    """The same with all its texts printable."""
+    """Return the value with control characters escaped in all its texts."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list | tuple):
@@ -139,7 +139,7 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
     if group.why_not:
         parts.append(Text(f"not translatable: {group.why_not}", "yellow"))
     members = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("CLIENT", "COMES AS", "STATE", "GENERATION", "EPOCH", "PARTITIONS", "SOFTWARE", "HOST"):
+    for name in ("CLIENT", "PROTOCOL", "STATE", "GENERATION", "EPOCH", "PARTITIONS", "SOFTWARE", "HOST"):
         members.add_column(name, overflow="fold")
     for member in group.members:
         members.add_row(
@@ -149,7 +149,7 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
             str(member.generation) if member.generation >= 0 else "-",
             str(member.epoch) if member.epoch >= 0 else "-",
             Text(f"{count_partitions(member.partitions)}: {partitions(member.partitions)}"),
-            Text(member.software or "not told"),
+            Text(member.software or "unknown"),
             Text(member.client_host),
         )
     events = Table(box=None, show_header=False, pad_edge=False)
@@ -189,7 +189,7 @@ def _protocol_counts(group: GroupView) -> str:
 
 
 def _watch(url: str, group: str | None) -> None:
-    """Draw for ever; a proxy that is away for a while is waited for."""
+    """Redraw every second until Ctrl-C; show an error while the proxy does not answer."""
     with Live(refresh_per_second=4, screen=True) as live:
         try:
             while True:

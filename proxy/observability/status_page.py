@@ -1,8 +1,7 @@
-"""The status page: `/`, and `/groups/<id>` for each group. Rendered here, readable without a script.
+"""The status page: `/`, and `/groups/<id>` for each group, rendered on the server.
 
-The script only fetches the page again and replaces what changed; without it the page reloads itself. Nothing is loaded
-from elsewhere, and the content security policy allows nothing else: group ids, client ids and reasons are what
-clients make up.
+The script only fetches the page again and replaces what changed; without it the page reloads itself. The content
+security policy allows nothing from other origins, because group ids, client ids and reasons are chosen by clients.
 """
 
 from pathlib import Path
@@ -23,7 +22,7 @@ from proxy.observability.timeline import colour_of, timeline
 from proxy.runtime.time_slice import TimeSlice
 
 SHOWN = 200
-"""Rows of the list of groups at most; a filter finds the others."""
+"""Most groups in the list; the filter finds the others."""
 
 _EVENTS_SHOWN = 40
 _MEMBERS_SHOWN = 500
@@ -44,14 +43,14 @@ _CHANGED_PATHS = frozenset({".", ".."})
 
 
 def group_path(group_id: str) -> str:
-    """Where the page of a group is."""
-    if group_id in _CHANGED_PATHS:  # a browser would walk up
+    """Return the path of a group's page."""
+    if group_id in _CHANGED_PATHS:  # a browser would resolve them as relative paths
         return f"/groups/?{urlencode({'id': group_id})}"
     return f"/groups/{quote(group_id, safe='')}"
 
 
 def _shown(value: object) -> object:
-    """What a template writes: text of clients with its control characters visible, markup of ours as it is."""
+    """Escape control characters in text that a template writes; markup stays as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -75,7 +74,7 @@ def _environment() -> Environment:
 
 
 def _matching(snapshot: Snapshot, words: str) -> list[GroupView]:
-    """The groups that the filter leaves, those first that need a look."""
+    """Return the groups that match the filter, stuck and rebalancing ones first."""
     wanted = words.casefold().split()
     found = [
         group
@@ -89,7 +88,7 @@ def _matching(snapshot: Snapshot, words: str) -> list[GroupView]:
 
 
 def _sums(snapshot: Snapshot) -> dict[str, int]:
-    """What is said of all groups together."""
+    """Return the totals over all groups."""
     groups = snapshot.groups
     return {
         "done": sum(group.progress.done for group in groups),
@@ -100,7 +99,7 @@ def _sums(snapshot: Snapshot) -> dict[str, int]:
 
 
 async def _rendered(template: Template, **context: object) -> str:
-    """The page, made while clients are served."""
+    """Render a template in time slices."""
     time_slice, parts = TimeSlice(), list[str]()
     for part in template.generate(context):
         parts.append(part)
@@ -109,11 +108,13 @@ async def _rendered(template: Template, **context: object) -> str:
 
 
 def _no_answer() -> Response:
-    return Response("No process answers. The page is there again once one does.", _UNAVAILABLE, headers=_SAFE)
+    return Response(
+        "No proxy process answers at the moment. Please reload the page.", _UNAVAILABLE, headers=_SAFE
+    )
 
 
 def page_routes(processes: Processes) -> list[Route]:
-    """The routes of the pages and what they load."""
+    """Return the routes of the pages and their assets."""
     environment = _environment()
     overview, one_group = environment.get_template("groups.html"), environment.get_template("group.html")
 
@@ -140,7 +141,7 @@ def page_routes(processes: Processes) -> list[Route]:
         if snapshot is None:
             return _no_answer()
         shown = next((one for one in snapshot.groups if one.id == group_id), None)
-        # In a thread: with thousands of partitions it takes longer than clients should wait.
+        # In a thread, since thousands of partitions would delay clients.
         drawn = None if shown is None else await trio.to_thread.run_sync(timeline, shown, snapshot.time)
         text = await _rendered(
             one_group,

@@ -1,8 +1,8 @@
 """Who owned which partition when: a group's latest events as lanes of bars, ready to be drawn.
 
 Ownership is what clients may be working on (docs/reference/journal.md): it begins when a partition is handed out and
-ends when its client no longer claims it. What nobody owned between two owners is a bar of its own,
-so that one sees pauses.
+ends when its client no longer claims it. A time without an owner between
+two owners is a bar of its own, so that pauses are visible.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ WINDOW_S = 15 * 60.0
 LANES = 48
 COLOURS = 8
 BARS = 100
-"""Bars of one lane at most, the newest ones."""
+"""Most bars of one lane, the newest ones."""
 
 _SHORTEST_S = 20.0
 _MARKS = frozenset(
@@ -30,7 +30,7 @@ Lane = tuple[str, int]
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A time in which a partition had one owner, or none. ``left`` and ``width`` are percent of the window.
+    """A time during which a partition had one owner, or none. ``left`` and ``width`` are percent of the window.
 
     ``colour`` is a number from 0 on, -1 for nobody.
     """
@@ -44,7 +44,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class LaneView(msgspec.Struct, frozen=True):
-    """One partition."""
+    """The lane of one partition."""
 
     topic: str
     partition: int
@@ -52,14 +52,14 @@ class LaneView(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened at one moment; ``left`` is percent of the window."""
+    """An event at one moment; ``left`` is percent of the window."""
 
     left: float
     text: str
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The drawing. ``ticks`` are labels below it; ``left_out`` counts partitions for which there is no room."""
+    """The whole timeline. ``ticks`` label its axis; ``left_out`` counts partitions without a lane."""
 
     lanes: tuple[LaneView, ...]
     marks: tuple[Mark, ...]
@@ -70,7 +70,10 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def timeline(group: GroupView, now: float) -> Timeline:
-    """Draw the last quarter of an hour of a group, or as much of it as its events reach back. ``now``: since 1970."""
+    """Compute the timeline of a group for the last 15 minutes, or as far as its events reach back.
+
+    ``now`` is in seconds since 1970.
+    """
     first = min((event.time_us / 1e6 for event in group.events), default=now)
     start = max(now - WINDOW_S, min(first - 1, now - _SHORTEST_S))
     names = _names(group)
@@ -101,9 +104,9 @@ def timeline(group: GroupView, now: float) -> Timeline:
 
 
 def _names(group: GroupView) -> dict[str, str]:
-    """What members are called: by their client id, which is what people know, unless several members share it.
+    """Return display names of members: the client id, unless several members share it.
 
-    A client that gets another member id, as when it is moved to the new protocol, keeps name and colour.
+    So a client keeps name and colour when it gets another member id, as when it moves to the new protocol.
     """
     client_ids = {event.member: event.client_id or "" for event in group.events if event.member}
     client_ids |= {member.id: member.client_id or "" for member in group.members}
@@ -117,12 +120,12 @@ def _names(group: GroupView) -> dict[str, str]:
 
 
 def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[float, float, str]]]:
-    """For each partition, from when to when each owner had it."""
+    """Return for each partition who owned it from when to when."""
     owned: dict[str, dict[Lane, float]] = {}
     spans: dict[Lane, list[tuple[float, float, str]]] = {}
     with_events = {event.member for event in group.events if event.owned is not None}
     for member in group.members:
-        if member.id not in with_events:  # its events are older than those that are kept
+        if member.id not in with_events:  # its events were evicted
             owned[member.id] = dict.fromkeys(_lanes(member.partitions), start)
 
     def ends(member: str, lane: Lane, at: float) -> None:
@@ -182,7 +185,7 @@ def _mark_text(event: EventView, names: dict[str, str]) -> str:
 
 
 def _ticks(seconds: float) -> Iterable[Mark]:
-    """Some round times before now."""
+    """Yield marks at round times before now."""
     step = next((nice for nice in _NICE_S if seconds / nice <= _TICKS), _NICE_S[-1])
     number = 0
     while number * step <= seconds * 0.97:
@@ -193,5 +196,5 @@ def _ticks(seconds: float) -> Iterable[Mark]:
 
 
 def colour_of(drawn: Timeline, member: MemberView) -> int:
-    """The number of a member's colour; -1 if it is not in the drawing."""
+    """Return the number of a member's colour; -1 if it has no bar."""
     return drawn.colours.get(member.id, -1)

@@ -46,7 +46,7 @@ def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
             "rule 3 (group web-old): observe: clients are passed through and counted; "
             "a live group is moved one member every 1000 ms"
         ),
-        "  never applies: rule 2 (groups that match web-.*) matches the same before",
+        "  never applies: rule 2 (groups that match web-.*) already matches the same groups",
         "rule 4 (groups that match evil-.*): reject: clients are refused with GROUP_AUTHORIZATION_FAILED",
         "all other groups: observe: clients are passed through and counted",
     ]
@@ -54,7 +54,7 @@ def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
 
 def test_a_pattern_given_twice_never_applies_the_second_time():
     rules = (Rule(pattern="a.*", mode=Mode.TRANSLATE), Rule(pattern="a.*", mode=Mode.OBSERVE))
-    assert "  never applies: rule 1 (groups that match a.*) matches the same before" in list(
+    assert "  never applies: rule 1 (groups that match a.*) already matches the same groups" in list(
         explain(Policy(rules=rules))
     )
 
@@ -62,7 +62,7 @@ def test_a_pattern_given_twice_never_applies_the_second_time():
 @pytest.mark.parametrize("pattern", [".*", ".+"])
 def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
     rules = (Rule(pattern=pattern, mode=Mode.OBSERVE), Rule(pattern="web-.*", mode=Mode.TRANSLATE))
-    assert f"  never applies: rule 1 (groups that match {pattern}) matches the same before" in list(
+    assert f"  never applies: rule 1 (groups that match {pattern}) already matches the same groups" in list(
         explain(Policy(rules=rules))
     )
 
@@ -76,7 +76,7 @@ def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
         ),
         (
             Rule(group="a", mode=Mode.OBSERVE, assignor="range"),
-            "the assignor range counts for nothing: only translated groups get one",
+            "the assignor range has no effect: only translated groups get one",
         ),
         (
             Rule(group="a", mode=Mode.TRANSLATE, assignor="ours"),
@@ -98,16 +98,16 @@ def test_groups_whose_mode_and_assignor_stay_are_not_in_the_plan():
     ("now", "group", "change"),
     [
         ("uniform", "payments", "uniform -> range, 2 members, by rule 1 (group payments)"),
-        (None, "payments", "its clients' own -> range, 2 members, by rule 1 (group payments)"),
-        ("range", "web-1", "range -> its clients' own, 2 members, by rule 2 (groups that match web-.*)"),
+        (None, "payments", "the clients' own -> range, 2 members, by rule 1 (group payments)"),
+        ("range", "web-1", "range -> the clients' own, 2 members, by rule 2 (groups that match web-.*)"),
     ],
 )
 def test_a_translated_group_that_gets_another_assignor_is_in_the_plan(now, group, change):
     changes = plan(POLICY, [live(group, "translate", assignor=now)])
     assert [str(one) for one in changes] == [
         (
-            f"{group}: assignor {change}; counts when the broker assigns next (since Kafka 4.4: at once); "
-            "who gets other partitions rejoins"
+            f"{group}: assignor {change}; takes effect at the broker's next assignment (since Kafka 4.4: at once); "
+            "members whose partitions change rejoin"
         )
     ]
     assert list(summary(changes, 1)) == ["1 group gets another assignor: 2 members", "0 groups unchanged"]
@@ -121,8 +121,8 @@ def test_an_assignor_of_a_group_that_is_not_translated_is_no_change():
 
 def test_rules_that_decide_for_no_group_are_named():
     assert list(unused(POLICY, [live("payments", "observe"), live("web-old", "observe")])) == [
-        "rule 3 (group web-old) decides for none of these groups",
-        "rule 4 (groups that match evil-.*) decides for none of these groups",
+        "rule 3 (group web-old) applies to none of these groups",
+        "rule 4 (groups that match evil-.*) applies to none of these groups",
     ]
 
 
@@ -143,13 +143,13 @@ def test_a_group_that_goes_back_is_moved_by_the_default():
 
 def test_a_group_without_members_takes_no_time_and_a_large_one_minutes():
     empty, large = plan(POLICY, [live("web-1", "observe", members=0), live("web-2", "observe", members=600)])
-    assert str(empty).endswith("; it counts for those that come")
+    assert str(empty).endswith("; applies to members that join later")
     assert str(large).endswith("; one member every 1000 ms, about 10 min")
 
 
 def test_a_group_that_cannot_be_translated_says_why():
     (move,) = plan(POLICY, [live("web-connect", "observe", not_translatable="protocol type connect")])
-    assert str(move).endswith("; passes through all the same: protocol type connect")
+    assert str(move).endswith("; still passes through: protocol type connect")
 
 
 def test_a_rejected_group_says_when():
@@ -224,7 +224,7 @@ def test_the_command_asks_the_admin_port_and_prints_the_plan(tmp_path, admin):
         ),
         "1 group moves to translate: 1 member",
         "1 group unchanged",
-        "3 groups not looked at: the proxy tells of its first 2 only",
+        "3 groups not examined: the proxy returns only its first 2",
     ]
 
 

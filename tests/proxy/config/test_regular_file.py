@@ -88,7 +88,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (LAUGHS, r"policy\.yaml:2:8: .*alias \*a: aliases are not taken"),
+        (LAUGHS, r"policy\.yaml:2:8: .*alias \*a: aliases are not supported"),
         ("rules: &r\n- *r\n", r"policy\.yaml:2:3: .*alias \*r"),
         ("default: observe\nrules: " + "[" * 33 + "]" * 33, r"policy\.yaml:2:\d+: .*too deeply nested"),
         ("rules: " + "[" * 500_000, r"policy\.yaml:1:\d+: .*too deeply nested"),

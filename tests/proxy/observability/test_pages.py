@@ -166,7 +166,7 @@ def test_the_list_shows_groups_and_leads_to_them(site):
     for said in ('href="/groups/g"', "translate", "1 of 2", "1 translated, 1 classic", "Stable", "ready"):
         assert said in text
     page = site.http.get("/groups/g").text
-    for said in ("app-m-1", "t 0, 1", "Who owned what", "<svg", "joined"):
+    for said in ("app-m-1", "t 0, 1", "Partition owners over time", "<svg", "joined"):
         assert said in page
 
 

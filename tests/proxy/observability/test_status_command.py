@@ -105,7 +105,7 @@ def test_one_group_with_its_members_and_events(proxy):
     assert done.exit_code == 0
     for said in ("app-m-1", "sarama/1", "2: t 0, 1", "joined", "CompletingRebalance -> Stable"):
         assert said in done.output
-    assert "not known here" in proxy.run("nobody").output
+    assert "does not know this group" in proxy.run("nobody").output
 
 
 def test_a_stuck_group_is_an_exit_code(proxy):

@@ -1,0 +1,146 @@
+"""The network sections of the configuration: addresses, listeners, the brokers, the admin port."""
+
+import re
+from functools import cached_property
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from proxy.config.host_names import check_host, is_host
+from proxy.config.section import Section
+from proxy.config.tls import ListenerTls, UpstreamTls
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
+_NODE_RANGE = re.compile(r"(?P<low>\d{1,10})(?:-(?P<high>\d{1,10}))?", re.ASCII)
+_MAX_PORT = 65535
+_MAX_NODE_ID = 2**31 - 1
+NODE_ID = "{node_id}"
+"""Placeholder for a node's id in ``advertised_host``."""
+
+_MAX_NODE_PORTS = 5000
+_ALL_INTERFACES = "0.0.0.0"  # noqa: S104  clients are on other machines
+
+
+class Address(NamedTuple):
+    """A host name or IP address (without brackets), and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Parse ``host:port``; an IPv6 address is in brackets.
+
+        :raises ValueError: the text has another form.
+        """
+        match = _ADDRESS.fullmatch(text)
+        host, port = ("", 0) if match is None else (match["host"].strip("[]"), int(match["port"]))
+        if not is_host(host) or not 0 < port <= _MAX_PORT:
+            raise ValueError(f"expected host:port, got {text!r}")
+        return cls(host, port)
+
+
+class Upstream(Section, frozen=True, kw_only=True, dict=True):
+    """The Kafka cluster behind the proxy."""
+
+    bootstrap: Annotated[
+        tuple[str, ...],
+        Meta(min_length=1, description="Brokers to ask first, each `host:port`; tried in turn."),
+    ]
+    tls: Annotated[UpstreamTls | None, Meta(description="TLS towards the brokers; `null`: plain TCP.")] = None
+    connect_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that one attempt to connect to a broker may take.")
+    ] = 10.0
+    startup_timeout_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds in which a broker must have answered after the start, with retries and "
+            "backoff between; after them the process exits with an error.",
+        ),
+    ] = 30.0
+
+    def __post_init__(self) -> None:
+        """Check the addresses."""
+        for text in self.bootstrap:
+            Address.parse(text)
+
+    @cached_property
+    def addresses(self) -> tuple[Address, ...]:
+        """The bootstrap brokers' addresses."""
+        return tuple(Address.parse(text) for text in self.bootstrap)
+
+
+class Listener(Section, frozen=True, kw_only=True, dict=True):
+    """One set of ports that clients reach the cluster by: a bootstrap port, and one port for each node id."""
+
+    bind: Annotated[str, Meta(description="Address to listen on.")] = _ALL_INTERFACES
+    port: Annotated[
+        Port, Meta(description="Bootstrap port, which clients are configured with. 0: any free port.")
+    ] = 9092
+    advertised_host: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            description="Host name that clients are told for every node; they must be able to resolve it. "
+            "`{node_id}` in it is replaced by the node's id, for load balancers that give each node a name.",
+        ),
+    ]
+    nodes: Annotated[
+        dict[str, Port],
+        Meta(
+            min_length=1,
+            description='Which ports stand for which node ids: `{"0-9": 9100}` puts node 0 on 9100 and '
+            "node 9 on 9109. A node outside the ranges is left out of what clients are told, and counted. "
+            "Port 0: any free port for each.",
+        ),
+    ]
+    tls: Annotated[ListenerTls | None, Meta(description="TLS towards clients; `null`: plain TCP.")] = None
+
+    def __post_init__(self) -> None:
+        """Refuse hosts that can't be, and such ranges: no numbers, overlapping, ports beyond the last."""
+        check_host("bind", self.bind)
+        check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
+        ports = [port for port in self.node_ports.values() if port]
+        if self.port:
+            ports.append(self.port)
+        if len(ports) != len(set(ports)):
+            raise ValueError("`port` and `nodes` use the same port twice")
+
+    @cached_property
+    def node_ports(self) -> dict[int, int]:
+        """The port of each node id that is in a range; 0 for any free one."""
+        ports: dict[int, int] = {}
+        for text, first_port in self.nodes.items():
+            match = _NODE_RANGE.fullmatch(text)
+            if match is None:
+                raise ValueError(f'`nodes`: expected a node id or a range such as "0-9", got {text!r}')
+            low, high = int(match["low"]), int(match["high"] or match["low"])
+            if high > _MAX_NODE_ID:
+                raise ValueError(f"`nodes`: node ids end at {_MAX_NODE_ID}, got {text!r}")
+            if high < low or high - low >= _MAX_NODE_PORTS:
+                raise ValueError(f"`nodes`: {text!r} is empty or has more than {_MAX_NODE_PORTS} ids")
+            if first_port and first_port + high - low > _MAX_PORT:
+                raise ValueError(f"`nodes`: {text!r} from port {first_port} on goes beyond port {_MAX_PORT}")
+            for node_id in range(low, high + 1):
+                if node_id in ports:
+                    raise ValueError(f"`nodes`: node id {node_id} is in two ranges")
+                ports[node_id] = first_port and first_port + node_id - low
+        return ports
+
+
+class Admin(Section, frozen=True, kw_only=True):
+    """HTTP for operators: `/metrics`, `/healthz`, `/readyz`. It changes nothing."""
+
+    bind: Annotated[str, Meta(description="Address to listen on; loopback unless told otherwise.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Port, Meta(description="Port. 0: any free port.")] = 9080
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address; an empty one would be every address of the machine."""
+        check_host("bind", self.bind)
