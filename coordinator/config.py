@@ -1,4 +1,4 @@
-"""What can be configured, by Kafka's names and with Kafka 4.4's defaults."""
+"""The settings of the coordinator, with Kafka's names and Kafka 4.4's defaults."""
 
 from enum import StrEnum
 
@@ -63,7 +63,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     classic_max_size: int = MAX_INT
     """``group.max.size``."""
     classic_new_member_join_timeout_ms: int = 5 * _MINUTE_MS
-    """How long a JoinGroup of a new member is kept waiting; fixed in Kafka."""
+    """How long the coordinator holds a JoinGroup of a new member; a constant in Kafka."""
     offset_metadata_max_size: int = 4_096
     """``offset.metadata.max.bytes``."""
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
@@ -78,7 +78,7 @@ ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """Settings of one group, through IncrementalAlterConfigs; what is None follows the coordinator's."""
+    """Settings of one group, set by IncrementalAlterConfigs; None means the coordinator's setting."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -90,11 +90,11 @@ GROUP_SETTINGS: dict[str, str] = {
     HEARTBEAT_INTERVAL: "heartbeat_interval_ms",
     ASSIGNMENT_INTERVAL: "assignment_interval_ms",
 }
-"""The settings of a group by Kafka's names. Those of share and streams groups are left out."""
+"""The settings of a group by Kafka's names, without those of share and streams groups."""
 
 
 def broker_value(config: CoordinatorConfig, setting: str) -> int:
-    """What a group has that does not set this itself."""
+    """Return the coordinator's value of a group setting."""
     return int(getattr(config, f"consumer_{GROUP_SETTINGS[setting]}"))
 
 

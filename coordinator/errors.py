@@ -1,4 +1,4 @@
-"""Everything that this package raises: one small family."""
+"""All exceptions of this package."""
 
 from protocol_codecs.error_code import ErrorCode
 
@@ -17,7 +17,7 @@ class RequestRefused(CoordinatorError):
 
 
 class BrokenInvariant(CoordinatorError):
-    """The coordinator's own state contradicts itself: a bug here, never a client's fault."""
+    """The coordinator's own state is inconsistent: a bug, never a client's fault."""
 
 
 class CorruptLog(CoordinatorError):

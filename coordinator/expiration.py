@@ -1,4 +1,4 @@
-"""Removing what nobody needs any more: offsets of deleted topics, expired offsets, empty groups without offsets."""
+"""Removes offsets of deleted topics, expired offsets, and empty groups without offsets."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from protocol_codecs.uuids import ZERO_UUID
 
 
 def delete_offsets_of(shard: Shard, topics: Iterable[TopicImage]) -> None:
-    """Forget the offsets of deleted topics, but not those of a new topic of the same name."""
+    """Delete the offsets of deleted topics, but not those of a new topic with the same name."""
     deleted = {topic.name: topic.topic_id for topic in topics}
     stores = (shard.offsets, *shard.pending_offsets.values())
     change = [
@@ -27,7 +27,7 @@ def delete_offsets_of(shard: Shard, topics: Iterable[TopicImage]) -> None:
 
 
 def expire(shard: Shard) -> None:
-    """Remove expired offsets and the empty groups that are left without any, and do so again after a while."""
+    """Delete expired offsets and empty groups without offsets, and schedule the next round."""
     change: list[CoordinatorRecord] = []
     for group in list(shard.groups.values()):
         expired, all_expired = _expired_offsets(shard, group)
@@ -39,12 +39,12 @@ def expire(shard: Shard) -> None:
 
 
 def schedule(shard: Shard) -> None:
-    """Let the next round come after the check interval."""
+    """Schedule the next round after the check interval."""
     shard.schedule(OffsetExpiration(""), shard.config.offsets_retention_check_interval_ms)
 
 
 def _expired_offsets(shard: Shard, group: Group) -> tuple[list[CoordinatorRecord], bool]:
-    """The tombstones of a group's expired offsets, and whether no others are left."""
+    """Return the tombstones of a group's expired offsets, and whether they are its last offsets."""
     group_id = group.group_id
     has_pending = any(group_id in store.groups() for store in shard.pending_offsets.values())
     tombstones = []
@@ -62,7 +62,7 @@ def _expired_offsets(shard: Shard, group: Group) -> tuple[list[CoordinatorRecord
 
 
 def _is_expired(shard: Shard, group: Group, offset: CommittedOffset) -> bool:
-    """Whether the offset's time is over; it counts from the commit, or from when a classic group became empty."""
+    """Whether the offset has expired, counted from its commit or from when a classic group became empty."""
     if offset.expire_timestamp_ms != NO_EXPIRY:
         return _may_expire(group) and shard.now_ms >= offset.expire_timestamp_ms
     since_ms = offset.commit_timestamp_ms

@@ -75,11 +75,11 @@ HANDLERS: dict[type[Message], Handler] = {
     m.ConsumerGroupHeartbeatRequest: consumer_group_heartbeat.serve,
     m.ConsumerGroupDescribeRequest: consumer_group_describe.serve,
 }
-"""What serves each request."""
+"""The handler of each request type."""
 
 
 class UnservedRequest(CoordinatorError):
-    """A request that is none of a group coordinator's."""
+    """The group coordinator does not serve this request."""
 
 
 class GroupCoordinator:
@@ -116,7 +116,7 @@ class GroupCoordinator:
         return self.advance(now_ms)
 
     def advance(self, now_ms: int) -> list[Reply]:
-        """Let everything happen whose time has come."""
+        """Run all timers that are due."""
         self.shard.now_ms = now_ms
         while (timer := self.shard.timers.pop_due(now_ms)) is not None:
             self._fire(timer)
@@ -124,15 +124,15 @@ class GroupCoordinator:
         return [self._in_version(reply) for reply in replies]
 
     def next_deadline_ms(self) -> int | None:
-        """When :meth:`advance` is to be called next; None if nothing is to come."""
+        """When :meth:`advance` must be called next; None without timers."""
         return self.shard.timers.next_deadline_ms()
 
     def forget(self, request_id: int) -> None:
-        """A waiting request's client has gone: its answer is not wanted any more. The member stays."""
+        """Drop the response of a waiting request whose client has disconnected. The member stays."""
         self._waiting_joins.pop(request_id, None)
 
     def update_image(self, image: MetadataImage, now_ms: int) -> list[Reply]:
-        """The cluster's topics have changed."""
+        """Apply a change of the cluster's topics."""
         shard = self.shard
         delta = delta_between(shard.image, image)
         shard.now_ms, shard.image = now_ms, image
@@ -147,11 +147,11 @@ class GroupCoordinator:
         return self.advance(now_ms)
 
     def set_group_config(self, group_id: str, config: GroupConfig) -> None:
-        """Change the settings of a group; they count from its next heartbeat on."""
+        """Change the settings of a group; they apply from its next heartbeat."""
         self.shard.group_configs[group_id] = config
 
     def end_transaction(self, producer_id: int, *, committed: bool, now_ms: int) -> None:
-        """A producer's transaction is over."""
+        """Complete a producer's transaction."""
         self.shard.now_ms = now_ms
         if self.shard.log is not None:
             marker = COMMIT_MARKER if committed else ABORT_MARKER
@@ -180,7 +180,7 @@ class GroupCoordinator:
             self.shard.next_record_offset += 1
 
     def start(self, now_ms: int) -> None:
-        """Begin everybody's session, after the log was read."""
+        """Start all members' sessions after the log was replayed."""
         shard = self.shard
         shard.now_ms = now_ms
         for group in shard.groups.values():

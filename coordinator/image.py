@@ -1,4 +1,4 @@
-"""The cluster's topics as a coordinator sees them: an immutable image that is replaced as a whole."""
+"""The cluster's topics as seen by a coordinator: an immutable image, replaced as a whole."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
@@ -17,7 +17,7 @@ class TopicImage(msgspec.Struct, frozen=True):
     racks: tuple[tuple[str, ...], ...] = ()
 
     def digest(self) -> bytes:
-        """Everything whose change must lead to a new assignment, in eight bytes."""
+        """A hash, in eight bytes, of everything whose change requires a new assignment."""
         hasher = blake2b(self.topic_id, digest_size=8)
         for text in (
             self.name,

@@ -1,4 +1,4 @@
-"""The order in which Java's hash tables hand out their elements.
+"""Reproduces the iteration order of Java's hash tables.
 
 Kafka's assignors walk through hash maps of members and topics, so which member gets the odd partition follows from
 Java's hash codes. The embedded coordinator hands out the same partitions as Kafka because it walks in the same order.

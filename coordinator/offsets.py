@@ -22,7 +22,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     """When it expires, if the commit said so (OffsetCommit v2 to v4); -1 otherwise."""
     topic_id: Uuid = ZERO_UUID
     record_offset: int = 0
-    """Where the commit stands in the log: of a transaction's and a plain commit, the later one counts."""
+    """The commit's position in the log: of a transactional and a plain commit, the later one wins."""
 
 
 PartitionOffsets = dict[int, CommittedOffset]
@@ -48,7 +48,7 @@ class Offsets:
         self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Forget one offset, if it is there."""
+        """Delete one offset if it exists."""
         topics = self.group(group_id)
         partitions = topics.get(topic, {})
         partitions.pop(partition, None)

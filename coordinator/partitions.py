@@ -16,7 +16,7 @@ EpochedPartitions = Mapping[Uuid, Mapping[int, int]]
 
 
 class TopicPartitionsMessage(Protocol):
-    """What heartbeats carry."""
+    """The partitions of one topic, as heartbeats carry them."""
 
     @property
     def topic_id(self) -> Uuid: ...  # noqa: D102

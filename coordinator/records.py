@@ -15,7 +15,7 @@ Topics = tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...]
 
 
 def member_subscription(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """What a member declared (type 5)."""
+    """A member's metadata and subscription (type 5)."""
     return CoordinatorRecord(
         r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         r.ConsumerGroupMemberMetadataValue(
@@ -33,7 +33,7 @@ def member_subscription(group_id: str, member: ConsumerGroupMember) -> Coordinat
 
 
 def member_subscription_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """The member is gone (type 5)."""
+    """A tombstone: the member was removed (type 5)."""
     return CoordinatorRecord(r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
 
 
@@ -46,12 +46,12 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRec
 
 
 def group_epoch_tombstone(group_id: str) -> CoordinatorRecord:
-    """The consumer group is gone (type 3)."""
+    """A tombstone: the consumer group was deleted (type 3)."""
     return CoordinatorRecord(r.ConsumerGroupMetadataKey(group_id=group_id))
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """What Kafka 4.0 wrote about the group's topics is void (type 4)."""
+    """A tombstone for the group's topic metadata, which only Kafka 4.0 wrote (type 4)."""
     return CoordinatorRecord(r.ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
@@ -66,12 +66,12 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRec
 
 
 def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
-    """There is no target assignment any more (type 6)."""
+    """A tombstone: the group has no target assignment (type 6)."""
     return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
 
 
 def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
-    """What a member is to own (type 7)."""
+    """A member's target assignment (type 7)."""
     return CoordinatorRecord(
         r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         r.ConsumerGroupTargetAssignmentMemberValue(
@@ -84,12 +84,12 @@ def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> 
 
 
 def target_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """The member is to own nothing, for it is going (type 7)."""
+    """A tombstone: the target assignment of a removed member (type 7)."""
     return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id))
 
 
 def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """What a member owns, and its epochs (type 8)."""
+    """A member's current assignment and epochs (type 8)."""
     return CoordinatorRecord(
         r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         r.ConsumerGroupCurrentMemberAssignmentValue(
@@ -103,7 +103,7 @@ def current_assignment(group_id: str, member: ConsumerGroupMember) -> Coordinato
 
 
 def current_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """The member owns nothing any more (type 8)."""
+    """A tombstone: the current assignment of a removed member (type 8)."""
     return CoordinatorRecord(
         r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     )
@@ -120,7 +120,7 @@ def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordi
 
 
 def resolved_regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Nobody subscribes by this expression any more (type 16)."""
+    """A tombstone: no member subscribes by this expression (type 16)."""
     return CoordinatorRecord(r.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex))
 
 
@@ -156,7 +156,7 @@ def classic_group(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coor
 
 
 def new_classic_group(group: ClassicGroup) -> CoordinatorRecord:
-    """A classic group that nobody has joined yet (type 2)."""
+    """A classic group without members (type 2)."""
     return CoordinatorRecord(
         r.GroupMetadataKey(group=group.group_id),
         r.GroupMetadataValue(current_state_timestamp=group.state_timestamp_ms, protocol=None, leader=None),
@@ -164,7 +164,7 @@ def new_classic_group(group: ClassicGroup) -> CoordinatorRecord:
 
 
 def classic_group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The classic group is gone (type 2)."""
+    """A tombstone: the classic group was deleted (type 2)."""
     return CoordinatorRecord(r.GroupMetadataKey(group=group_id))
 
 
@@ -184,7 +184,7 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
 
 
 def offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The committed offset is gone (type 1)."""
+    """A tombstone: the committed offset was deleted (type 1)."""
     return CoordinatorRecord(r.OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 

@@ -35,7 +35,7 @@ def replay(shard: "Shard", record: CoordinatorRecord, producer_id: int = NO_PROD
 
 
 def end_transaction(shard: "Shard", producer_id: int, *, committed: bool) -> None:
-    """Let the pending offsets of a producer count, or forget them."""
+    """Commit or discard the pending offsets of a producer."""
     pending = shard.pending_offsets.pop(producer_id, None)
     if pending is None or not committed:
         return

@@ -29,17 +29,17 @@ Group = ConsumerGroup | ClassicGroup
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a handler knows of a request besides its body."""
+    """A request's context besides its body."""
 
     request_id: int
-    """Under which a later answer is given; the caller chooses it."""
+    """Identifies a later response; chosen by the caller."""
     version: int
     client_id: str = ""
     client_host: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request, at once or later."""
+    """The response to a request, immediate or later."""
 
     request_id: int
     response: Message

@@ -17,7 +17,7 @@ from pipeline.readiness import cluster
 from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
 
 Told = Callable[[int, int], None]
-"""Called with the offsets read so far and those to be read in all."""
+"""Called with the number of offsets read so far and the total."""
 
 _ROWS_A_FILE = 500_000
 _POLL_S = 1.0
@@ -78,7 +78,7 @@ def _copy(bootstrap: str, partitions: int, folder: Path, settings: dict[str, str
 
 
 def _read(consumer: Any, starts: dict[int, int], ends: dict[int, int], folder: Path, told: Told) -> int:
-    """Read until every partition has been read up to where it ended when we began."""
+    """Read every partition up to its end offset at the start."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
 
     reached = dict(starts)
@@ -112,7 +112,7 @@ def _row(message: Any) -> tuple[int, int, int, bytes | None, bytes | None]:
 
 
 def _write(rows: list[Any], folder: Path) -> int:
-    """Write the rows as one more file, and forget them."""
+    """Write the rows to a new file and drop them from memory."""
     number = len(list(folder.glob("*.parquet")))
     table = pa.Table.from_batches([CAPTURED.batch(rows)])
     pq.write_table(table, folder / f"part-{number:05}.parquet", compression="zstd")

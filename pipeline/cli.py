@@ -1,4 +1,4 @@
-"""The commands that this room adds to ``epochgate``: ``capture`` and ``pipeline readiness|progress|audit|report``.
+"""The commands that this package adds to ``epochgate``: ``capture`` and ``pipeline readiness|progress|audit|report``.
 
 The command line finds them by the entry point group ``epochgate.commands`` (pyproject.toml), so the proxy does not
 know the pipeline. Spark is imported inside the commands: without it the rest of the command line works.
@@ -19,6 +19,6 @@ app.command("report")(report.report)
 
 
 def add_to(command_line: typer.Typer) -> None:
-    """Mount the commands."""
+    """Add the commands to the command line."""
     command_line.command("capture")(capture.capture)
     command_line.add_typer(app, name="pipeline")

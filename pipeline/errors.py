@@ -1,5 +1,5 @@
-"""What a person can do something about: said in one line, without a traceback."""
+"""The error for problems that the user can fix; commands print it in one line without a traceback."""
 
 
 class PipelineError(Exception):
-    """Something that the pipeline needs is missing or wrong; the message says what, and what would help."""
+    """Something that the pipeline needs is missing or wrong; the message says what, and how to fix it."""

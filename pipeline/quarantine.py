@@ -1,4 +1,4 @@
-"""What cannot be read is set aside with the reason and counted, never dropped."""
+"""Writes unreadable input to a quarantine table with the reason, and counts it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A Spark session that suits these jobs, on a laptop or on a cluster, and a clear word when there can be none."""
+"""Creates the Spark session for the jobs, on a laptop or on a cluster; fails with a clear error if it can't."""
 
 import importlib
 import os
@@ -68,7 +68,10 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
 
 
 def check_java() -> None:
-    """Raises PipelineError unless there is a Java that Spark runs on."""
+    """Check that there is a Java version that Spark supports.
+
+    :raises PipelineError: there is none.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or shutil.which(java) is None:

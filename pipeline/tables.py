@@ -1,4 +1,4 @@
-"""What a table is: its columns with type and meaning, declared once, for Arrow, Spark and the docs alike."""
+"""Declares a table once, with the type and meaning of each column, for Arrow, Spark and the docs."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def list_of(item: pa.DataType) -> pa.DataType:
 TOPIC_PARTITIONS = list_of(
     pa.struct([pa.field("topic", TEXT), pa.field("topic_id", TEXT), pa.field("partitions", list_of(INT))])
 )
-"""Partitions by topic; the name or the id is null where the record does not tell it."""
+"""Partitions by topic; the name or the id is null if the record does not have it."""
 
 
 class Column(NamedTuple):
@@ -52,17 +52,17 @@ class Table(NamedTuple):
 
     @property
     def ddl(self) -> str:
-        """The schema in Spark's words."""
+        """The schema as Spark DDL."""
         return ", ".join(f"`{column.name}` {ddl_of(column.kind)}" for column in self.columns)
 
     @property
     def names(self) -> list[str]:
-        """The columns' names."""
+        """The names of the columns."""
         return [column.name for column in self.columns]
 
     @property
     def arrow(self) -> pa.Schema:
-        """The schema in Arrow's words."""
+        """The schema for Arrow."""
         return pa.schema([pa.field(column.name, column.kind) for column in self.columns])
 
     def batch(self, rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ _LOOK_S = 0.3
 
 
 def console() -> "Console":
-    """Where progress goes: standard error, so that what a command prints can be piped."""
+    """Return the console for progress: standard error, so that a command's output can be piped."""
     from rich.console import Console  # noqa: PLC0415
 
     return Console(file=sys.stderr, highlight=False)

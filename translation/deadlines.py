@@ -1,4 +1,4 @@
-"""What happens when a booked time comes."""
+"""Handles deadlines of members (session, rebalance, keep-alive) and scheduled heartbeats of groups."""
 
 import math
 
@@ -11,7 +11,7 @@ from translation.upstream.proxy_heartbeat import proxy_heartbeat
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
-    """Look at every deadline of a member; more than one may be due."""
+    """Handle every deadline of a member that is due."""
     if timeout_expired(context, member):
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
@@ -25,7 +25,7 @@ def member_time(context: Context, member: Member, now: float) -> None:
 
 
 def group_time(context: Context, group: Group, now: float) -> None:
-    """A nudge is due: heartbeat for every member of the group that is not at it already."""
+    """Send the scheduled heartbeats of a group, except for members that have had one since."""
     due = [when for when in group.scheduled_heartbeats if when <= now]
     group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
     if due:
@@ -38,10 +38,10 @@ def group_time(context: Context, group: Group, now: float) -> None:
 
 
 def heartbeat(context: Context, member: Member) -> None:
-    """Heartbeat for a member of the proxy's own accord, if it can be reached and nothing else is under way.
+    """Send the proxy's own heartbeat for a member, if it can be reached and has no procedure under way.
 
-    Where other processes may serve its client, that is done only while the client is connected here: it may be
-    with another process already, whose epoch would be moved behind its back.
+    With several proxy processes only while its client is connected here: another process may serve it otherwise, and
+    this heartbeat would move the epoch without its knowledge.
     """
     served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
     if member.joined and served_here and member.queue.idle and member.waiting_join is None:

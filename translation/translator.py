@@ -1,7 +1,7 @@
-"""The front of the translation: every call of a client comes in here, every action goes out from here.
+"""Entry point of the translation: takes requests of clients and responses of brokers, returns actions.
 
-What a call means is told in the modules named like the calls. This one decides who deals with a call: the
-member's conversation, the broker itself, or nobody.
+This module routes each group request: to a procedure of its member (the modules in ``apis/`` are named like the
+requests), to the broker as it is, or to an error.
 """
 
 import math
@@ -82,7 +82,7 @@ class Translator:
 
         self._predicted: PredictedHeartbeat | None = None
         self._let_in: Request | None = None
-        """The call that is dealt with because the broker has just let its sender in."""
+        """The request that is handled now because the broker has just accepted its sender."""
 
     def predict(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
         """What :meth:`handle_request` is certain to do with a Heartbeat, if anything is.
@@ -95,7 +95,7 @@ class Translator:
     # -- what comes in ---------------------------------------------------------------------------------------
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        """A call of a client, in one of the APIs that concern groups."""
+        """A client sent a request of one of the group APIs."""
         context = self._context
         context.now = now
         context.connections.track(connection, request)
@@ -116,13 +116,13 @@ class Translator:
         return context.find(group_id, member_id) is None and self._is_relayed(group_id, member_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
-        """The broker's decoded answer to a :class:`~translation.actions.Call`."""
+        """The broker answered a :class:`~translation.actions.Call`; ``message`` is the decoded response."""
         self._context.now = now
         self._context.scheduler.handle_reply(call_id, message)
         return self._actions()
 
     def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
-        """The broker answered a group call that was relayed: what it accepted counts here too."""
+        """The broker answered a group request that was relayed; learn from what it accepted."""
         context = self._context
         context.now = now
         passed_calls.observe_response(context, connection, request, response)
@@ -134,7 +134,7 @@ class Translator:
         return self._context.admissions.admits(connection_id, group_id)
 
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The client closed its side. Its members live on until their sessions end."""
+        """The client disconnected. Its members stay until their sessions end."""
         context = self._context
         context.now = now
         members = context.connections.members_on(connection_id)
@@ -143,33 +143,33 @@ class Translator:
         return self._actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The broker's side is gone, and with it the client's: calls on it have no answer any more."""
+        """The upstream connection closed, and the client's with it: calls on it get no response."""
         context = self._context
         context.now = now
         context.connection_lost(connection_id)
         return self._actions()
 
     def settled(self, connection_id: ConnectionId) -> bool:
-        """Whether every member that is reached through a connection is Stable, with no conversation under way."""
+        """Whether every member that is reached through a connection is Stable and has no procedure under way."""
         return all(
             member.state is MemberState.STABLE and member.queue.idle
             for member in self._context.connections.members_on(connection_id)
         )
 
     def next_deadline(self) -> float:
-        """When :meth:`handle_time` wants to be called (``math.inf`` for never); looked at after every call."""
+        """When :meth:`handle_time` has to be called (seconds, ``math.inf`` for never); ask again after every call."""
         return self._context.timers.next_deadline()
 
     def handle_time(self, now: float) -> list[Action]:
-        """Time has passed."""
+        """Handle every deadline that is due at ``now``."""
         self._context.now = now
         self._context.timers.run(now)
         return self._actions()
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
-        """Another policy holds from now on.
+        """Use another policy from now on.
 
-        What the broker refused before is tried again. The members of live groups are moved one after another, at
+        Conversions that the broker refused are tried again. The members of live groups are moved one after another, at
         their own Heartbeats (:mod:`translation.migration.upgrade`). A changed assignor goes upstream at once and
         disturbs nobody (:func:`translation.upstream.consumer_group_heartbeat.update_assignors`).
         """
@@ -190,7 +190,7 @@ class Translator:
         return actions
 
     def _is_relayed(self, group_id: str, member_id: str) -> bool:
-        """Whether the broker itself deals with the calls of this member."""
+        """Whether the broker itself answers the requests of this member."""
         if not group_id:
             return True
         group = self._context.groups.get(group_id)
@@ -215,10 +215,10 @@ class Translator:
         deal: Callable[[Connection, Request], None],
         member: Member | None,
     ) -> bool:
-        """Whether a call counts. If that is not known yet the broker is asked, and ``deal`` called if it agrees.
+        """Whether the sender may act in the group; if unknown, ask the broker and call ``deal`` if it agrees.
 
-        ``member`` is the one that the call is for, None if it is for nobody who is known. What the broker has accepted
-        before counts if that member is served on this connection; else the broker is asked again.
+        ``member`` is the one that the request names, None if it is unknown. What the broker accepted before counts if
+        that member is served on this connection; otherwise the broker is asked again.
         """
         if request is self._let_in:
             return True
@@ -243,7 +243,7 @@ class Translator:
         return False
 
     def _member_of_join(self, message: JoinGroupRequest) -> Member | None:
-        """The member that a JoinGroup is for: its own, or the one whose instance id it takes over."""
+        """The member that a JoinGroup names by member id, or whose instance id it takes over."""
         group = self._context.groups.get(message.group_id)
         if group is None:
             return None
@@ -297,12 +297,12 @@ class Translator:
         return self._context.find(message.group_id, message.member_id)
 
     def _has_joined(self, message: JoinGroupRequest) -> bool:
-        """Whether this client is a member of the new protocol here, whatever is known of the others."""
+        """Whether this client has a membership in the new protocol here."""
         member = self._known(message)
         return member is not None and member.joined
 
     def _join_passthrough(self, connection: Connection, request: Request) -> None:
-        """A JoinGroup of a group that is not converted for now; its client may have been told to move before."""
+        """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before."""
         message: JoinGroupRequest = request.message
         given_here = self._context.ids.is_issued(message.member_id)
         self._context.ids.joins_classic(message.member_id, connection.id)
@@ -324,7 +324,7 @@ class Translator:
         self._join_classic_group(connection, request, given_here=given_here)
 
     def _join_classic_group(self, connection: Connection, request: Request, *, given_here: bool) -> None:
-        """Relay a JoinGroup, after what its client has here is ended; or translate it, if its time has not come."""
+        """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet."""
         context = self._context
         message: JoinGroupRequest = request.message
         group = context.groups.get(message.group_id)
@@ -352,10 +352,10 @@ class Translator:
             self._translate_join(connection, request)  # its turn to be moved has not come
 
     def _is_joining_upstream(self, message: JoinGroupRequest) -> bool:
-        """Whether an earlier JoinGroup of this client, from before the policy changed, is still under way upstream.
+        """Whether an earlier JoinGroup of this client, from before the policy changed, has yet to send its heartbeat.
 
-        Its first heartbeat is yet to be sent. If this one made the client a classic member under the same id meanwhile,
-        that heartbeat would release what it works on as such.
+        If this JoinGroup made the client a classic member under the same id, that heartbeat would release the
+        partitions that it owns as such.
         """
         group = self._context.groups.get(message.group_id)
         member = None if group is None else group.members.get(message.member_id)
@@ -411,7 +411,7 @@ class Translator:
         self._start(member, connection, request, steps)
 
     def _needs_new_member_id(self, connection: Connection, request: Request) -> bool:
-        """Whether a client that lost patience with its classic JoinGroup must not keep the id that was sent with it."""
+        """Whether an earlier JoinGroup under this member id may still reach the classic coordinator."""
         message: JoinGroupRequest = request.message
         return (
             self._context.ids.may_become_classic(message.member_id, connection.id)
@@ -449,7 +449,7 @@ class Translator:
             )
 
     def _short_way(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
-        """A Heartbeat that brings nothing new, as nearly all are."""
+        """The short way for a Heartbeat that brings nothing new, as nearly all do; None for any other."""
         context = self._context
         message: HeartbeatRequest = request.message
         member = context.find(message.group_id, message.member_id)
@@ -458,7 +458,7 @@ class Translator:
         return PredictedHeartbeat(context, member, connection, request)
 
     def _moves_back(self, connection: Connection, request: Request) -> bool:
-        """Whether this member is told to join anew, or was, because its group is not translated any more."""
+        """Whether this member has to rejoin as a classic one, because the policy no longer translates its group."""
         message: HeartbeatRequest = request.message
         context = self._context
         group = context.groups.get(message.group_id)
@@ -526,9 +526,9 @@ class Translator:
             )
 
     def _is_of_native(self, group_id: str, member_id: str) -> bool:
-        """Whether a call with a generation or an epoch is that of a native member, for which the epoch is the broker's.
+        """Whether a request with a member epoch comes from a native member, whose epoch is the broker's own.
 
-        Clients of both kinds send it, and the broker describes both in the same way; the id is what tells them apart.
+        The broker describes native and translated members alike; only the form of the member id tells them apart.
         """
         member = self._context.find(group_id, member_id)
         if member is not None and (member.joined or not member.queue.idle):

@@ -83,7 +83,7 @@ class ShardHost:
             self._deliver(self.coordinator.advance(self._clock.now_ms()))
 
     def update_image(self, image: MetadataImage) -> None:
-        """The cluster's topics have changed."""
+        """Apply a change of the cluster's topics."""
         self._deliver(self.coordinator.update_image(image, self._clock.now_ms()))
 
     def set_group_config(self, group_id: str, config: GroupConfig) -> None:

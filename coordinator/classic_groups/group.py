@@ -35,7 +35,7 @@ _PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
     _S.DEAD: frozenset(_S),
 }
-"""From which states each state is reached."""
+"""The states from which each state can be entered."""
 
 
 class ClassicGroup:
@@ -46,7 +46,7 @@ class ClassicGroup:
         self.state = state
         self.previous_state = _S.DEAD
         self.state_timestamp_ms = now_ms
-        """When it came into its state; -1 if that is not known."""
+        """When it entered its state, in milliseconds; -1 if unknown."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -92,7 +92,7 @@ class ClassicGroup:
 
     @property
     def all_members_joined(self) -> bool:
-        """Whether nobody is missing from the rebalance that is being prepared."""
+        """Whether all members have joined the rebalance in preparation."""
         return not self.pending_joins and all(m.awaiting_join is not None for m in self.members.values())
 
     @property
@@ -111,7 +111,7 @@ class ClassicGroup:
         return [self.members[m] for m in java_order.hash_order(self.members, java_order.text_hash)]
 
     def member_list(self) -> tuple[JoinGroupResponseMember, ...]:
-        """What the leader gets to know of all members."""
+        """Return the members' subscriptions for the JoinGroup response of the leader."""
         if self.protocol_name is None:
             raise BrokenInvariant(f"group {self.group_id} has no protocol in state {self.state}")
         return tuple(
@@ -152,7 +152,7 @@ class ClassicGroup:
     # Changes
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one becomes the leader."""
+        """Add a member; the first one becomes the leader."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
                 raise BrokenInvariant(f"group {self.group_id} already has instance id {member.instance_id}")
@@ -221,7 +221,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def select_protocol(self) -> str:
-        """The assignor that most members like best, among those that all offer."""
+        """Return the assignor with most votes among those that all members support."""
         candidates = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members_in_order():

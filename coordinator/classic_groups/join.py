@@ -78,7 +78,7 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
 def _join_new(
     shard: Shard, group: ClassicGroup, request: JoinGroupRequest, call: Call
 ) -> JoinGroupResponse | None:
-    """Somebody without member id."""
+    """Serve a JoinGroup without a member id."""
     instance_id = request.group_instance_id
     prefix = call.client_id if instance_id is None else instance_id
     new_id = f"{prefix}-{hyphenated(shard.uuids.next())}"
@@ -100,7 +100,7 @@ def _join_new(
 def _join_again(
     shard: Shard, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, call: Call
 ) -> JoinGroupResponse | None:
-    """A member of the group."""
+    """Serve a JoinGroup with a member id."""
     unchanged = same_protocols(member.protocols, request.protocols)
     is_leader = member.member_id == group.leader_id
     match group.state:

@@ -1,4 +1,4 @@
-"""A member of a classic group, with the requests of it that are waiting."""
+"""A member of a classic group, with its waiting requests."""
 
 from collections.abc import Collection
 
@@ -40,7 +40,7 @@ class ClassicMember:
         self.awaiting_sync: int | None = None
         """The id of its SyncGroup request that is waiting."""
         self.is_new = False
-        """Whether it has not been answered yet, so that it cannot send heartbeats."""
+        """Whether it is new and its first JoinGroup is still waiting, so that it can't send heartbeats."""
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether it is alive without heartbeats, because one of its requests is waiting."""
+        """Whether one of its requests is waiting, which counts as a heartbeat, as in Kafka."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -60,7 +60,7 @@ class ClassicMember:
         raise BrokenInvariant(f"member {self.member_id} does not offer {protocol_name!r}")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The assignor that it likes best of these."""
+        """Return its most preferred assignor among these (its vote)."""
         for name in self.protocol_names:
             if name in candidates:
                 return name

@@ -110,7 +110,7 @@ def hand_out_assignments(shard: Shard, group: ClassicGroup, error: ErrorCode = E
 
 
 def remove_member(shard: Shard, group: ClassicGroup, member: ClassicMember) -> None:
-    """Remove a member whose session is over, and go on without it."""
+    """Remove a member whose session expired, and continue the rebalance without it."""
     answer_join_with_error(shard, member, ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
     group.remove(member.member_id)
     if group.state in {_S.STABLE, _S.COMPLETING_REBALANCE}:
@@ -122,7 +122,7 @@ def remove_member(shard: Shard, group: ClassicGroup, member: ClassicMember) -> N
 def expect_heartbeat(
     shard: Shard, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
 ) -> None:
-    """Begin the member's session anew, or wait this long for it."""
+    """Restart the member's session timer, with this timeout if given."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     shard.schedule(ClassicHeartbeat(group.group_id, member.member_id), delay_ms)
 
@@ -131,7 +131,7 @@ def expect_heartbeat(
 
 
 def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
-    """A member, or somebody who was given a member id, was not heard of in time."""
+    """Expire the session of a member, or of a member id that was never used to join."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ClassicGroup) or group.state is _S.DEAD:
         return
@@ -146,7 +146,7 @@ def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
 
 
 def on_join_timeout(shard: Shard, group_id: str) -> None:
-    """The join phase has lasted long enough."""
+    """End the join phase at its timeout."""
     group = shard.groups.get(group_id)
     # It may be another group than the one that waited: that was made a consumer group, and this one came after it.
     if isinstance(group, ClassicGroup) and group.state is _S.PREPARING_REBALANCE:
@@ -154,7 +154,7 @@ def on_join_timeout(shard: Shard, group_id: str) -> None:
 
 
 def on_initial_rebalance(shard: Shard, timer: InitialRebalance) -> None:
-    """The initial delay is over; it is extended if more members have come."""
+    """End the initial rebalance delay, or extend it if more members joined meanwhile."""
     group = shard.groups.get(timer.group_id)
     if not isinstance(group, ClassicGroup):
         return
@@ -168,7 +168,7 @@ def on_initial_rebalance(shard: Shard, timer: InitialRebalance) -> None:
 
 
 def on_sync_timeout(shard: Shard, timer: ClassicSync) -> None:
-    """Members that have not asked for their assignment are removed."""
+    """Remove members that did not send SyncGroup in time."""
     group = shard.groups.get(timer.group_id)
     if not isinstance(group, ClassicGroup) or group.generation != timer.generation:
         return

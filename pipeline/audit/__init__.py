@@ -1,4 +1,4 @@
-"""Proof that nothing was owned twice, and how long nobody owned it: from the journal of all replicas.
+"""Audits ownership from the journals of all replicas: partitions with two owners, and times without an owner.
 
 ``ownership`` goes through the events of a group (plain Python, no Spark), ``classes`` judges what was found,
 ``job`` brings the events in order and writes the tables.

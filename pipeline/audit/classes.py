@@ -1,4 +1,4 @@
-"""Which overlaps are violations. Plain Python, one overlap at a time; clocks and losses are few."""
+"""Classifies overlaps: violations, clock differences, or gaps in the journal. Plain Python, one overlap at a time."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ Replicas = tuple[str, str]
 """Two replicas: the one whose clock is ahead, and the other."""
 
 ENOUGH_HANDOVERS = 20
-"""With fewer, the shortest one may be a slow one by chance."""
+"""With fewer handovers, even the shortest may be slow by chance."""
 
 
 SHORTEST = 0.02
-"""This share of the handovers, the shortest ones, may have been made by violations or by confused clients."""
+"""The shortest handovers, up to this share, are ignored: violations or faulty clients may have caused them."""
 
 
 class Handovers(NamedTuple):
@@ -45,7 +45,7 @@ def accounted_for(
 
 
 class Judge:
-    """Knows what the journal lacks and whose clocks are wrong."""
+    """Classifies overlaps, given the losses of the journal and the replicas whose clocks are wrong."""
 
     def __init__(self, skew_us: int, clocks: Mapping[Replicas, int], losses: Iterable[Loss]) -> None:
         """``clocks``: how long an overlap the clocks of two replicas (ahead, behind) account for."""
@@ -56,7 +56,7 @@ class Judge:
             self._losses.setdefault(f"{loss.replica}.{loss.boot}", []).append((loss.from_us, loss.to_us))
 
     def class_of(self, overlap: Mapping[str, Any]) -> str:
-        """The class of a row of the table of overlaps."""
+        """Return the class of a row in the table of overlaps."""
         if overlap["same_instance"]:
             return REPLACED
         if not overlap["proven"]:
@@ -76,7 +76,7 @@ class Judge:
         return VIOLATION
 
     def _lost(self, process: str, from_us: int, until_us: int) -> bool:
-        """Whether events of this process are missing that may have been written in this time."""
+        """Whether events of this process from this time may be missing."""
         windows = self._losses.get(process, [])
         at = bisect_right(windows, (until_us, 2**63))
         return any(to_us >= from_us for _, to_us in reversed(windows[:at]))

@@ -1,4 +1,4 @@
-"""The audit from end to end: events brought in order by Spark, gone through a group at a time, tables out.
+"""Runs the audit: Spark sorts the events, each group is replayed, and the findings are written as tables.
 
 Events are partitioned by group and sorted within each partition, and go through Python as a stream: memory holds the
 live members of one group, however long its history is.
@@ -51,7 +51,7 @@ FINDINGS = Table(
 
 
 class Summary(NamedTuple):
-    """What came out, in numbers. Times are microseconds."""
+    """The counts of an audit. Times are in microseconds."""
 
     events: int
     duplicates: int
@@ -67,7 +67,7 @@ class Summary(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """How often a partition was owned twice."""
+        """How often a partition had two owners."""
         return self.overlaps.get(VIOLATION, 0)
 
 
@@ -142,13 +142,13 @@ class _Found:
         self._rows: dict[str, list[Sequence[Any]]] = {table.name: [] for table in _KINDS}
 
     def add(self, group: str, findings: Iterable[Finding]) -> None:
-        """What was found in a group."""
+        """Add the findings of a group."""
         for found in findings:
             table, row = _row(group, found, self._skew_us)
             self._rows[table.name].append(row)
 
     def batch(self) -> pa.RecordBatch:
-        """All of them, those of one kind after those of another."""
+        """Return all findings as one batch, ordered by kind."""
         count, before, columns = sum(map(len, self._rows.values())), 0, []
         for table in _KINDS:
             own = table.batch(self._rows[table.name]).to_struct_array()

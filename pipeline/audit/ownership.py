@@ -1,4 +1,4 @@
-"""Who owned what: one group's events in order in, intervals, overlaps, gaps and proofs of wrong clocks out.
+"""Replays one group's events in order; finds ownership intervals, overlaps, gaps and evidence of wrong clocks.
 
 Theory of operation. An event's ``owned`` is a snapshot: all that the client may hold after it. A snapshot that differs
 from the member's last one ends some holds and begins others.
@@ -41,7 +41,7 @@ Partition = tuple[str, int]
 
 
 class Event(NamedTuple):
-    """What matters of an event here; ``owned`` is its JSON text."""
+    """The fields of an event that the audit needs; ``owned`` is JSON text."""
 
     time_us: int
     replica: str
@@ -111,7 +111,7 @@ class Overlap(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Nobody held a partition that somebody had held. ``until_us`` is null if nobody has taken it since."""
+    """A previously owned partition had no owner. ``until_us`` is null if it has had none since."""
 
     partition: Partition
     from_us: int
@@ -123,7 +123,7 @@ class Gap(NamedTuple):
 
 
 class ClockProof(NamedTuple):
-    """The clock of ``ahead`` is ahead of that of ``behind`` by at least so much; both events show it."""
+    """The clock of ``ahead`` is ahead of that of ``behind`` by at least this much, as the two events show."""
 
     ahead: Process
     behind: Process
@@ -134,7 +134,7 @@ class ClockProof(NamedTuple):
 
 
 class BadSnapshot(NamedTuple):
-    """An event whose ``owned`` is not what the schema says."""
+    """An event whose ``owned`` does not match the schema."""
 
     event: str
     reason: str
@@ -174,7 +174,7 @@ class _Member:
 
     @property
     def process(self) -> Process:
-        """Who serves it now."""
+        """The process that serves it now."""
         return self.servers[-1][1]
 
     @property
@@ -183,7 +183,7 @@ class _Member:
         return self.servers[-1][0]
 
     def go_on_to(self, event: Event) -> None:
-        """The event's process serves it from now on."""
+        """Record that the event's process serves the member from now on."""
         oldest = min((hold.since_us for hold in self.holds.values()), default=event.time_us)
         while len(self.servers) > 1 and self.servers[1][0] < oldest:
             del self.servers[0]
@@ -259,7 +259,7 @@ class GroupOwnership:
         member.heard_us = event.time_us
 
     def end(self) -> Iterator[Finding]:
-        """The journal ends here: what is still open."""
+        """Finish at the end of the journal: report what is still open."""
         for partition, holders in self._holders.items():
             holds = list(holders.values())
             for number, hold in enumerate(holds):
@@ -283,7 +283,7 @@ class GroupOwnership:
         return [] if older and event.time_us - member.taken_us <= max(self._skew_us, NO_RETURN_US) else None
 
     def _snapshot(self, member: _Member, event: Event, owned: str) -> Iterator[Finding]:
-        """What a member holds has changed."""
+        """Apply a change of a member's partitions."""
         try:
             listed = _DECODER.decode(owned)
         except msgspec.MsgspecError as error:
@@ -376,7 +376,7 @@ class GroupOwnership:
         )
 
     def _note_unseen(self, event: Event) -> None:
-        """Members that pass through own partitions that the journal does not tell of."""
+        """Track pass-through members that own partitions which the journal does not show."""
         if event.protocol in ("classic", "consumer") and event.kind not in ENDS and event.owned is None:
             self._unseen.add(event.member)
         else:

@@ -1,1 +1,1 @@
-"""One command a file: options in, a job run, a summary for people out."""
+"""The commands, one per file: each parses options, runs a job and prints a summary."""

@@ -1,4 +1,4 @@
-"""What the commands share: options of Spark, and how an error is told."""
+"""Shared by the commands: Spark options, and printing of errors."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -49,13 +49,13 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line; names and messages in it may be a client's, and can't command the terminal."""
+    """Print a line with control characters escaped, since it may contain text that clients chose."""
     typer.echo(printable(text), err=err)
 
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Tell a person what is missing, without a traceback."""
+    """Print a PipelineError without a traceback and exit."""
     try:
         yield
     except PipelineError as error:

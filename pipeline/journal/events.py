@@ -1,4 +1,4 @@
-"""Journal lines to events. A line that is no event of a version known here is set aside with the reason.
+"""Parses journal lines into events. A line that is not an event of a known version is quarantined with the reason.
 
 Lines are read by msgspec, a batch at a time: that costs a fraction of what Spark's ``from_json`` does.
 """

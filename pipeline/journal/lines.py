@@ -1,4 +1,4 @@
-"""One line of a journal: the event that it is, or why it is none that is known here. Plain Python, no Spark."""
+"""Parses one journal line: returns the event, or why the line is not a known event. Plain Python, no Spark."""
 
 from operator import attrgetter
 from typing import Annotated
@@ -12,10 +12,10 @@ ADOPTED, REJOINED = "adopted", "rejoined_after_loss"
 STATE_CHANGED, CALL_REFUSED, LOST = "state_changed", "call_refused", "lost"
 
 ENDS = frozenset({"left", "fenced", "session_expired", "rebalance_expired"})
-"""The membership is over."""
+"""Event kinds that end a membership."""
 
 CALLS = frozenset({JOINED, ASSIGNED, REVOKED, ADOPTED, REJOINED})
-"""Only the process that a client talks to writes these: they tell which process serves a member."""
+"""Events that only the process serving the member writes, so they show which process that is."""
 
 KINDS = CALLS | ENDS | {
     "revoke_requested", "epoch_moved", STATE_CHANGED, "policy_changed", "passed_through", CALL_REFUSED,

@@ -1,4 +1,4 @@
-"""What a journal does not have: sequence numbers that never arrived, and when each process wrote first and last.
+"""Finds losses in a journal: missing sequence numbers, and when each process wrote first and last.
 
 One pass with partial sums: a bitmap for each 32,768 numbers of a boot says which of them are there, whatever came
 twice or late. Only bitmaps with holes are looked at one by one.

@@ -1,4 +1,4 @@
-"""One run at a time in a folder: two that follow one journal into the same tables would write over one another."""
+"""Locks a folder for one run at a time: two runs would overwrite each other's tables."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""Progress from end to end: follow the journal, then derive what people ask for."""
+"""Runs the progress job: follows the journal, then derives the tables."""
 
 import contextlib
 import signal
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 DEFAULTS = Options()
 FILES_AT_ONCE = 200
 EVER = "36500d"
-"""Spark's default leaves out, without a word, files that were changed a week before the newest one."""
+"""By default Spark silently skips files that are a week older than the newest one."""
 _LOOK_S = 0.5
 
 
 class Summary(NamedTuple):
-    """What came out, in numbers."""
+    """The counts of a run."""
 
     groups: int
     pauses: int
     stuck: int
     late: int
-    """Events that came later than allowed, in this run: counted by Spark, left out."""
+    """Events of this run that arrived too late: Spark counts and drops them."""
 
 
 def lines_of_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":

@@ -1,4 +1,4 @@
-"""How long members stood still, and groups took to converge: from the transitions of their members."""
+"""Computes how long members paused and how long groups took to converge, from their members' transitions."""
 
 from typing import TYPE_CHECKING
 

@@ -27,7 +27,7 @@ CHECKPOINTS = "_checkpoints"
 
 
 class Options(NamedTuple):
-    """What a person can choose; durations as Spark writes them (``30 minutes``)."""
+    """The options of the streams; durations in Spark's notation (``30 minutes``)."""
 
     window: str = "1 minute"
     lateness: str = "1 hour"

@@ -1,4 +1,4 @@
-"""What is needed of a cluster beside its offsets topic: the topics' names and ids, and how brokers treat groups."""
+"""What readiness needs from a cluster besides its offsets topic: topic names and ids, and group settings."""
 
 import time
 from collections.abc import Mapping
@@ -39,15 +39,15 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def topic_names(self) -> dict[str, str]:
-        """Names by id."""
+        """Topic names by id."""
         return {topic.id: topic.name for topic in self.topics}
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if there is no such topic."""
+        """Return the number of partitions of a topic; 0 if it does not exist."""
         return next((one.partitions for one in self.topics if one.name == topic), 0)
 
     def save(self, folder: Path) -> None:
-        """Write it down beside the captured records."""
+        """Save topics and settings beside the captured records; :meth:`load` reads them."""
         (folder / CLUSTER_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Records to rows: what the newest record of each key says, with Arrow batches in and out."""
+"""Decodes the newest record of each key into rows, from Arrow batches to Arrow batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -35,7 +35,7 @@ DEFAULTS = Options()
 
 
 class Summary(NamedTuple):
-    """What came out, in numbers."""
+    """The counts of a run."""
 
     groups: int
     verdicts: dict[str, int]

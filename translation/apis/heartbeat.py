@@ -27,7 +27,7 @@ from translation.upstream.proxy_heartbeat import map_result
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """A Heartbeat of the client. The member was known when it came, and may be gone when its turn comes."""
+    """Translate a Heartbeat. The member was known when the request came, and may have left when its turn comes."""
     message: HeartbeatRequest = request.message
     member.learn_generation(message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
@@ -69,7 +69,7 @@ def conclude(
     asked: ConsumerGroupHeartbeatRequest,
     response: ConsumerGroupHeartbeatResponse,
 ) -> Procedure[None]:
-    """Answer the client by what the broker said. ``epoch`` is the member's at the time at which it was asked."""
+    """Answer the client by the broker's response. ``epoch`` is the member epoch that the heartbeat was sent with."""
     response = yield from complete_heartbeat(context, member, asked, response, client_is_here=True)
     code = yield from map_result(context, member, epoch, response)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:
@@ -84,10 +84,10 @@ def conclude(
 
 
 def _is_still_connected(context: Context, member: Member, request: Request) -> bool:
-    """Where other processes may serve a client: has it not hung up before this call of it could count?
+    """With several proxy processes, whether the client of a Heartbeat is still connected.
 
-    If it has, it may have joined elsewhere, and hold what was never handed out here; a full heartbeat of this process
-    would release it.
+    A client that has disconnected may have joined through another process, which gave it partitions that are unknown
+    here. A full heartbeat of this process would release them.
     """
     if context.settings.sole_process or member.adopted:  # of an adopted member a heartbeat releases nothing
         return True

@@ -46,11 +46,10 @@ from translation.upstream.consumer_group_heartbeat import (
     LEAVE_STATIC_EPOCH,
     assignor_for,
     full_heartbeat,
-    learn_topic_names,
     leave,
     leave_for,
-    lookup_topics,
 )
+from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.proxy_heartbeat import heartbeat_upstream
 
 NEWEST_EMBEDDED_VERSION = 3

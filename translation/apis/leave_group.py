@@ -1,4 +1,4 @@
-"""The ways out of a group: LeaveGroup, and deadlines that a client let pass."""
+"""How memberships end: LeaveGroup, the session timeout and the rebalance timeout."""
 
 import math
 from contextlib import suppress
@@ -17,9 +17,9 @@ _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID
 
 
 def named_members(context: Context, message: LeaveGroupRequest) -> list[Member | None]:
-    """The member that each part of a LeaveGroup names, by member id or by instance id; None if not known here.
+    """The member that each entry of a LeaveGroup names, by member id or by instance id; None if it is unknown here.
 
-    Up to v2 a request has one part; since v3 it has any number.
+    Up to v2 a request names one member, since v3 any number.
     """
     group = context.groups.get(message.group_id)
     identities = message.members or (MemberIdentity(member_id=message.member_id),)
@@ -34,7 +34,7 @@ def named_members(context: Context, message: LeaveGroupRequest) -> list[Member |
 
 
 def leave_group(context: Context, connection: Connection, request: Request) -> Procedure[None]:
-    """A LeaveGroup of the client. Brokers since 4.0 do it for members of the new protocol themselves."""
+    """Relay a LeaveGroup (brokers since 4.0 take it for members of the new protocol) and end the memberships here."""
     message: LeaveGroupRequest = request.message
     members = named_members(context, message)
     deadline = context.now + context.settings.leave_wait_s
@@ -69,11 +69,10 @@ def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
 
 
 def timeout_expired(context: Context, member: Member) -> bool:
-    """Whether a deadline of the member has passed that ends its membership.
+    """Whether the session timeout or the rebalance timeout of a member has ended its membership.
 
-    No SyncGroup from a client that is heard does not: it goes on with the generation that it has, because the
-    JoinGroup that was answered is one that it had given up, and a newer one had overtaken it. It is asked to join
-    again instead.
+    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup that was answered
+    and goes on with its older generation. It is told to rejoin instead.
     """
     if member.session_deadline <= context.now:
         return True
@@ -87,14 +86,14 @@ def timeout_expired(context: Context, member: Member) -> bool:
 
 
 def remove_expired(context: Context, member: Member) -> Procedure[None]:
-    """End the membership of a client that let its session or its rebalance timeout pass.
+    """End a membership whose session timeout or rebalance timeout has passed.
 
-    Epoch -1 removes a member without looking at its epoch, so it is sent only by a process that knows that the
-    client is not served elsewhere; otherwise the broker's own session timeout decides. The member's other calls wait
-    until the broker has answered: a JoinGroup that comes now must not be overtaken by the -1.
+    A heartbeat with epoch -1 removes a member whatever its epoch is, so only a process that serves the client alone
+    sends it; otherwise the broker's session timeout decides. The member's other requests wait for the broker's
+    response, so that the -1 can't reach the broker after a new JoinGroup.
     """
     if not timeout_expired(context, member):
-        return  # the client was heard again before it was this conversation's turn
+        return  # the client was heard again before it was this procedure's turn
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.
         with suppress(UpstreamLost):
@@ -103,7 +102,7 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
 
 
 def forget_expired(context: Context, member: Member) -> None:
-    """The same without a word to the broker: there is no connection left on which it could be said."""
+    """The same without a request to the broker, for members that have no connection left."""
     if not member.joined:
         return
     if member.session_deadline <= context.now:

@@ -1,4 +1,4 @@
-"""SyncGroup: hand out the assignment. Nothing goes upstream, and the call may be repeated."""
+"""SyncGroup: answer with the assignment that the broker gave. Sends nothing upstream; clients may repeat it."""
 
 import math
 
@@ -16,7 +16,7 @@ from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
 from translation.partitions import NONE, Partitions, by_name
-from translation.upstream.consumer_group_heartbeat import learn_topic_names
+from translation.upstream.metadata_lookup import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
 """Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""

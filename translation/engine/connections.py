@@ -1,7 +1,7 @@
-"""The clients of this process: their connections, their requests that wait, and the members reached through them.
+"""Client connections, their unanswered requests, and the members that are reached through each.
 
-A connection is kept as long as anything still needs it: its client, an answer of the broker that is to come, or a
-member whose heartbeats travel on it after its client is gone.
+The proxy keeps an upstream connection after its client has closed, as long as a response is still to come on it or a
+member's heartbeats travel on it.
 """
 
 import math
@@ -12,7 +12,7 @@ from translation.engine.member import Member
 
 
 class _Client:
-    """A connection as long as anything here still needs it."""
+    """A connection that is still needed; ``alive`` until its client closes."""
 
     __slots__ = ("alive", "connection", "members", "requests")
 
@@ -24,10 +24,10 @@ class _Client:
 
 
 class ClientConnections:
-    """See the module.
+    """All client connections of this process.
 
-    ``release`` is called for a connection whose client is gone and that nothing needs any more; ``awaits_answer`` tells
-    whether an answer of the broker is still to come on one.
+    ``release`` is called with a connection that has lost its client and is needed for nothing else; ``awaits_answer``
+    says whether a response of the broker is still to come on a connection.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ClientConnections:
     # -- requests ----------------------------------------------------------------------------------------------
 
     def track(self, connection: Connection, request: Request) -> None:
-        """Remember where a request's answer goes."""
+        """Remember on which connection a request came."""
         client = self._clients.get(connection.id)
         if client is None:
             client = self._clients[connection.id] = _Client(connection)
@@ -49,7 +49,7 @@ class ClientConnections:
         self._connection_of[request.id] = connection.id
 
     def complete(self, request: Request) -> bool:
-        """Forget a request; False if its client is gone, so that nobody waits for an answer."""
+        """Forget a request that is answered now; False if its client has disconnected."""
         connection_id = self._connection_of.pop(request.id, None)
         if connection_id is None:
             return False
@@ -57,20 +57,20 @@ class ClientConnections:
         return True
 
     def connection_of(self, request: Request) -> Connection | None:
-        """The connection on which a request waits."""
+        """The connection on which a request waits for its answer; None if its client has disconnected."""
         connection_id = self._connection_of.get(request.id)
         return None if connection_id is None else self.connection(connection_id)
 
     def is_waiting(self, request: Request) -> bool:
-        """Whether the client of this request is still there, as far as was read, and has no answer yet."""
+        """Whether a request has no answer yet and the proxy has not read the end of its connection."""
         return request.id in self._connection_of
 
     def is_still_connected(self, request: Request) -> bool:
-        """The same as the kernel knows it, for calls that count only while somebody waits for their answer.
+        """As :meth:`is_waiting`, and the kernel does not know either that the client has disconnected.
 
-        A process that stood still, or a connection that did, brings a call together with the news that its client has
-        hung up. The client may have joined elsewhere meanwhile; what such a call says of it is not true any more.
-        Commits and LeaveGroup are not such calls: clients send them and close behind them.
+        After a pause of the process or the network, a request may arrive together with the end of its connection. Its
+        client may have joined through another process meanwhile, so the request must not count. This is not for
+        OffsetCommit and LeaveGroup, which clients send just before they close.
         """
         connection_id = self._connection_of.get(request.id)
         return connection_id is not None and not self._clients[connection_id].connection.peer_closed()
@@ -78,17 +78,17 @@ class ClientConnections:
     # -- connections -------------------------------------------------------------------------------------------
 
     def connection(self, connection_id: ConnectionId) -> Connection | None:
-        """The connection, as long as its upstream side can be used."""
+        """The connection; None if its upstream side can't be used any more."""
         client = self._clients.get(connection_id)
         return None if client is None else client.connection
 
     def is_connected(self, connection_id: ConnectionId | None) -> bool:
-        """Whether the client's side of this connection is open, as far as is known."""
+        """Whether the client's side of this connection is open, as far as the proxy has read."""
         client = None if connection_id is None else self._clients.get(connection_id)
         return client is not None and client.alive
 
     def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client's side is closed; its upstream side stays while members are reached through it."""
+        """The client disconnected. The upstream side stays while members are reached through it."""
         client = self._clients.get(connection_id)
         if client is None:
             self._release(connection_id)
@@ -102,7 +102,7 @@ class ClientConnections:
         self.maybe_release(connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """Both sides are gone: nothing can be sent for its members until their clients come back."""
+        """Both sides are closed: nothing can be sent for its members until their clients reconnect."""
         client = self._clients.pop(connection_id, None)
         if client is None:
             return
@@ -120,7 +120,7 @@ class ClientConnections:
                 member.keep_alive_at = math.inf
 
     def maybe_release(self, connection_id: ConnectionId) -> None:
-        """Let the upstream side go when its client is gone and nothing needs it any more."""
+        """Release the upstream side if the client has disconnected and nothing else needs it."""
         client = self._clients.get(connection_id)
         if (
             client is not None
@@ -143,7 +143,7 @@ class ClientConnections:
         )
 
     def bind(self, member: Member, connection: Connection) -> None:
-        """The member's client was heard on this connection: from now on the member is reached through it."""
+        """Reach the member through this connection from now on."""
         if member.connection_id == connection.id:
             return
         self.unbind(member)
@@ -153,35 +153,36 @@ class ClientConnections:
         self._clients[connection.id].members.add(member)
 
     def record_call(self, member: Member, connection: Connection, generation: int) -> None:
-        """A call of the member's client came. One with an older generation is late: it may be elsewhere now. One with a
-        generation that nobody gave it will be refused, unless the broker knows better
-        (:mod:`translation.migration.adoption`)."""
+        """A request of the member's client came; bind the member to its connection unless the generation is an old one.
+
+        A request with an older generation was delayed: its client may use another connection by now. One with a newer
+        generation is checked with the broker (:mod:`translation.migration.adoption`).
+        """
         if generation == member.generation or member.connection_id is None:
             self.bind(member, connection)
         if self._never_left(member, connection):
             member.may_have_moved = False
 
     def _never_left(self, member: Member, connection: Connection) -> bool:
-        """Whether a call on this connection shows that the client has not been elsewhere since its last JoinGroup here.
+        """Whether a request on this connection proves that no other process has served the client since its JoinGroup.
 
-        It is the connection on which that was answered, and still open. What was closed since, if anything, is an older
-        one, on which calls were late.
+        That is so on the connection on which the JoinGroup was answered, if it is still open: any connection that
+        closed since is an older one.
         """
         return connection.id == member.join_answered_on and self.is_connected(connection.id)
 
     def unbind(self, member: Member) -> None:
-        """The member is reached through no connection any more."""
+        """Reach the member through no connection."""
         before, member.connection_id = member.connection_id, None
         if before is not None and before in self._clients:
             self._clients[before].members.discard(member)
             self.maybe_release(before)
 
     def is_stale(self, member: Member, connection: Connection, request: Request) -> bool:
-        """Whether a JoinGroup on this connection is older than the client's last one, and was overtaken on its way.
+        """Whether a JoinGroup was delayed, and the client has joined again since on a newer connection.
 
-        The client has joined again on a connection that it opened later, and that is still open, or was followed by
-        one that is. What the older one claims is not true any more. A static member has another member id then, if it
-        sends none.
+        The newer connection is still open, or the client is reached on an even newer one. The owned partitions that a
+        stale JoinGroup reports are out of date. A static member that sends no member id has another id by then.
         """
         holder = member.group.members.get(
             member.group.static_members.get(request.message.group_instance_id or "", "")

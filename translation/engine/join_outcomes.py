@@ -1,4 +1,4 @@
-"""How a JoinGroup can end, other than with a generation."""
+"""The ways in which a JoinGroup ends without a generation, and how a JoinGroup waits."""
 
 import math
 from collections.abc import Generator
@@ -16,51 +16,48 @@ MEMBER_ID_REQUIRED_FROM = 4
 
 
 def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that failed."""
+    """The JoinGroup response with this error code."""
     message: JoinGroupRequest = request.message
     return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
 
 
 def join_wait_limit_s(context: Context, member: Member) -> float:
-    """How long this client may be kept waiting in JoinGroup (seconds)."""
+    """How long (seconds) the proxy may hold a JoinGroup of this client before it answers."""
     settings = context.settings
     return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
 
 
 def restart_session_timer(context: Context, member: Member) -> None:
-    """The client does not wait in JoinGroup any more: its session runs again."""
+    """Restart the session timeout, which does not run while the client waits in JoinGroup."""
     if member.joined:
         member.renew_session(context.now)
         context.book(member)
 
 
 def refuse_superseded(context: Context, member: Member) -> None:
-    """A JoinGroup goes on without an answer of its own: those that it took over get none of it either.
-
-    Their client has joined anew since; whoever still waits for them tries again.
-    """
+    """Refuse the older JoinGroups that this member's newest one has superseded, with a retriable error."""
     for waiting in member.superseded_requests:
         context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
     member.superseded_requests.clear()
 
 
 class Outcome(Exception):
-    """A JoinGroup ends in another way than with a generation."""
+    """Raised by a JoinGroup procedure to end without a generation."""
 
     def apply(self, context: Context, member: Member, request: Request) -> None:
-        """Do what this outcome means for everybody who waits."""
+        """Answer or forward the request, and the older ones that it superseded."""
         raise NotImplementedError
 
 
 class PassesThrough(Outcome):
-    """The group is relayed for ``for_s`` seconds, and stays classic."""
+    """The group stays classic: relay it for ``for_s`` seconds."""
 
     def __init__(self, reason: str, for_s: float = math.inf) -> None:
         super().__init__(reason)
         self.for_s = for_s
 
     def apply(self, context: Context, member: Member, request: Request) -> None:
-        """Relay the request, and those that it took over."""
+        """Forward the request and those that it superseded."""
         group = member.group
         group.migration.relay_for(self.for_s, context.now)
         context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
@@ -73,26 +70,26 @@ class AnsweredByNewer(Outcome):
     """A newer JoinGroup of the same member answers both requests (:func:`take_over_waiting_join`)."""
 
     def apply(self, _context: Context, _member: Member, _request: Request) -> None:
-        """Leave the answer to the newer one."""
+        """Do nothing: the newer request answers this one too."""
 
 
 class RejectedByNewer(Outcome):
-    """A newer JoinGroup goes on, and answers for itself only: who sent this one is to try again."""
+    """A newer JoinGroup takes over and does not answer this one: its sender has to retry."""
 
     def apply(self, context: Context, _member: Member, request: Request) -> None:
-        """Refuse this one."""
+        """Refuse the request with a retriable error."""
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
 class Failed(Outcome):
-    """The client gets an error code."""
+    """The client gets this error code."""
 
     def __init__(self, error_code: int, reason: str) -> None:
         super().__init__(reason)
         self.error_code = error_code
 
     def apply(self, context: Context, member: Member, request: Request) -> None:
-        """Answer the request, and those that it took over."""
+        """Answer the request, and those that it superseded, with the error."""
         restart_session_timer(context, member)
         context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.superseded_requests, request):
@@ -101,10 +98,10 @@ class Failed(Outcome):
 
 
 class NeedsNewMemberId(Outcome):
-    """The client is to join as another member, under an id that nobody had before (KIP-394)."""
+    """The client has to join under a new member id (MEMBER_ID_REQUIRED, KIP-394)."""
 
     def apply(self, context: Context, member: Member, request: Request) -> None:
-        """Tell it the id, whichever of its JoinGroups it waits for."""
+        """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
         member_id = context.ids.issue()
         context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.superseded_requests, request):
@@ -113,11 +110,11 @@ class NeedsNewMemberId(Outcome):
 
 
 class StaysClassic(Exception):
-    """A classic member joins again: it stays one until it is moved at a Heartbeat, after which it holds nothing."""
+    """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin."""
 
 
 def take_over_waiting_join(context: Context, member: Member) -> None:
-    """It is a newer JoinGroup's turn: take the answer over from the one that waits."""
+    """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
     older, member.waiting_join = member.waiting_join, None
     if older is not None:
         if older.request is not None:
@@ -128,13 +125,13 @@ def take_over_waiting_join(context: Context, member: Member) -> None:
 def suspend_join(
     member: Member, until: float, answered_by_newer: Request | None = None
 ) -> Generator[Wait, Any, WakeReason]:
-    """A JoinGroup lets others in for a while; tells why it goes on.
+    """Suspend a JoinGroup until ``until`` (seconds) and let other procedures of the member run.
 
-    Its client may join again meanwhile: ``answered_by_newer`` is this JoinGroup, if the newer one is to answer it too.
+    Its client may join again meanwhile; ``answered_by_newer`` is this request if the newer one answers both.
     """
     procedure = member.queue.running
     if procedure is None:
-        raise LookupError("only the conversation whose turn it is can wait")
+        raise LookupError("only the procedure that runs can wait")
     procedure.request = answered_by_newer
     member.waiting_join = procedure
     wake_reason: WakeReason = yield Wait(until)
@@ -144,7 +141,7 @@ def suspend_join(
 
 
 def wait_in_join(member: Member, request: Request, until: float) -> Procedure[None]:
-    """Wait for partitions; raises if there is nothing to go on for."""
+    """Suspend a JoinGroup that waits for partitions; raises the outcome if its member or client is gone."""
     wake_reason = yield from suspend_join(member, until, request)
     if wake_reason is WakeReason.SUPERSEDED:
         raise AnsweredByNewer("a newer JoinGroup came")

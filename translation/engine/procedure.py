@@ -1,14 +1,14 @@
-"""Conversations with the broker, written as they are told: a generator that asks and waits.
+"""Multi-step procedures as generators: yield a request or a wait, resume with the result.
 
-A classic call often means more than one request upstream (leave the old membership, join again, look up a
-topic name). Each such conversation is a generator. It yields an :class:`Send` and is resumed with the decoded
-answer, or a :class:`Wait` and is resumed when its time has come or somebody woke it. Nothing here awaits: the
-:class:`Scheduler` turns an Ask into a :class:`~translation.actions.Call` and is told of the answer later.
+A classic request often needs several requests to the broker (leave the old membership, join again, look up a topic
+name). Each such procedure is a generator. It yields a :class:`Send` and is resumed with the decoded response, or a
+:class:`Wait` and is resumed when the time has come or another procedure wakes it. Nothing here awaits: the
+:class:`Scheduler` turns a Send into a :class:`~translation.actions.Call` and gets the response later.
 
-Conversations of one member run one at a time, in the order in which they came. A parked conversation lets
-others in, so that a commit does not wait behind a JoinGroup that waits for partitions. And one that waits for the
-broker on a connection of its own holds up the calls that came on others for ``turn_limit_s`` at most
-(:class:`~translation.settings.TranslatorSettings`): whoever sent it may read nothing.
+The procedures of one member run one at a time, in the order in which their requests came (:class:`ProcedureQueue`).
+A procedure that yields a Wait lets others run, so that a commit does not wait behind a JoinGroup that waits for
+partitions. A procedure that waits for the broker holds up requests from other connections for ``turn_limit_s`` at most
+(:class:`~translation.settings.TranslatorSettings`): its client may have stopped reading.
 """
 
 import math
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
 _JOIN_GROUP = int(ApiKey.JOIN_GROUP)
 _SHORTEST_TURN_S = 0.25
-"""What a conversation may take for its turn however long others have waited for turns before it."""
+"""Every procedure gets this much time, however long others in its queue have waited already."""
 
 _NOT_AUTHORIZED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send this request upstream and resume with its decoded answer (or with :class:`UpstreamLost`)."""
+    """Send this request to the broker; resume with its decoded response, or raise :class:`UpstreamLost`."""
 
     api_key: int
     version: int
@@ -42,13 +42,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Let others in until ``until`` (seconds); resumed with a :class:`Woken`."""
+    """Let other procedures of the queue run until ``until`` (seconds); resume with a :class:`WakeReason`."""
 
     until: float
 
 
 class WakeReason(Enum):
-    """Why a parked conversation goes on."""
+    """Why a waiting procedure is resumed."""
 
     TIME = "its time has come"
     SUPERSEDED = "a newer call of the same kind takes over"
@@ -58,7 +58,7 @@ class WakeReason(Enum):
 
 
 class UpstreamLost(Exception):
-    """The upstream connection went away before the answer came; whether the broker acted is not known."""
+    """The upstream connection closed before the response came; the broker may have acted or not."""
 
 
 Result = TypeVar("Result")
@@ -68,10 +68,10 @@ Procedure: TypeAlias = Generator[Send | Wait, Any, Result]
 
 
 class ReplyHandler(Protocol):
-    """What follows from the answer to a conversation's first question."""
+    """Handles the response to the first request of a procedure, so that most need no generator."""
 
     def __call__(self, answer: Any) -> Procedure[None] | None:
-        """Given the answer or :class:`UpstreamLost`, gives what is left of the conversation; None if that was all."""
+        """Handle the response, or :class:`UpstreamLost`; return the rest of the procedure, None if it has ended."""
         ...
 
 
@@ -80,7 +80,7 @@ def _nothing() -> None:
 
 
 class ProcedureQueue:
-    """Whose turn it is: held by each member, so that its conversations run one at a time."""
+    """The procedures of one member, of which one runs at a time. ``on_idle`` is called when none is left."""
 
     __slots__ = ("on_idle", "running", "waiting")
 
@@ -90,22 +90,22 @@ class ProcedureQueue:
         self.on_idle = on_idle
 
     def detach_owner(self) -> None:
-        """The owner is gone and need not be told: it and its turns would keep each other until the collector comes."""
+        """Stop calling ``on_idle``: the owner was dropped, and the two would keep each other alive as a cycle."""
         self.on_idle = _nothing
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and nothing waits."""
+        """Whether no procedure runs and none waits."""
         return self.running is None and not self.waiting
 
     @property
     def running_on(self) -> ConnectionId | None:
-        """The connection of the conversation whose turn it is."""
+        """The connection of the procedure that runs; None if none does."""
         return None if self.running is None else self.running.connection_id
 
 
 class RunningProcedure:
-    """One conversation under way."""
+    """One procedure that has not ended: running, waiting for its turn, or in a Wait."""
 
     __slots__ = (
         "_runner",
@@ -144,19 +144,18 @@ class RunningProcedure:
         self.until = math.inf
         self.wake_reason: WakeReason | None = None
         self.request: Request | None = None
-        """The JoinGroup that this conversation is to answer, as long as it waits for partitions."""
+        """The JoinGroup that this procedure answers, while it waits for partitions."""
         self.started = False
         self.call_id: CallId | None = None
-        """The call whose answer it waits for."""
+        """The call whose response it waits for."""
         self.sent: Send | None = None
-        """What it asked last."""
+        """The request that it sent last."""
         self.waiting_since = math.inf
-        """Since when it has waited for its turn."""
+        """Since when it has waited for its turn (seconds)."""
         self.turn_began_at = -math.inf
 
     def on_time(self, now: float) -> None:
-        """A booked time has come: that which a Park asked for, unless somebody woke the conversation before, or the end
-        of its turn, unless the answer came."""
+        """Resume from a Wait whose time has come, or check the time limit of a request that has no response yet."""
         if self.until <= now:
             self._runner.wake(self, WakeReason.TIME)
         elif self.until < math.inf:
@@ -166,7 +165,7 @@ class RunningProcedure:
 
 
 class Scheduler:
-    """Steps the conversations forward; holds the calls that wait for an answer."""
+    """Runs the procedures and matches the broker's responses to the calls that wait for them."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
@@ -183,7 +182,7 @@ class Scheduler:
         connection_id: ConnectionId,
         client_id: str | None,
     ) -> RunningProcedure:
-        """Begin a conversation on a connection, at once or when it is its turn."""
+        """Start a procedure on a connection: at once if its queue is idle, else when its turn comes."""
         procedure = RunningProcedure(self, generator, queue, connection_id, client_id)
         self._under_way[connection_id] += 1
         procedure.waiting_since = self._context.now
@@ -199,16 +198,16 @@ class Scheduler:
         connection_id: ConnectionId,
         client_id: str | None,
     ) -> None:
-        """Begin a conversation with its first question, where it is its turn at once and the connection is there.
+        """Start a procedure by its first request. The queue must be idle and the connection open.
 
-        It needs no generator as long as the answer ends it: that is for what is said most.
+        It needs no generator as long as the first response ends it. Heartbeats, the most frequent requests, use this.
         """
         queue.running = procedure = RunningProcedure(self, None, queue, connection_id, client_id, on_reply)
         procedure.turn_began_at = self._context.now
         self._send(procedure, ask)
 
     def handle_reply(self, call_id: CallId, message: Any) -> None:
-        """The broker answered a call. Unknown ids are of conversations that ended with their connection."""
+        """The broker answered a call. Unknown ids belong to procedures that ended with their connection."""
         procedure = self._calls.pop(call_id, None)
         if procedure is None:
             return
@@ -218,12 +217,12 @@ class Scheduler:
         self._resume_with_reply(procedure, message)
 
     def connection_lost(self, connection_id: ConnectionId) -> None:
-        """The upstream connection is gone, and every call on it with it."""
+        """Raise UpstreamLost in every procedure that waits for a response on this connection."""
         for call_id in sorted(self._calls_on.pop(connection_id, ())):
             self._resume_with_reply(self._calls.pop(call_id), UpstreamLost())
 
     def wake(self, procedure: RunningProcedure, why: WakeReason) -> None:
-        """Let a parked conversation go on as soon as it is its turn; the first reason given counts."""
+        """Resume a waiting procedure as soon as its turn comes; the first reason given counts."""
         if procedure.until < math.inf:
             procedure.until = math.inf
             procedure.wake_reason = why
@@ -232,18 +231,18 @@ class Scheduler:
             self._run_next(procedure.queue)
 
     def book(self, procedure: RunningProcedure) -> None:
-        """Have a parked conversation called when its time comes."""
+        """Book the end of a procedure's Wait."""
         self._context.timers.book(procedure, procedure.until)
 
     def is_busy(self, connection_id: ConnectionId) -> bool:
-        """Whether a conversation on a connection has not ended, or an answer is still to come."""
+        """Whether a procedure on this connection has not ended, or a response is still to come."""
         return connection_id in self._calls_on or connection_id in self._under_way
 
     def limit_turn(self, procedure: RunningProcedure) -> None:
-        """A conversation waits for the broker: see that nobody who came on another connection waits for it too long.
+        """Limit how long a request to the broker holds up requests from other connections.
 
-        Its connection counts as lost then, and is closed. The answer to a classic JoinGroup may take as long as it
-        likes, because that waits for the whole group.
+        At the limit its connection is closed and counts as lost. A classic JoinGroup has no limit, because the broker
+        answers it when the whole group has joined.
         """
         queue = procedure.queue
         if queue.running is not procedure or procedure.call_id is None or procedure.sent is None:
@@ -253,7 +252,7 @@ class Scheduler:
         self._end_turn_in_time(procedure)
 
     def _end_turn_in_time(self, procedure: RunningProcedure) -> None:
-        """Close its connection when whoever waits longest has waited long enough, or see that it is looked at then."""
+        """Close its connection if another request has waited for ``turn_limit_s``, else check again at that time."""
         now, limit_s = self._context.now, self._context.settings.turn_limit_s
         clients = self._context.connections
         waits_since = min(
@@ -271,8 +270,10 @@ class Scheduler:
             self._close(procedure.connection_id)
 
     def end_silence(self, queue: ProcedureQueue) -> None:
-        """A member's keep-alive is due, and a conversation waits for the broker: if that takes too long, and the client
-        can be reached on another connection, go on there."""
+        """Close the connection of a request that delays a due keep-alive heartbeat for longer than ``turn_limit_s``.
+
+        The member then goes on, on another connection of its client.
+        """
         procedure = queue.running
         if procedure is None or procedure.sent is None or procedure.sent.api_key == _JOIN_GROUP:
             return
@@ -292,7 +293,7 @@ class Scheduler:
             del self._calls_on[procedure.connection_id]
 
     def _finished(self, procedure: RunningProcedure) -> None:
-        """A conversation that was started has ended."""
+        """Forget a procedure that has ended."""
         connection_id = procedure.connection_id
         self._under_way[connection_id] -= 1
         if not self._under_way[connection_id]:
@@ -346,9 +347,9 @@ class Scheduler:
             step = generator.throw(value) if isinstance(value, UpstreamLost) else generator.send(value)
             ended = False
         except (StopIteration, UpstreamLost):
-            return  # a conversation that has nothing to clean up after a lost connection just ends
+            return  # a procedure that has nothing to clean up after a lost connection just ends
         finally:
-            if ended:  # also by an exception: a bug in one conversation must not block the member for ever
+            if ended:  # also by an exception: a bug in one procedure must not block the member for ever
                 procedure.queue.running = None
                 self._finished(procedure)
         if isinstance(step, Wait):

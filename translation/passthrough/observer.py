@@ -1,11 +1,11 @@
-"""What passes through, seen from the outside: the members whose calls the broker itself answers.
+"""Observes members whose requests the broker itself answers, and reports the same events as for translated ones.
 
-Classic members of groups that are not translated, and members that speak the new protocol by themselves. The
-shell shows each such request when it is forwarded and its answer when it comes; what follows are the same events
-that the translation tells of its own members. Nothing here changes a call. Sans-IO, time is an argument.
+These are classic members of groups that are not translated, and members that speak the new protocol themselves. The
+proxy shows the observer each such request when it forwards it, and the response when it comes. Nothing here changes a
+request. Sans-IO: time is an argument.
 
-What a client holds is known as well as for a translated member: it is what SyncGroup (or a ConsumerGroupHeartbeat)
-handed out, until a JoinGroup (or an owned list) no longer claims it.
+A member owns what SyncGroup (or a ConsumerGroupHeartbeat) assigned to it, until a JoinGroup (or an owned list) no
+longer names it.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Which rule of the policy is that of a group, asked at every call."""
+"""Caches which rule of the policy applies to a group; every group request asks."""
 
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -9,14 +9,14 @@ translated, so that nothing has to be remembered of it."""
 
 
 class RuleCache:
-    """The policy of now, and the groups that were looked up in it."""
+    """The current policy, and the rules of the groups that were looked up in it."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._found: dict[str, Rule] = {}
 
     def rule_for(self, group_id: str) -> Rule:
-        """What the policy says now of a group."""
+        """The rule that applies to a group."""
         rule = self._found.get(group_id)
         if rule is None:
             rule = self._policy.rule_for(group_id)
@@ -28,6 +28,6 @@ class RuleCache:
         return rule
 
     def set_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
+        """Replace the policy and forget all cached rules."""
         self._policy = policy
         self._found.clear()

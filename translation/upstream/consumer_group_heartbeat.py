@@ -12,13 +12,12 @@ How the broker behaves here was read from Kafka 4.0 to 4.4 (``GroupMetadataManag
 
 import math
 
-from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
 )
-from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
@@ -26,6 +25,7 @@ from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.policy.policy import Mode
+from translation.upstream.metadata_lookup import lookup_topics
 
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
@@ -47,7 +47,6 @@ _STABLE = MemberState.STABLE
 _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 _MAX_INT32 = 2**31 - 1
-_BY_TOPIC_ID = 12  # the first Metadata version that answers questions by topic id
 
 HeartbeatProcedure = Procedure[ConsumerGroupHeartbeatResponse]
 
@@ -348,45 +347,6 @@ def schedule_keepalive(context: Context, member: Member) -> None:
     member.keep_alive_at = context.now + member.keep_alive_s
     if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
         context.book(member)  # else it is called early enough, as nearly always: both have moved back
-
-
-def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[None]:
-    """Ask the broker for the names of topics that are known by id only.
-
-    A topic that the principal may not describe, or that is already deleted, stays without a name and its
-    partitions are not handed out.
-    """
-    known = context.topic_names
-    unknown = {topic_id for topic_id, _ in partitions if topic_id not in known}
-    if not unknown:
-        return
-    request = MetadataRequest(
-        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
-        allow_auto_topic_creation=False,
-    )
-    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
-    context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
-
-
-def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
-    """The topic ids by name, and the names of topics that the principal may not describe."""
-    request = MetadataRequest(
-        topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
-        allow_auto_topic_creation=False,
-    )
-    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
-    found = {
-        topic.name: topic.topic_id
-        for topic in response.topics
-        if topic.name and topic.error_code == ErrorCode.NONE
-    }
-    context.learn_topics((topic_id, name) for name, topic_id in found.items())
-    forbidden = {
-        topic.name
-        for topic in response.topics
-        if topic.name and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    }
-    return found, forbidden
 
 
 def detect_rebalance(context: Context, member: Member) -> None:

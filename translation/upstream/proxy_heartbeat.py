@@ -1,4 +1,4 @@
-"""One heartbeat to the broker, the client's or one of the proxy's own, and what follows from its answer."""
+"""Sends one ConsumerGroupHeartbeat for a member, for its client or of the proxy's own accord, and maps the result."""
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -11,13 +11,13 @@ from translation.member_state import MemberEvent, MemberState
 from translation.upstream.consumer_group_heartbeat import (
     detect_rebalance,
     keepalive_heartbeat,
-    learn_topic_names,
     schedule_keepalive,
 )
+from translation.upstream.metadata_lookup import learn_topic_names
 
 
 def proxy_heartbeat(context: Context, member: Member) -> Procedure[None]:
-    """A heartbeat that no client asked for: to keep the broker's session, or because the group changed."""
+    """Send a heartbeat of the proxy's own accord: to keep the broker's session, or because the group changed."""
     if member.joined:
         yield from heartbeat_upstream(context, member)
 

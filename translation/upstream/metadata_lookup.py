@@ -1,0 +1,53 @@
+"""Topic names and topic ids, asked of the broker with Metadata.
+
+Members of the new protocol get topic ids, classic clients know names. Metadata finds one by the other since v12
+(KIP-516).
+"""
+
+from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from translation.engine.context import Context
+from translation.engine.procedure import Procedure, Send
+from translation.partitions import Partitions
+
+_BY_TOPIC_ID = 12
+"""The first version of Metadata that takes topic ids."""
+
+
+def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[None]:
+    """Ask the broker for the names of topics that are known by id only.
+
+    A topic that the principal may not describe, or that is already deleted, stays without a name and its
+    partitions are not handed out.
+    """
+    known = context.topic_names
+    unknown = {topic_id for topic_id, _ in partitions if topic_id not in known}
+    if not unknown:
+        return
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in sorted(unknown)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+
+
+def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
+    """The topic ids by name, and the names of topics that the principal may not describe."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
+        allow_auto_topic_creation=False,
+    )
+    response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
+    found = {
+        topic.name: topic.topic_id
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.NONE
+    }
+    context.learn_topics((topic_id, name) for name, topic_id in found.items())
+    forbidden = {
+        topic.name
+        for topic in response.topics
+        if topic.name and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    }
+    return found, forbidden
