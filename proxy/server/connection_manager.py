@@ -1,7 +1,7 @@
-"""All connections of clients: who may come, who has to go, and how they are let go of.
+"""Admits client connections, enforces their limits, and drains them.
 
-Limits of time are looked at here once a second for each connection, so that a request costs nothing for them: a
-connection only counts what it reads and writes, and this module remembers when a count last changed.
+Timeouts are checked once per second for each connection, off the request path: a connection only counts what it reads
+and writes, and this module remembers when a count last changed.
 """
 
 import random
@@ -24,7 +24,7 @@ from proxy.server.disconnect_cause import DisconnectCause
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.connection_manager")
 
 CHECK_INTERVAL_S = 1.0
-"""Seconds between two looks at a connection; limits of time are kept as exactly as that."""
+"""Seconds between two checks of a connection: the accuracy of all timeouts."""
 
 _AGE_SPREAD = 0.2
 """Ages are drawn from the last fifth before the maximum: clients that came together do not have to go together."""
@@ -35,7 +35,7 @@ _SHARE_OF_GRACE = 0.5
 
 
 class _Activity(msgspec.Struct):
-    """What was last seen of one connection, and since when."""
+    """The progress of one connection at its last check, and when its counts last changed (trio's clock, seconds)."""
 
     host: str
     too_old_at: float
@@ -64,7 +64,7 @@ class ConnectionManager:
         return iter(list(self._open))
 
     def refuses(self, host: str) -> bool:
-        """Whether a new connection of this address has to be closed at once; that is counted and said then."""
+        """Whether a new connection from this address exceeds a limit; counts and logs the refusal."""
         if len(self._open) >= self._max_connections:
             reason, limit = "total", f"there are {self._max_connections} connections"
         elif self._by_host[host] >= self._limits.max_connections_per_address:
@@ -99,7 +99,7 @@ class ConnectionManager:
                 self._none_left.set()
 
     async def enforce_limits(self) -> None:
-        """Look at all connections again and again, for ever."""
+        """Check all connections once per second until cancelled."""
         await run_periodically(CHECK_INTERVAL_S, self._check_all, self._metrics)
 
     async def _check_all(self) -> None:
@@ -134,9 +134,9 @@ class ConnectionManager:
             connection.close_when_quiescent(DisconnectCause.AGE)
 
     async def drain(self, grace_s: float) -> None:
-        """Let go of all: each once what it has under way is answered, and not all in the same moment.
+        """Close all connections within ``grace_s`` seconds, each once its requests in flight are answered.
 
-        Clients come again at once, to another process; a thousand of them together would be a burden for it.
+        The closing is spread over time: clients reconnect at once, and another process has to take them.
         """
         self._none_left = trio.Event()
         if not self._open:

@@ -1,7 +1,6 @@
-"""The policy file, read again when it changes or at SIGHUP, without dropping a connection.
+"""Reloads the policy file when it changes or at SIGHUP, without dropping a connection.
 
-A file that can't be used is refused and the policy before it stays; log and metrics say so, because an operator
-who has just edited it looks there.
+A file that can't be used is refused: the policy before it stays, and log and metrics say so.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The process: everything put together, started in the order in which it can fail, and drained at the end."""
+"""One proxy process: builds its parts, starts them in the order in which they can fail, and drains at the end."""
 
 import signal
 import socket
@@ -50,7 +50,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """Where the process really listens; differs from the configuration where that says 0."""
+    """The ports that the process really listens on; they differ from the configuration where that says 0."""
 
     listeners: tuple[BoundListener, ...]
     admin: int
@@ -285,7 +285,7 @@ class Server:
         return accepted
 
     def _node_changed(self, node_id: int, address: Address) -> None:
-        """Let go of connections where a bootstrap broker stands in for a node that is known now."""
+        """Close the connections on which a bootstrap broker stands in for a node whose address is known now."""
         self.metrics.known_nodes.set(len(self.nodes))
         _log.info("node learned", node=node_id, address=str(address))
         for connection in self._connections:
@@ -299,7 +299,7 @@ class Server:
                 connection.close_when_idle(DisconnectCause.MISROUTED)
 
     def _unreachable(self, node_id: int | None) -> None:
-        """Refuse clients as the node itself would; they know best what to do then."""
+        """Refuse clients of an unreachable node, as the node itself would; clients handle that best."""
         for bound in self.ports.listeners:
             if node_id in bound.ports:
                 bound.ports[node_id].suspend()
@@ -307,7 +307,7 @@ class Server:
             self.health.not_ready("no bootstrap broker can be reached")
 
     def _reachable(self, node_id: int | None) -> None:
-        """Take clients again."""
+        """Accept the node's clients again."""
         if self._stopping.is_set():
             return
         for bound in self.ports.listeners:

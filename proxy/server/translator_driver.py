@@ -1,8 +1,8 @@
-"""Between the connections and the one translator of the process: events in, actions carried out in order.
+"""Drives the one translator of the process: hands it the connections' events and executes its actions in order.
 
-Everything here is synchronous and runs in the one trio thread. Carrying out an action may let the next
-request of a connection through, which is an event again; such events queue up and are handled one after
-another, so the translator never sees a second event before the actions of the first are done.
+Everything here is synchronous and runs in the trio thread. Executing an action may let the next request of a connection
+through, which is an event again. Such events queue up, so the translator never gets a second event before the actions
+of the first are done.
 """
 
 import math
@@ -64,7 +64,7 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class _DrivenConnection(msgspec.Struct):
-    """A connection that the translator has heard of, and what it owes there."""
+    """A connection that the translator knows, and its request and calls there that are under way."""
 
     shell: TranslatedConnection
     request: RequestId | None = None
@@ -256,11 +256,11 @@ class TranslatorDriver:
         return True
 
     def set_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
+        """Replace the policy."""
         self._dispatch(self._handle_policy, None, policy)
 
     async def expire_observed_members(self) -> None:
-        """Have the observer forget who is silent, for ever."""
+        """Have the observer expire silent members, every two seconds until cancelled."""
         await run_periodically(
             _SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics
         )
@@ -269,7 +269,7 @@ class TranslatorDriver:
         self._tell(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
-        """Call the translator when its time comes, for ever."""
+        """Call the translator at its deadlines until cancelled."""
         self._clock = trio.lowlevel.current_clock().current_time  # trio's current_time looks for it each time
         while True:
             self._deadline = self._translator.next_deadline()

@@ -1,16 +1,17 @@
-"""Which group calls are decoded, and what is done with those that are too large for that.
+"""Decides which group calls are decoded, and what happens to those that are too large.
 
-One thread decodes the calls of all connections, so each call has a bound: in bytes, before it is collected
-(``limits.group_call_max_bytes``), and in elements of its arrays, before anything is made of them
-(``limits.group_call_max_elements``). What is beyond:
+One thread decodes the calls of all connections, so a call is bounded in bytes before it is collected
+(``limits.group_call_max_bytes``), and in array elements before it is decoded (``limits.group_call_max_elements``).
+A call beyond these bounds:
 
 - passes on undecoded, and unobserved, where the broker answers it anyway: groups that the policy does not translate,
   OffsetFetch and DescribeGroups, which change nothing, and SyncGroup, which is large only if a classic leader sends it;
 - is answered GROUP_AUTHORIZATION_FAILED if it is a JoinGroup of a group that the policy rejects;
 - ends its connection otherwise, as a broker does with a request above ``socket.request.max.bytes``.
 
-Until the broker has answered an ordinary request on a connection, nobody knows whether it lets this client in. A group
-call above ``limits.first_group_call_max_bytes`` then waits, unread, for the answer to a Metadata request of the proxy.
+Until the broker has answered an ordinary request on a connection, it is not known whether it accepts the client. Until
+then the session does not read a group call above ``limits.first_group_call_max_bytes``; it probes the broker with a
+Metadata request first.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,8 @@
-"""What is said again. While a group is at rest, a heartbeat is the one before it but for its correlation id.
+"""Reuses the last encoded and decoded heartbeats when only the correlation id differs.
 
-That holds for the client's Heartbeat, for the ConsumerGroupHeartbeat that it becomes, and for both answers. Bytes that
-were decoded and messages that were encoded last are kept here with what came of them, so that neither is done
-again. Messages are immutable, and reading and writing them depend on nothing else: whoever asks here is told what
-``proxy.wire.framing`` and ``proxy.wire.request_header`` would tell.
+In a stable group that holds for the client's Heartbeat, for the ConsumerGroupHeartbeat that it becomes, and for both
+responses. The cache keeps the last bytes with their message. Messages are immutable, and encoding depends on nothing
+else, so the result is the same as from ``proxy.wire.framing`` and ``proxy.wire.request_header``.
 """
 
 import struct

@@ -1,9 +1,9 @@
-"""How much of large group calls the process holds in memory at once.
+"""Bounds the memory that large group calls take in the process (``limits.group_calls_held_max_bytes``).
 
-A group call has to be whole before it can be decoded. Before a large one is collected, room for all of it is asked for
-here, and it keeps that room until it is answered or passed on. Who finds none waits in line, and nothing more is read
-from that client meanwhile. Calls up to ``proxy.wire.frame_splitter.STREAM_ABOVE`` need no room: a connection holds as
-much anyway.
+The session has to collect a whole group call before it can decode it. Before it collects a large one it reserves memory
+for all of it here, and keeps the reservation until the call is answered or forwarded. If none is free the call queues,
+and the proxy reads nothing more from that client. Calls up to ``proxy.wire.frame_splitter.STREAM_ABOVE`` bytes need no
+reservation: a connection may hold as much anyway.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Reservation:
-    """The room of one call. ``granted`` says whether it has it; before, it waits for it."""
+    """Memory for one call, in bytes; it waits until ``granted`` is true."""
 
     __slots__ = ("_on_granted", "granted", "size")
 
@@ -21,24 +21,24 @@ class Reservation:
         self._on_granted = on_granted
 
     def grant(self) -> None:
-        """The room is there now; tell who waits for it."""
+        """Grant the memory and tell whoever waits for it."""
         self.granted = True
         self._on_granted()
 
 
 class HeldCallsBudget:
-    """The room of one process. ``most_bytes`` is all of it."""
+    """The memory of one process for large calls. ``most_bytes`` is all of it."""
 
     def __init__(self, most_bytes: int) -> None:
         self.taken = 0
-        """Bytes that are taken now."""
+        """Bytes that are reserved now."""
         self._max_bytes = most_bytes
         self._waiting: deque[Reservation] = deque()
 
     def reserve(self, size: int, on_granted: Callable[[], None]) -> Reservation:
-        """Room for this many bytes: at once if there is some and nobody waits, else later, in the order of asking.
+        """Reserve ``size`` bytes: at once if they are free and nobody waits, else later, first come, first served.
 
-        ``on_granted`` is called only in the second case. Whoever asks gives the room back, granted or not.
+        ``on_granted`` is called only in the second case. The caller releases the reservation, granted or not.
         """
         reservation = Reservation(min(size, self._max_bytes), on_granted)
         if not self._waiting and self._fits(reservation):
@@ -49,7 +49,7 @@ class HeldCallsBudget:
         return reservation
 
     def release(self, reservation: Reservation) -> None:
-        """The room is not needed any more."""
+        """Give a reservation back, or up."""
         if reservation.granted:
             self.taken -= reservation.size
         else:

@@ -1,16 +1,15 @@
-"""Which responses are outstanding on a connection, towards the client and from the broker.
+"""Tracks the requests in flight on a connection: what the broker has to answer, and what the client waits for.
 
-Two rules make a Kafka connection: responses come in the order of their requests, and the broker answers one
-connection's requests one after another. So two queues are all there is:
+A Kafka broker answers the requests of one connection in order, so two queues are enough:
 
-- *upstream*: what was sent to the broker and not answered yet, relayed requests and calls of the proxy alike.
-  The next response belongs to the first of them; its correlation id must say so too.
-- *client*: the requests of the client that were not answered yet, whoever answers them. One that the proxy
-  answers itself may be ready before those ahead of it; then its response waits here.
+- *upstream*: requests that the broker has not answered yet, relayed and injected ones alike. The next response belongs
+  to the first of them, and its correlation id must match.
+- *client*: requests of the client without a response yet, whoever answers them. The proxy may have answered one of them
+  before the broker has answered those ahead of it; that response waits here.
 
-A request that waits for the translation is always the last of the client's queue, because no later request is
-looked at before it is answered (as in a broker). Hence a broker's response, if it is for the client, is
-always for the first in the client's queue, and it can be passed on as it arrives.
+A request at the translation is always the last in the client's queue, because the session looks at no later one before
+it is answered (as in a broker). So a broker's response for the client always belongs to the first in the client's queue
+and can be passed on as it arrives.
 """
 
 from collections import deque
@@ -24,11 +23,11 @@ from proxy.wire.framing import correlation_id_of
 from proxy.wire.node_endpoints import EndpointRewriter
 
 Rewrite = Callable[[bytes], bytes]
-"""A response's frame from the broker -> the frame for the client."""
+"""Turns the frame of a broker's response into the frame for the client."""
 
 
 class Origin(Enum):
-    """Who asked, and who answers."""
+    """Who sent a request, and who answers it."""
 
     RELAYED = "relayed"
     """A client's request that the broker answers."""
@@ -70,11 +69,11 @@ class InFlightRequest(msgspec.Struct):
 
 
 class UnexpectedResponseError(Exception):
-    """The broker answered something that was not asked; the connection can't be trusted any more."""
+    """The broker sent a response that matches no request; the connection has to be closed."""
 
 
 class InFlightRequests:
-    """The outstanding exchanges of one connection."""
+    """The requests in flight on one connection."""
 
     __slots__ = ("client", "inject", "receive", "upstream")
 
@@ -82,22 +81,22 @@ class InFlightRequests:
         self.client: deque[InFlightRequest] = deque()
         self.upstream: deque[InFlightRequest] = deque()
         self.receive: Callable[[InFlightRequest], None] = self.client.append
-        """A request of the client was read that is not sent to the broker, at least not yet."""
+        """Add a request of the client that was not sent to the broker, at least not yet."""
         self.inject: Callable[[InFlightRequest], None] = self.upstream.append
-        """A request of the proxy, or one of the client that was received before, was sent to the broker."""
+        """Add a request that was sent to the broker: one of the proxy, or one that :attr:`receive` added before."""
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything."""
+        """Whether no response is outstanding."""
         return not self.client and not self.upstream
 
     def relay(self, entry: InFlightRequest) -> None:
-        """A request of the client was sent to the broker."""
+        """Add a request of the client that was sent to the broker at once."""
         self.client.append(entry)
         self.upstream.append(entry)
 
     def expected(self, response: bytes) -> InFlightRequest:
-        """The exchange that this response belongs to.
+        """The request that this response belongs to.
 
         :raises UnexpectedResponseError: nothing was asked, or the correlation id is another one.
         :raises MalformedMessage: the response has no correlation id.
@@ -115,7 +114,7 @@ class InFlightRequests:
         return entry
 
     def answered(self, entry: InFlightRequest) -> None:
-        """The broker's response to the first exchange is complete."""
+        """Remove a request: the broker's response to it is complete."""
         self.upstream.popleft()
         if entry.origin is not _INJECTED:
             self.client.popleft()

@@ -1,4 +1,4 @@
-"""Counting on the hot path: the children of labelled metrics are looked up once and kept."""
+"""Counts requests and responses on the hot path: looks each labelled child of a metric up once and keeps it."""
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet

@@ -1,6 +1,6 @@
-"""Calls that pass through and are looked at: the response as a whole, while it goes on in pieces and waits for nobody.
+"""Reads responses that pass through, without delaying them: a tap collects the pieces while they go to the client.
 
-What can't be decoded is nobody's error here: broker and client know better what to do with it.
+A response that can't be decoded is ignored here; the client decides what to do with it.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ TOPIC_IDS_FROM = 10
 _HEARTBEAT_SUCCEEDED = HeartbeatResponse()
 _FLEXIBLE_HEARTBEAT = 4
 _MOST_BYTES = 1024 * 1024
-"""A larger response passes unseen: it would have to be held in memory whole."""
+"""A tap ignores larger responses: it would have to hold them in memory."""
 
 
 class ResponseTap:

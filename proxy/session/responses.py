@@ -1,8 +1,8 @@
-"""What a broker answers on one connection, on its way to the client: bytes in and bytes out.
+"""Handles a broker's responses on one connection: bytes in, bytes for the client out.
 
-Most responses are passed on as their bytes arrive. Some are edited or read first, and wait here until they are whole;
-those to requests of the proxy go to whoever asked. Responses that the proxy makes itself wait in the ledger for the
-ones before them.
+Most responses go to the client as their bytes arrive. Those that have to be rewritten wait here until they are whole,
+and those to injected requests go to whoever sent the request. A response of the proxy itself waits until the client has
+those before it.
 """
 
 from protocol_codecs import CodecError

@@ -1,10 +1,9 @@
-"""Where a client stands with SASL on one connection. Sans-IO; the tokens themselves are never looked into.
+"""Tracks SASL authentication on one connection. Sans-IO; the proxy never looks into the tokens.
 
-Theory of operation. SASL passes through: the client authenticates to the broker, the proxy knows no secret. But
-the proxy has requests of its own for that connection, and the broker closes a connection on which a foreign
-request comes during authentication, or any request but SaslHandshake after the session's lifetime (KIP-368).
-So this class answers two questions: may a request be added now, and is the next frame of the client a request
-at all or a bare token.
+Theory of operation. The client authenticates to the broker through the proxy, which knows no secret. But the proxy
+injects requests of its own, and a broker closes a connection on which another request arrives during authentication, or
+any request but SaslHandshake after the session's lifetime (KIP-368). So this class answers two questions: may the proxy
+inject a request now, and is the client's next frame a request or a token without a header.
 
 - The start is marked by SaslHandshake. From v1 on tokens travel in SaslAuthenticate, and its response tells
   the session's lifetime; a positive one marks the end. Without a lifetime the end is the client's next ordinary
@@ -29,7 +28,7 @@ _GSSAPI_TAG = b"\x60"
 _SIZE_BYTES = 4
 _LARGEST_MARGIN_S = 1.0
 _MARGIN = 0.05
-"""Part of a session's lifetime, at its end, in which nothing is added unasked: it could come too late."""
+"""Last part of a session's lifetime in which the proxy injects nothing that no client waits for: it could be late."""
 
 SASL_APIS = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
@@ -46,7 +45,7 @@ class SaslState:
         self._quiet_from = math.inf
         self._ends = math.inf
         self.headerless = False
-        """Whether a frame may be a token without a header."""
+        """Whether the client's next frame may be a token without a header (SaslHandshake v0)."""
         self._tokens_left: int | None = 0  # None: nobody knows
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ class SaslState:
         self._tokens_left = _TOKENS.get(mechanism)
 
     def token(self) -> bool:
-        """The client has sent a bare token; whether the broker answers it with one for sure."""
+        """Count a token of the client; returns whether the broker is sure to answer it with one."""
         if self._tokens_left is None:
             return False
         self._tokens_left -= 1
@@ -94,11 +93,11 @@ class SaslState:
 
     @property
     def expects_uncounted_tokens(self) -> bool:
-        """Whether the broker may send a bare token that nobody counted."""
+        """Whether the broker may send a token for which no request is in flight."""
         return self.headerless and self._tokens_left is None
 
     def is_token(self, frame: bytes) -> bool:
-        """Whether a frame of the client is a bare token. Changes nothing."""
+        """Whether a frame of the client is a token without a header. Changes nothing."""
         if not self.headerless:
             return False
         return self._tokens_left is not None or not _is_request(frame)

@@ -1,14 +1,13 @@
-"""Which sockets can be read or written: one task and one epoll for all connections of a process.
+"""One epoll loop, in one trio task, watches the sockets of all connections of a process.
 
-With trio alone each read is a turn of its scheduler: a task is woken, asks the kernel to wake it again, and sleeps.
-That is dearer than what the proxy does with a small frame. Here a reader may leave a function behind, which is called
-as soon as there is something to read, by the one task that waits for all; the reader's own task is woken only when
-there is something to wait for.
+With trio alone each read costs a round of its scheduler: it wakes a task, which asks the kernel to wake it again and
+sleeps. That costs more than what the proxy does with a small frame. Here a reader registers a callback; the loop calls
+it when the socket becomes readable, and wakes the reader's task only when the callback asks for that.
 
-After such a call more bytes are usually near: the broker's answer to what was just relayed, a client's next request.
-They are waited for without trio. A task that becomes ready meanwhile ends that at once (an instrument tells); what trio
-itself waits for (the admin port, a deadline) is at most :data:`MAX_TRIO_DELAY_S` late, and where that is too much, see
-:func:`trio_priority`.
+After a callback more bytes are usually on their way: the broker's response to what was just relayed, or the client's
+next request. The loop polls for them without returning to trio. It returns at once when another task becomes ready (a
+trio instrument notices). What trio itself waits for (the admin port, a deadline) is late by :data:`MAX_TRIO_DELAY_S` at
+most; :func:`trio_priority` is for code that can't wait that long.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 MAX_TRIO_DELAY_S = 0.01
-"""Seconds after which trio has its turn, whatever there is to read."""
+"""Seconds after which the loop returns to trio, however much there is to read."""
 
 _EVENTS_AT_ONCE = 64
 _READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
@@ -30,12 +29,12 @@ _current: trio.lowlevel.RunVar["EpollLoop | None"] = trio.lowlevel.RunVar("loop"
 
 
 def current() -> "EpollLoop | None":
-    """The loop that serves this run of trio, if there is one."""
+    """The loop of this trio run; None if none runs."""
     return _current.get() if trio.lowlevel.in_trio_run() else None
 
 
 async def wait_readable(sock: socket.socket) -> None:
-    """Wait until there is something to read, or somebody to accept.
+    """Wait until the socket is readable, or has a connection to accept.
 
     :raises trio.ClosedResourceError: it was closed here.
     """
@@ -50,7 +49,7 @@ async def wait_readable(sock: socket.socket) -> None:
 
 
 def notify_closing(sock: socket.socket) -> None:
-    """The socket is about to be closed; who waits for it is told."""
+    """Wake whoever waits for this socket, with :exc:`trio.ClosedResourceError`; the caller closes it next."""
     trio.lowlevel.notify_closing(sock)
     loop = current()
     if loop is not None:
@@ -59,7 +58,7 @@ def notify_closing(sock: socket.socket) -> None:
 
 @contextlib.contextmanager
 def trio_priority() -> Iterator[None]:
-    """In this block trio waits for something that should not be late: it has its turn after whatever is read."""
+    """Return to trio after each read while this block runs: trio waits for something that should not be late."""
     loop = current()
     if loop is None:
         yield
@@ -76,7 +75,7 @@ def _enough() -> bool:
 
 
 class _Wait:
-    """A task that waits, what is to be called instead of waking it, and what that has raised."""
+    """A waiting task, the callback that is called instead of waking it, and the error that the callback raised."""
 
     __slots__ = ("error", "on_ready", "task")
 
@@ -87,7 +86,7 @@ class _Wait:
 
 
 class _OtherTasks(trio.abc.Instrument):
-    """Notices when another task than this one becomes ready."""
+    """A trio instrument that notices when another task than this one becomes ready."""
 
     def __init__(self) -> None:
         self._me = trio.lowlevel.current_task()
@@ -100,18 +99,18 @@ class _OtherTasks(trio.abc.Instrument):
 
 
 class EpollLoop:
-    """See the module. Sockets are known by the numbers of their descriptors."""
+    """See the module. A socket is identified by its file descriptor."""
 
     def __init__(self) -> None:
         self.trio_priorities = 0
-        """How many want trio to have its turn often (:func:`trio_priority`)."""
+        """How many blocks of :func:`trio_priority` are running."""
         self._readers: dict[int, _Wait] = {}
         self._writers: dict[int, _Wait] = {}
         self._others: _OtherTasks
         self._epoll: select.epoll
 
     async def serve(self) -> None:
-        """Wait for everybody, for ever."""
+        """Run the loop until it is cancelled."""
         with select.epoll() as self._epoll:
             _current.set(self)
             self._others = _OtherTasks()
@@ -198,7 +197,7 @@ class EpollLoop:
             trio.lowlevel.reschedule(wait.task)
 
     def _dispatch(self) -> None:
-        """Serve what is ready and what becomes so, until somebody else has something to do."""
+        """Call back for what is ready and becomes ready, until another task is ready or the time is up."""
         others = self._others
         # Who became ready before this task did may not have had its turn yet: trio shuffles those of one round.
         none_waits = not (others.scheduled or self.trio_priorities)

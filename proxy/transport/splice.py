@@ -1,11 +1,11 @@
 """Moves bytes from one TCP connection to another without looking at them: ``os.splice`` through a pipe.
 
-The bytes stay in the kernel. What a relay in user space pays for them is two copies and an object for every read;
-here it is two system calls for as much as the pipe takes. A pipe is borrowed while a large body moves and kept for the
-next one; where no descriptor is left for one the caller copies, as it does on TLS.
+The bytes stay in the kernel: two system calls move as much as the pipe holds, where a relay in user space pays two
+copies and an object for every read. A transfer borrows a pipe from the pool and gives it back. If no file descriptor is
+left for a pipe the caller copies the bytes, as it does on TLS.
 
-``SO_RCVLOWAT`` lets the kernel wake the proxy for a good part of a body instead of for each segment of it; it is
-set back before anybody else reads, who would otherwise wait for bytes that never come.
+``SO_RCVLOWAT`` makes the kernel wake the proxy for a large part of a body instead of for each segment. The transfer
+resets it at its end; the next reader would otherwise wait for bytes that never come.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import trio
 from proxy.transport.tcp_stream import TcpStream
 
 PIPE_SIZE = 1024 * 1024
-"""Bytes asked of a pipe: as many as Linux gives without privileges (``fs.pipe-max-size``)."""
+"""Capacity requested for a pipe, in bytes: the most that Linux grants without privileges (``fs.pipe-max-size``)."""
 
 SPLICE_MIN_BYTES = 64 * 1024
 """Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/evidence/performance.md)."""
@@ -69,7 +69,7 @@ class PipePool:
         self._borrowed = 0
 
     def borrow(self) -> Pipe | None:
-        """An empty pipe; None if there is none to be had now."""
+        """Borrow an empty pipe; None if the limit is reached or no file descriptor is left."""
         if self._borrowed >= self._most:
             return None
         try:
@@ -80,7 +80,7 @@ class PipePool:
         return pipe
 
     def give_back(self, pipe: Pipe) -> None:
-        """A borrowed pipe is needed no more; what is still in it is lost."""
+        """Return a borrowed pipe; bytes still in it are lost."""
         self._borrowed -= 1
         if pipe.held or len(self._idle) >= _IDLE_PIPES:
             pipe.close()
@@ -187,7 +187,7 @@ class SpliceTransfer:
         self.done.waited_s += trio.current_time() - started
 
     def end(self) -> None:
-        """Leave the source as it was, for whoever reads from it next."""
+        """Reset the source's low-water mark, for whoever reads from it next."""
         if self._low_water != 1:
             self._source.set_low_water(1)
             self._low_water = 1
@@ -221,7 +221,7 @@ def _empty(sink: TcpStream, pipe: Pipe, done: SpliceProgress, *, more: bool) -> 
 
 
 def can_splice(source: object, sink: object) -> bool:
-    """Whether bytes can be moved between these streams: both are plain TCP."""
+    """Whether the kernel can splice between these streams: both must be plain TCP."""
     return isinstance(source, TcpStream) and isinstance(sink, TcpStream) and _is_inet(source, sink)
 
 

@@ -1,7 +1,7 @@
-"""What the files of a TLS configuration hold, read now and again when they change.
+"""Loads the files of a TLS configuration, and reloads them when they change.
 
-A certificate that can't be used is refused with its file and the reason, and the one before stays: connections
-go on with what they have, new ones take what holds when they are opened.
+A certificate that can't be used is refused with its file and the reason, and the one before stays. Open connections
+keep their certificate; a new connection takes the one that holds when it is opened.
 """
 
 import datetime as dt

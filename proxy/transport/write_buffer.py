@@ -1,7 +1,7 @@
-"""What waits to be written to one peer: written at once if the kernel takes it, else in order by one task.
+"""Buffers writes to one peer: the kernel gets what it takes at once, one task writes the rest in order.
 
-Writers never wait here; who reads from the other peer waits in :meth:`WriteBuffer.drained` before it reads more,
-and so a peer that does not read stops its counterpart instead of filling memory.
+Writing never blocks. Backpressure comes from the reader of the other peer: it waits in :meth:`WriteBuffer.drained`
+before it reads more, so a peer that does not read stops its counterpart instead of filling memory.
 """
 
 from collections import deque
@@ -14,15 +14,14 @@ from proxy.transport.splice import Pipe, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import TcpStream
 
 HIGH_WATER = 256 * 1024
-"""Bytes that may wait for a peer before reading from the other one pauses."""
+"""Buffered bytes above which the proxy stops reading from the other peer."""
 
 
 class WriteBuffer:
     """The writing side of one stream.
 
-    The nursery runs the task that writes what the kernel did not take at once; it exists only while there is
-    such. A peer that is gone breaks the buffer: what is written from then on is dropped, for the reader of
-    the same stream learns of the end and handles it.
+    ``nursery`` runs the task that writes what the kernel did not take at once; it exists only while bytes wait. When
+    the peer is gone the buffer is broken and drops further writes; the reader of the same stream handles the end.
     """
 
     def __init__(self, stream: trio.abc.SendStream, nursery: trio.Nursery) -> None:
@@ -31,12 +30,12 @@ class WriteBuffer:
         self._nursery = nursery
         self._waiting: deque[bytes] = deque()
         self.size = 0
-        """Bytes that wait."""
+        """Bytes that wait to be written."""
         self._flushing = False
         self._progress = trio.Event()
         self.broken = False
         self.written = 0
-        """Pieces that were written since they waited."""
+        """Pieces that had to wait and were written since."""
 
     def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
         """Write these bytes after all that were written before. Small pieces go in one system call.
@@ -77,7 +76,7 @@ class WriteBuffer:
         )
 
     def end_splice(self, transfer: SpliceTransfer) -> None:
-        """Nothing more is moved. If not everything was, the peer has a part of a frame and can be told nothing more."""
+        """Finish a transfer. If it is incomplete the peer has a part of a frame, so the buffer is broken."""
         transfer.end()
         self._flushing = False
         if not transfer.is_over or transfer.done.sink_broken:
@@ -88,7 +87,7 @@ class WriteBuffer:
         self._notify()
 
     async def drained(self) -> None:
-        """Wait until there is room again."""
+        """Wait until the buffer is at :data:`HIGH_WATER` or below."""
         while self.size > HIGH_WATER:
             await self._progress.wait()
 

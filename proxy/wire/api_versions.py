@@ -1,6 +1,6 @@
-"""What a client is offered: the broker's own ranges, cut to what was reviewed here (KIP-511, KIP-584).
+"""Negotiates API versions: a client is offered the broker's own ranges, cut to what was reviewed (KIP-511, KIP-584).
 
-An offer belongs to one upstream connection, since the brokers of a cluster may differ during an upgrade.
+The result belongs to one upstream connection, since the brokers of a cluster may differ during an upgrade.
 """
 
 import re

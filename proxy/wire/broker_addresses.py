@@ -1,4 +1,4 @@
-"""Which responses carry broker addresses in a place of their own, and what rewrites them.
+"""Rewrites the broker addresses in responses that have fields for them.
 
 The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from v10
 and Fetch from v16 may do so too (``proxy.wire.node_endpoints``). A node that has no port here is left out.

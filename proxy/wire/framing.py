@@ -1,5 +1,4 @@
-"""What stands around a body on the wire: the frame's size and the header. Built and skipped by hand, for
-speed.
+"""Builds and skips what precedes a body on the wire, the frame's size and the header. By hand, for speed.
 
 Bodies are encoded and decoded by ``protocol_codecs``; ``protocol_codecs.messages.headers`` declares the same
 headers, and a test holds both together.
