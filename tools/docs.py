@@ -2,6 +2,8 @@
 
 import inspect
 import typing
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,14 +266,14 @@ def metrics() -> str:
     return _METRICS + "".join(rows) + _VALUES.format(reasons=reasons, bounds=bounds)
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_docs.page,
     "reference/configuration.md": configuration,
     "reference/metrics.md": metrics,
     "reference/api.md": api,
     "reference/compatibility.md": compatibility.page,
     "explanation/architecture.md": module_map.page,
-    "explanation/translation.md": state_diagrams.page,
+    **{name: partial(state_diagrams.page, name) for name in state_diagrams.DIAGRAMS},
 }
 
 

@@ -8,9 +8,9 @@ from pipeline.quarantine import QUARANTINE
 from pipeline.readiness import output as readiness
 from pipeline.readiness.records import CAPTURED
 from pipeline.tables import Table, ddl_of
+from tools.markers import replaced
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "pipeline-tables.md"
-BEGIN, END = "<!-- tables -->\n", "<!-- /tables -->\n"
 _BY_JOB = {
     "capture": (CAPTURED,),
     "readiness": readiness.TABLES,
@@ -38,9 +38,7 @@ def _table(table: Table) -> str:
 
 def page(before: str) -> str:
     """The page with its tables written anew."""
-    head, rest = before.split(BEGIN)
-    _, tail = rest.split(END)
-    return f"{head}{BEGIN}{tables()}\n{END}{tail}"
+    return replaced(before, "tables", f"{tables()}\n")
 
 
 def main() -> None:

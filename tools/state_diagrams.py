@@ -1,29 +1,37 @@
-"""The state diagrams of docs/explanation/translation.md, drawn from the transition tables in the code."""
+"""The state diagrams in docs/, drawn from the transition tables in the code."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proxy.session.session_state import CLIENT, REQUEST, UPSTREAM
 from tools.markers import replaced
 from translation.group_migration import PACE, ROUTING
 from translation.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "translation.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
-DIAGRAMS: Mapping[str, Mapping[Any, Mapping[Any, Any]]] = {
-    "member states": TRANSITIONS,
-    "observed member states": OBSERVED_TRANSITIONS,
-    "group routing": ROUTING,
-    "group pace": PACE,
+DIAGRAMS: Mapping[str, Mapping[str, Mapping[Any, Mapping[Any, Any]]]] = {
+    "explanation/translation.md": {
+        "member states": TRANSITIONS,
+        "observed member states": OBSERVED_TRANSITIONS,
+        "group routing": ROUTING,
+        "group pace": PACE,
+    },
+    "reference/protocol-contracts.md": {
+        "client states": CLIENT,
+        "upstream states": UPSTREAM,
+        "request states": REQUEST,
+    },
 }
-"""By the name of the markers in the page: the table, exits by state."""
+"""By page, and by the name of the markers in it: the table, exits by state."""
 
 
-def page() -> str:
-    """The page with its diagrams drawn anew."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, transitions in DIAGRAMS.items():
-        text = replaced(text, name, drawn(transitions))
+def page(name: str) -> str:
+    """A page with its diagrams drawn anew."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    for marker, transitions in DIAGRAMS[name].items():
+        text = replaced(text, marker, drawn(transitions))
     return text
 
 

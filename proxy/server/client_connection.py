@@ -27,6 +27,13 @@ from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.metrics.counters import HotCounter
 from proxy.server.disconnect_cause import BROKER_AT_FAULT, CLIENT_AT_FAULT, DisconnectCause
 from proxy.server.translator_driver import TranslatorDriver
+from proxy.session.events import (
+    CallReturned,
+    GroupCallPassed,
+    GroupCallReceived,
+    SaslSessionExpired,
+    UpstreamNeeded,
+)
 from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
 from proxy.session.session import ClientSession
 from proxy.transport.relay_direction import RelayDirection
@@ -139,6 +146,7 @@ class ClientConnection:
         self._resume_reading: trio.Event | None = None
         self._close_when_idle: DisconnectCause | None = None
         self._close_when_quiescent: DisconnectCause | None = None
+        self._upstream_needed = False
         self._reads = 0
         self._read_counter: HotCounter
         self._from_client = RelayDirection(
@@ -217,6 +225,8 @@ class ClientConnection:
         """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
         self._session.call(call)
         self._write()
+        if self._session.events:
+            self._handle_events()
 
     def close(self, reason: str) -> None:
         """See :class:`proxy.server.translation_protocols.TranslatedConnection`."""
@@ -280,7 +290,8 @@ class ClientConnection:
                     if self._from_client.progress is None and self._must_pause:
                         await self._wait_until_readable()
                     await self._from_client.run()
-                    if self._session.wants_upstream:
+                    if self._upstream_needed:
+                        self._upstream_needed = False
                         first_request.deadline = math.inf
                         await self._open_upstream()
             except TlsError as error:
@@ -299,7 +310,7 @@ class ClientConnection:
         self._reads += 1
         self._session.receive_from_client(data)
         self._advance()
-        return not (self._session.wants_upstream or self._must_pause)
+        return not (self._upstream_needed or self._must_pause)
 
     def _spliced_upstream(self, n: int) -> None:
         self._reads += 1
@@ -343,7 +354,7 @@ class ClientConnection:
         if can_splice(self._client, self.dialed.stream):
             self._from_client.splice_to(self._to_upstream, self._pipes)
             direction.splice_to(self._to_client, self._pipes)
-        self._session.opened()
+        self._session.upstream_opened()
         self._nursery.start_soon(self._guarded, partial(self._read_upstream, direction))
         self._advance()
 
@@ -389,15 +400,10 @@ class ClientConnection:
         except ClientError as error:
             self._metrics.client_errors.labels(error.kind).inc()
             self.end(DisconnectCause.CLIENT_ERROR, str(error))
-        if session.to_client or session.to_upstream or session.calls_waiting:
+        if session.to_client or session.to_upstream:
             self._write()
-        while session.replies:
-            self._driver.reply(*session.replies.popleft())
-        while session.passed:
-            self._driver.passed(self, session.connection, *session.passed.popleft())
-        if session.request is not None:
-            request, session.request = session.request, None
-            self._request(session.connection, request)
+        if session.events:
+            self._handle_events()
         if self._resume_reading is not None:
             self._resume_reading.set()
         if self._close_when_idle is not None:
@@ -409,13 +415,29 @@ class ClientConnection:
         """What another connection gave back lets this one go on: in a task, so that no mistake here is the other's."""
         self._advance()
 
-    def _request(self, connection: Connection, request: Request) -> None:
-        """Hand over a request; what is certain to come of it is sent first, since somebody waits for it."""
+    def _handle_events(self) -> None:
+        events, driver = self._session.events, self._driver
+        while events:
+            event = events.popleft()
+            match event:
+                case GroupCallReceived(connection, request):
+                    self._send_predicted(connection, request)
+                    driver.request(self, connection, request)
+                case CallReturned(call_id, message):
+                    driver.reply(call_id, message)
+                case GroupCallPassed(connection, request, response):
+                    driver.passed(self, connection, request, response)
+                case UpstreamNeeded():
+                    self._upstream_needed = True
+                case SaslSessionExpired():
+                    self.end(DisconnectCause.SESSION_EXPIRED, "the SASL session's lifetime is over")
+
+    def _send_predicted(self, connection: Connection, request: Request) -> None:
+        """Send what is certain to come of a request before the driver handles it, since somebody waits for it."""
         prediction = self._driver.predict(connection, request)
         if prediction is not None:
             self._session.send_predicted(prediction)
             self._write()
-        self._driver.request(self, connection, request)
 
     def _write(self) -> None:
         session = self._session
@@ -426,8 +448,6 @@ class ClientConnection:
         if session.to_upstream and self._to_upstream is not None:
             self._to_upstream.write(session.to_upstream)
             session.to_upstream.clear()
-        if session.calls_waiting and session.starved:
-            self.end(DisconnectCause.SESSION_EXPIRED, "the SASL session's lifetime is over")
 
     def _close_if_idle(self) -> None:
         if self._close_when_idle is not None and self._session.idle:

@@ -60,20 +60,18 @@ _DECODE = Treatment.DECODE
 class GroupCalls:
     """The group calls of one connection.
 
-    ``go_on`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
+    ``on_unblocked`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
     :attr:`Treatment.PROBE_BROKER` whoever asked the broker calls :meth:`probe_answered`.
     """
 
-    def __init__(self, context: ListenerContext, go_on: Callable[[], None]) -> None:
-        self.collecting = False
-        """Whether a call has begun whose rest is given to :meth:`add`."""
+    def __init__(self, context: ListenerContext, on_unblocked: Callable[[], None]) -> None:
         self._context = context
         self._limits = context.limits
         self._counted = context.request_metrics.metrics.large_group_calls
-        self._go_on = go_on
+        self._on_unblocked = on_unblocked
         self._probing = False
         self._reservation: Reservation | None = None
-        self._collected: bytearray | None = None
+        self._collected = bytearray()
 
     @property
     def must_wait(self) -> bool:
@@ -99,29 +97,28 @@ class GroupCalls:
             self._probing = True
             return Treatment.PROBE_BROKER
         if size > STREAM_ABOVE and self._reservation is None:
-            self._reservation = self._context.held_calls.reserve(size, self._go_on)
+            self._reservation = self._context.held_calls.reserve(size, self._on_unblocked)
         if self.must_wait:
             self._counted.labels("waited_for_room").inc()
             return Treatment.WAIT
         if piece.last:
             return _DECODE
-        self.collecting = True
         self._collected = bytearray(piece.data)
         return Treatment.COLLECT
 
-    def add(self, piece: Piece) -> bytes | None:
-        """More of a call that is collected or dropped; the whole frame, once it is there and was not dropped."""
-        if self._collected is not None:
-            self._collected += piece.data
-        if not piece.last:
-            return None
-        self.collecting = False
-        collected, self._collected = self._collected, None
-        return None if collected is None else bytes(collected)
+    def add(self, piece: Piece) -> None:
+        """Collect another piece of a call."""
+        self._collected += piece.data
 
-    def settled(self) -> None:
+    def take(self) -> bytes:
+        """The whole frame of the call that was collected."""
+        frame = bytes(self._collected)
+        self._collected = bytearray()
+        return frame
+
+    def release(self) -> None:
         """The call is held no longer, or never will be: its room is for others."""
-        self._collected = None
+        self._collected = bytearray()
         if self._reservation is not None:
             reservation, self._reservation = self._reservation, None
             self._context.held_calls.release(reservation)
@@ -153,7 +150,6 @@ class GroupCalls:
             raise ClientError("group_call_too_large", f"a {call} of group {group_id[:255]!r} {reason}")
         if mode is Mode.REJECT and header.api_key == _JOIN_GROUP:
             self._counted.labels("refused").inc()
-            self.collecting = not piece.last
             return Treatment.REFUSE
         self._counted.labels("relayed").inc()
         return Treatment.RELAY

@@ -1,7 +1,8 @@
-"""The proxy's own requests on a client's upstream connection: what the translation asks of the broker.
+"""The proxy's own requests on a client's upstream connection: calls of the translation, and two of the session.
 
-One at a time is under way, since a broker processes one request of a connection at a time and later ones may depend on
-its answer. When one may be sent at all the session knows.
+One call is under way at a time: a broker processes one request of a connection at a time, and later calls may depend on
+its reply. A call goes out between the client's requests, never inside one that is relayed in pieces, and never during
+authentication (``proxy.session.sasl``).
 """
 
 from collections import deque
@@ -9,87 +10,110 @@ from collections.abc import Callable
 from itertools import count
 
 from protocol_codecs import ApiKey, Message, decode
+from protocol_codecs.messages.api_versions import ApiVersionsRequest
 from protocol_codecs.messages.metadata import MetadataRequest
 from protocol_codecs.registry import APIS
+from proxy.session.core import SessionCore
+from proxy.session.events import CallReturned, SaslSessionExpired
 from proxy.session.heartbeat_cache import HeartbeatFrames
 from proxy.session.in_flight import InFlightRequest, Origin
+from proxy.session.session_state import ClientState, RequestState, UpstreamState
 from proxy.session.speculation import Prediction, Speculation
+from proxy.wire.api_versions import LEARNING_VERSION
 from proxy.wire.framing import request_frame, response_body_offset
-from translation.actions import Answer, Call, CallId
+from translation.actions import Call
 from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION
 
 FIRST_CORRELATION_ID = 1 << 30
 """Correlation ids of these requests start here, so that they stand out in a capture."""
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
 _CONSUMER_GROUP_HEARTBEAT = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 _METADATA = int(ApiKey.METADATA)
 _EMPTY_METADATA_VERSION = 1
 """The lowest in which an empty list of topics means none; every broker has it."""
 
 _INJECTED = Origin.INJECTED
+_GONE = ClientState.GONE
+_OPEN = UpstreamState.OPEN
+_RELAYING, _TRANSLATING = RequestState.RELAYING, RequestState.TRANSLATING
 
 
 class InjectedRequests:
-    """Those of one connection. ``clock`` gives seconds, for latencies.
+    """Those of one session. ``speculation`` knows the one that was sent before the translation called for it."""
 
-    ``on_sendable`` is called when a response is in :attr:`replies` and another call waits; ``on_early_answer`` gets an
-    answer that is certain before the translation has seen the reply.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        on_sendable: Callable[[], None],
-        on_early_answer: Callable[[Answer], None],
-    ) -> None:
-        self.waiting: deque[Call] = deque()
+    def __init__(self, core: SessionCore, speculation: Speculation) -> None:
+        self.pending: deque[Call] = deque()
         """Calls of the translation that are not sent yet, in order."""
-        self.outstanding = False
-        """Whether a call is under way."""
-        self.replies: deque[tuple[CallId, Message]] = deque()
-        """Responses to calls."""
-        self._clock = clock
-        self._on_sendable = on_sendable
+        self._core = core
+        self._state = core.state
+        self._outstanding = False
         self._call: Call | None = None
         self._correlation_ids = count(FIRST_CORRELATION_ID)
         self._heartbeats = HeartbeatFrames()
-        self._speculation = Speculation(on_early_answer)
+        self._speculation = speculation
 
-    def next(self) -> tuple[bytes, InFlightRequest]:
-        """The first call that waits, to be sent now."""
-        self._call = call = self.waiting.popleft()
-        self.outstanding = True
-        return self.build(call.api_key, call.version, call.client_id, call.message, self._replied)
+    def call(self, call: Call) -> None:
+        """Send a call of the translation, behind those that are pending.
 
-    def predicted(self, client_id: str | None, prediction: Prediction) -> tuple[bytes, InFlightRequest]:
-        """The frame of a ConsumerGroupHeartbeat that the translation is certain to call for, to be sent now."""
+        :raises LookupError: another one was sent in advance.
+        """
+        if self._speculation.confirms(call):
+            self._call = call
+        else:
+            self.pending.append(call)
+            self.send_next()
+
+    def send_predicted(self, client_id: str | None, prediction: Prediction) -> None:
+        """Send the ConsumerGroupHeartbeat that the translation is certain to call for, if that can be sent at once."""
+        if self.pending or not self._may_send:
+            return
         self._speculation.sent(prediction)
-        self.outstanding = True
+        self._outstanding = True
         message = prediction.upstream_request
-        return self.build(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._replied)
+        self._send(_CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, client_id, message, self._returned)
 
-    def probe(
-        self, client_id: str | None, answered: Callable[[bytes], None]
-    ) -> tuple[bytes, InFlightRequest]:
-        """A Metadata request without topics, to be sent now.
+    def probe(self, client_id: str | None, on_response: Callable[[bytes], None]) -> None:
+        """Send a Metadata request without topics.
 
         A broker answers it to every client that it lets in, whatever that may do, and closes the connection of others.
         """
-        message = MetadataRequest(topics=())
-        return self.build(_METADATA, _EMPTY_METADATA_VERSION, client_id, message, answered)
+        self._send(_METADATA, _EMPTY_METADATA_VERSION, client_id, MetadataRequest(topics=()), on_response)
 
-    def confirms(self, call: Call) -> bool:
-        """Whether this call was sent before the translation made it.
+    def ask_versions(self, client_id: str | None, on_response: Callable[[bytes], None]) -> None:
+        """Send an ApiVersions request on behalf of a client that sent none."""
+        self._send(_API_VERSIONS, LEARNING_VERSION, client_id, ApiVersionsRequest(), on_response)
 
-        :raises LookupError: another one was sent.
+    def send_next(self) -> None:
+        """Send the first pending call if it may go out now."""
+        if self.pending and self._may_send:
+            self._call = call = self.pending.popleft()
+            self._outstanding = True
+            self._send(call.api_key, call.version, call.client_id, call.message, self._returned)
+
+    def check_expiry(self) -> None:
+        """Tell the shell if a call that somebody waits for can't go out, because the SASL session's lifetime is over.
+
+        Somebody is a client whose request needs it, or a client that is gone and can't authenticate again. A broker
+        would close the connection at the next request.
         """
-        if not self._speculation.confirms(call):
-            return False
-        self._call = call
-        return True
+        if not self.pending or self._outstanding or not self._core.sasl.expired:
+            return
+        if self._state.request is _TRANSLATING or self._state.client is _GONE:
+            self._core.events.append(SaslSessionExpired())
 
-    def _replied(self, frame: bytes) -> None:
+    @property
+    def _may_send(self) -> bool:
+        state = self._state
+        return (
+            not self._outstanding
+            and state.request is not _RELAYING
+            and state.upstream is _OPEN
+            and self._core.sasl.may_inject(awaited=state.request is _TRANSLATING)
+        )
+
+    def _returned(self, frame: bytes) -> None:
         call = self._call
         if call is None:
             raise LookupError("an answer to what nobody has called for")
@@ -98,25 +122,31 @@ class InjectedRequests:
         else:
             offset = response_body_offset(call.api_key, call.version, frame)
             message = decode(APIS[call.api_key].response, call.version, frame, offset)
-        self.outstanding = False
+        self._outstanding = False
         self._speculation.replied(message)
-        self.replies.append((call.call_id, message))
-        if self.waiting:
-            self._on_sendable()
+        self._core.events.append(CallReturned(call.call_id, message))
+        if self.pending:
+            self.send_next()
 
-    def build(
+    def _send(
         self,
         api_key: int,
         version: int,
         client_id: str | None,
         message: Message,
         on_response: Callable[[bytes], None],
-    ) -> tuple[bytes, InFlightRequest]:
-        """A request's frame, and the exchange that gives ``on_response`` the response's."""
+    ) -> None:
+        core = self._core
         correlation_id = next(self._correlation_ids)
-        entry = InFlightRequest(
-            _INJECTED, api_key, version, correlation_id, self._clock(), on_response=on_response
-        )
         if api_key == _CONSUMER_GROUP_HEARTBEAT:
-            return self._heartbeats.frame(version, correlation_id, client_id, message), entry
-        return request_frame(api_key, version, correlation_id, client_id, message), entry
+            frame = self._heartbeats.frame(version, correlation_id, client_id, message)
+        else:
+            frame = request_frame(api_key, version, correlation_id, client_id, message)
+        context = core.context
+        context.request_metrics.sent(api_key, version, injected=True)
+        core.to_upstream.append(frame)
+        core.in_flight.inject(
+            InFlightRequest(
+                _INJECTED, api_key, version, correlation_id, context.clock(), on_response=on_response
+            )
+        )

@@ -6,35 +6,31 @@ ones before them.
 """
 
 from protocol_codecs import CodecError
-from proxy.session.in_flight import InFlightRequest, InFlightRequests, UnexpectedResponseError
-from proxy.session.listener_context import ListenerContext, UpstreamError, check_decodable, check_token
-from proxy.session.sasl import BEFORE_AUTHENTICATION, SaslState
+from proxy.session.core import SessionCore
+from proxy.session.in_flight import InFlightRequest, UnexpectedResponseError
+from proxy.session.listener_context import UpstreamError, check_decodable, check_token
+from proxy.session.sasl import BEFORE_AUTHENTICATION
+from proxy.session.session_state import ClientState
 from proxy.wire.frame_splitter import RESPONSE_HEAD, FrameError, FrameSplitter, Piece
 
+_GONE = ClientState.GONE
 _LARGEST_RESPONSE = 2**31 - 1
 
 
 class Responses:
-    """See the module. ``in_flight`` says what was asked, ``sasl`` whether a token without a header may come."""
+    """The responses of one session's broker."""
 
-    def __init__(self, in_flight: InFlightRequests, sasl: SaslState, context: ListenerContext) -> None:
-        self.to_client: list[bytes] = []
-        """Bytes to be written to the client, in order; the shell takes them out."""
+    def __init__(self, core: SessionCore) -> None:
+        self._to_client = core.to_client
         self.trusted = False
         """Whether the broker has answered an ordinary request, so that its client is one that it lets in."""
-        self.client_open = True
-        """Whether there is still a client; set by :meth:`client_closed`."""
-        self._in_flight = in_flight
-        self._sasl = sasl
-        self._context = context
+        self._state = core.state
+        self._in_flight = core.in_flight
+        self._sasl = core.sasl
+        self._context = core.context
         self._frames = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._current: InFlightRequest | None = None  # whose response is arriving in pieces
         self._collecting: bytearray | None = None  # a large response to be edited or read
-
-    def client_closed(self) -> None:
-        """The client is gone: what is answered from now on is dropped."""
-        self.client_open = False
-        self.to_client.clear()
 
     def flush_ready(self) -> None:
         """Give the client what the proxy answers itself and nothing stands before any more."""
@@ -69,7 +65,7 @@ class Responses:
     def passthrough_bytes(self) -> int:
         """Bytes that the broker will send next and that go to the client whatever they are."""
         entry = self._current
-        if entry is None or self._collecting is not None or not self.client_open:
+        if entry is None or self._collecting is not None or self._state.client is _GONE:
             return 0
         if entry.tap is not None:
             return 0
@@ -128,8 +124,8 @@ class Responses:
                 self._take_whole(entry, frame)
 
     def _pass_on(self, entry: InFlightRequest, piece: Piece) -> None:
-        if self.client_open:
-            self.to_client.append(
+        if self._state.client is not _GONE:
+            self._to_client.append(
                 piece.data if entry.endpoint_rewriter is None else entry.endpoint_rewriter.rewrite(piece)
             )
         if entry.tap is not None:
@@ -160,5 +156,5 @@ class Responses:
             self.flush_ready()
 
     def _give(self, data: bytes) -> None:
-        if self.client_open:
-            self.to_client.append(data)
+        if self._state.client is not _GONE:
+            self._to_client.append(data)

@@ -28,12 +28,13 @@ class Prediction(Protocol):
 
 
 class Speculation:
-    """The prediction under way on one connection. ``on_answer`` gets the answer that a reply makes certain."""
+    """The prediction under way on one connection."""
 
-    __slots__ = ("_on_answer", "_prediction", "_unconfirmed")
+    __slots__ = ("_prediction", "_unconfirmed", "on_answer")
 
-    def __init__(self, on_answer: Callable[[Answer], None]) -> None:
-        self._on_answer = on_answer
+    def __init__(self) -> None:
+        self.on_answer: Callable[[Answer], None] = lambda _answer: None
+        """Gets the answer that a reply of the broker makes certain."""
         self._prediction: Prediction | None = None
         self._unconfirmed = False
 
@@ -58,4 +59,4 @@ class Speculation:
         """The broker's reply to the request under way, predicted or not."""
         prediction, self._prediction = self._prediction, None
         if prediction is not None and (answer := prediction.answer_to(reply)) is not None:
-            self._on_answer(answer)
+            self.on_answer(answer)

@@ -18,6 +18,7 @@ from protocol_codecs.messages.consumer_protocol import decode_assignment, decode
 from protocol_codecs.records import decode_batch, decode_record, read_headers
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
+from proxy.session.events import GroupCallReceived, UpstreamNeeded
 from proxy.session.listener_context import ClientError, ListenerContext, UpstreamError
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
@@ -164,16 +165,17 @@ def fuzz_connection(data: bytes) -> None:
     )
     to_client = 0
     from_broker = 0
+    upstream_open = False
     try:
         for chunk in _chunks(data):
             if not chunk:
                 continue
-            if chunk[0] & 1 and talk.upstream_open:
+            if chunk[0] & 1 and upstream_open:
                 from_broker += len(chunk) - 1
                 talk.responses.receive(chunk[1:])
             else:
                 talk.receive_from_client(chunk[1:])
-            _turn(talk)
+            upstream_open |= _turn(talk)
             to_client += sum(map(len, talk.to_client))
             talk.to_client.clear()
             talk.to_upstream.clear()
@@ -181,15 +183,19 @@ def fuzz_connection(data: bytes) -> None:
         pass
 
 
-def _turn(talk: ClientSession) -> None:
+def _turn(talk: ClientSession) -> bool:
+    """Do what the shell does; returns whether an upstream connection was opened."""
+    opened = False
     talk.process()
-    if talk.wants_upstream and not talk.upstream_open:
-        talk.opened()
+    while talk.events:
+        match talk.events.popleft():
+            case UpstreamNeeded():
+                talk.upstream_opened()
+                opened = True
+            case GroupCallReceived(_, request):
+                talk.forward(request.id)
         talk.process()
-    while talk.request is not None:
-        request, talk.request = talk.request, None
-        talk.forward(request.id)
-        talk.process()
+    return opened
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from tools.docs_site.mermaid import SCRIPT
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]+)")
 _FENCE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 _SITE_SCRIPT = "assets/javascripts/mermaid.min.js"
 _log = logging.getLogger("mkdocs.hooks")
 
@@ -59,8 +60,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
-    """Load the diagrams' script, three megabytes, on pages that have a diagram only, and before the theme's own."""
+    """On pages with a diagram, load the script that draws it (three megabytes) before the theme's own."""
     if 'class="mermaid"' not in output:
         return output
+    output = _DIAGRAM.sub(r'<div class="diagram">\g<0></div>', output)  # which can scroll, on a phone
     here = os.path.relpath(_SITE_SCRIPT, page.url or ".")
     return output.replace("<script src=", f'<script src="{here}"></script><script src=', 1)

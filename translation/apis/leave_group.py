@@ -93,7 +93,7 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
     response, so that the -1 can't reach the broker after a new JoinGroup.
     """
     if not timeout_expired(context, member):
-        return  # the client was heard again before it was this conversation's turn
+        return  # the client was heard again before it was this procedure's turn
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.
         with suppress(UpstreamLost):

@@ -1,4 +1,4 @@
-"""What all conversations share: the registry, the time of this moment, and the list of actions to carry out."""
+"""What all procedures share: the records of groups and members, the current time, and the actions to carry out."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ _WAKES = {MemberEvent.FENCED: WakeReason.MEMBERSHIP_LOST, MemberEvent.REPLACED: 
 
 
 class Context:
-    """The registry of one process and the hands of its conversations."""
+    """The groups and members of one process, and what procedures do with them."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Context:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def answer(self, request: Request, message: Any) -> None:
-        """Answer a client's request, unless it is gone."""
+        """Answer a request, unless its client has disconnected."""
         if self.connections.complete(request):
             self.actions.append(Answer(request.id, message))
 
     def forward(self, request: Request) -> None:
-        """Relay a client's request as it came, unless it is gone."""
+        """Relay a request as it came, unless its client has disconnected."""
         if self.connections.complete(request):
             self.actions.append(Forward(request.id))
 
@@ -88,7 +88,7 @@ class Context:
     # -- connections -------------------------------------------------------------------------------------------
 
     def connection_lost(self, connection_id: ConnectionId) -> None:
-        """Both sides of a connection are gone: calls on it have no answer any more."""
+        """Both sides of a connection are closed: calls on it get no response."""
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
         self.admissions.forget(connection_id)
@@ -96,7 +96,7 @@ class Context:
         self.scheduler.connection_lost(connection_id)
 
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
-        """Nobody waits any more for the JoinGroups of these members that wait on this connection."""
+        """End the JoinGroups of these members that wait on this connection."""
         for member in members:
             if member.waiting_join is not None and member.waiting_join.connection_id == connection_id:
                 self.scheduler.wake(member.waiting_join, WakeReason.ABANDONED)
@@ -113,7 +113,7 @@ class Context:
         return group
 
     def _evict_group(self, newest: Group) -> None:
-        """Make room. What is known of a group without members can be found out again."""
+        """Make room by forgetting a group without members; what was known of it can be found out again."""
         for group in list(islice(self.groups.values(), _EVICTION_CANDIDATES)):
             del self.groups[group.group_id]
             if group is not newest and not group.members and not group.pending_moves:
@@ -191,7 +191,7 @@ class Context:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def drop_if_idle(self, member: Member) -> None:
-        """Forget the record of a member that is in no group and in no conversation."""
+        """Forget a member that has no membership and no procedure under way."""
         group = member.group
         if (
             not member.joined
@@ -216,7 +216,7 @@ class Context:
             nobody
             and group.migration.is_unknown
             and self.groups.get(group.group_id)
-            is group  # a conversation may hold an older record, forgotten since
+            is group  # a procedure may hold an older record, forgotten since
         ):
             del self.groups[group.group_id]
 
@@ -232,7 +232,7 @@ class Context:
     # -- what happens to members -------------------------------------------------------------------------------
 
     def change_state(self, member: Member, event: MemberEvent, reason: str) -> None:
-        """Report an event to the member's state machine, and the change of state to the outside."""
+        """Report an event to the member's state machine, and emit the change of state."""
         before = member.state
         after = member.machine.handle(event)
         if after is not MemberState.STABLE:
@@ -241,9 +241,9 @@ class Context:
             self.emit(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
 
     def end_membership(self, member: Member, event: MemberEvent, kind: EventKind, reason: str) -> None:
-        """The member is in the group no more: forget what it was assigned, end its waiting, tell the others.
+        """End a membership: forget its assignment, end a JoinGroup that waits, heartbeat for the other members.
 
-        The record itself stays until its conversations have ended (:meth:`drop_if_idle`).
+        The record itself stays until its procedures have ended (:meth:`drop_if_idle`).
         """
         was_joined = member.joined
         member.possibly_owned = NONE
@@ -266,9 +266,9 @@ class Context:
             self.heartbeat_group(member.group)
 
     def heartbeat_group(self, group: Group) -> None:
-        """The group changed: heartbeat for its members now, and again when the broker surely has reassigned.
+        """Heartbeat for all members of a group that changed: now, and again when the broker surely has reassigned.
 
-        So that their clients hear of it at their own next Heartbeat, not one upstream interval later.
+        So clients learn of a new assignment at their own next Heartbeat, not one upstream interval later.
         """
         for when in (self.now, self.now + self.settings.assignment_interval_s):
             # Changes that come together share their nudges.
@@ -296,7 +296,7 @@ class Context:
         previous_state: str = "",
         partitions: Partitions = NONE,
     ) -> None:
-        """Tell the outside what happened to a member."""
+        """Emit an event about a member, for log, metrics and journal."""
         held = member.possibly_owned if member.reported_owned is None else member.reported_owned
         event = Event(
             kind=kind,
@@ -319,7 +319,7 @@ class Context:
         self.actions.append(Emit(event))
 
     def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
-        """Tell the outside what happened to a call that belongs to no member known here."""
+        """Emit an event about a request that belongs to no member known here."""
         connection = self.connections.connection_of(request)
         event = Event(
             kind=kind,

@@ -131,7 +131,7 @@ def suspend_join(
     """
     procedure = member.queue.running
     if procedure is None:
-        raise LookupError("only the conversation whose turn it is can wait")
+        raise LookupError("only the procedure that runs can wait")
     procedure.request = answered_by_newer
     member.waiting_join = procedure
     wake_reason: WakeReason = yield Wait(until)

@@ -37,12 +37,12 @@ class PendingMove(msgspec.Struct, frozen=True):
 class Member:
     """One classic client, as a member of the new protocol.
 
-    Four sets of partitions tell who thinks what:
+    Four sets of partitions (docs/explanation/translation.md):
 
-    * ``broker_assignment``: what the broker's last answer assigned. The broker counts it as owned by this member.
-    * ``synced_assignment``: what the client was given by its last SyncGroup.
-    * ``possibly_owned``: what the client may be working on at this moment: what it claimed in its last JoinGroup, and
-      since SyncGroup also what it was handed. It is the owned list that is sent after a lost answer.
+    * ``broker_assignment``: what the broker's last response assigned. The broker counts it as owned by this member.
+    * ``synced_assignment``: what the client got from its last SyncGroup.
+    * ``possibly_owned``: what the client may be working on at this moment: what it reported as owned in its
+      last JoinGroup, and since SyncGroup also what that gave it. It is the owned list after a lost response.
     * ``pending_revocation``: what the broker withdrew and has not yet seen missing from an owned list.
     """
 

@@ -347,9 +347,9 @@ class Scheduler:
             step = generator.throw(value) if isinstance(value, UpstreamLost) else generator.send(value)
             ended = False
         except (StopIteration, UpstreamLost):
-            return  # a conversation that has nothing to clean up after a lost connection just ends
+            return  # a procedure that has nothing to clean up after a lost connection just ends
         finally:
-            if ended:  # also by an exception: a bug in one conversation must not block the member for ever
+            if ended:  # also by an exception: a bug in one procedure must not block the member for ever
                 procedure.queue.running = None
                 self._finished(procedure)
         if isinstance(step, Wait):

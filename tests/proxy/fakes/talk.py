@@ -1,23 +1,102 @@
-"""A conversation of the proxy, with the test in the place of the client, the broker and the shell."""
+"""A session of the proxy, with the test in the place of the client, the broker and the shell."""
 
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, Message
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from proxy.config.schema import Address, Limits
 from proxy.metrics.registry import Metrics
+from proxy.session.events import (
+    CallReturned,
+    GroupCallPassed,
+    GroupCallReceived,
+    SaslSessionExpired,
+    UpstreamNeeded,
+)
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
-from translation.actions import ConnectionId
+from translation.actions import CallId, Connection, ConnectionId, Request
 from translation.policy.policy import Mode
 
 
 def told(node_id: int, _host: str, _port: int) -> Address | None:
     return Address("proxy", 9100 + node_id) if node_id < 10 else None
+
+
+class Talk(ClientSession):
+    """A session whose events are kept by kind, until the test has looked at them."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._received: GroupCallReceived | None = None
+        self._connection: Connection | None = None
+        self._replies: deque[tuple[CallId, Message]] = deque()
+        self._passed: deque[tuple[Request, Message | None]] = deque()
+        self._wants_upstream = False
+        self._expired = False
+
+    def _sort(self) -> None:
+        while self.events:
+            match event := self.events.popleft():
+                case GroupCallReceived():
+                    self._received, self._connection = event, event.connection
+                case CallReturned(call_id, message):
+                    self._replies.append((call_id, message))
+                case GroupCallPassed(_, request, response):
+                    self._passed.append((request, response))
+                case UpstreamNeeded():
+                    self._wants_upstream = True
+                case SaslSessionExpired():
+                    self._expired = True
+
+    @property
+    def request(self) -> Request | None:
+        """The last request for the translation."""
+        self._sort()
+        return None if self._received is None else self._received.request
+
+    @request.setter
+    def request(self, nothing: None) -> None:
+        self._received = nothing
+
+    @property
+    def connection(self) -> Connection:
+        """What the translation was told of the connection."""
+        self._sort()
+        assert self._connection is not None
+        return self._connection
+
+    @property
+    def replies(self) -> deque[tuple[CallId, Message]]:
+        """What the broker answered to calls of the translation."""
+        self._sort()
+        return self._replies
+
+    @property
+    def passed(self) -> deque[tuple[Request, Message | None]]:
+        """Group calls that pass through."""
+        self._sort()
+        return self._passed
+
+    @property
+    def wants_upstream(self) -> bool:
+        """Whether the upstream connection is to be opened."""
+        self._sort()
+        return self._wants_upstream
+
+    @property
+    def expired(self) -> bool:
+        """Whether the session says now that a call can't be made because SASL's lifetime is over."""
+        self._expired = False
+        self.process()
+        self._sort()
+        return self._expired
 
 
 def session(
@@ -28,8 +107,8 @@ def session(
     clock: Callable[[], float] = lambda: 0.0,
     mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE,
     held_calls: HeldCallsBudget | None = None,
-    go_on: Callable[[], None] = lambda: None,
-) -> ClientSession:
+    on_unblocked: Callable[[], None] = lambda: None,
+) -> Talk:
     offers = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis)
     context = ListenerContext(
         told,
@@ -40,9 +119,9 @@ def session(
         mode_of=mode_of,
         held_calls=held_calls or HeldCallsBudget(2**30),
     )
-    talk = ClientSession(ConnectionId(1), "client-host", context, go_on=go_on)
+    talk = Talk(ConnectionId(1), "client-host", context, on_unblocked=on_unblocked)
     if opened:
-        talk.opened()
+        talk.upstream_opened()
     return talk
 
 
@@ -53,14 +132,14 @@ def taken(pieces: list[bytes]) -> bytes:
     return data
 
 
-def client_sends(talk: ClientSession, *data: bytes) -> bytes:
+def client_sends(talk: Talk, *data: bytes) -> bytes:
     """The client sends; what goes upstream."""
     talk.receive_from_client(b"".join(data))
     talk.process()
     return taken(talk.to_upstream)
 
 
-def broker_sends(talk: ClientSession, *data: bytes) -> bytes:
+def broker_sends(talk: Talk, *data: bytes) -> bytes:
     """The broker sends; what goes to the client."""
     talk.responses.receive(b"".join(data))
     talk.process()
@@ -75,7 +154,7 @@ def heartbeat_response(correlation_id: int, version: int = 3, error: int = 0) ->
     return wire.response(ApiKey.HEARTBEAT, version, correlation_id, HeartbeatResponse(error_code=error))
 
 
-def negotiated(talk: ClientSession, versions=messages.BROKER_VERSIONS) -> ClientSession:
+def negotiated(talk: Talk, versions=messages.BROKER_VERSIONS) -> Talk:
     """The client has asked for the broker's versions."""
     client_sends(talk, messages.ask_versions(0))
     broker_sends(talk, wire.response(ApiKey.API_VERSIONS, 3, 0, messages.api_versions_response(versions)))

@@ -37,12 +37,12 @@ from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest
 from proxy.config.schema import Limits
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.listener_context import ClientError
-from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from proxy.wire.request_header import group_id_of, read_header
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
 from tests.proxy.fakes.talk import (
+    Talk,
     broker_sends,
     client_sends,
     negotiated,
@@ -57,9 +57,7 @@ SMALL = Limits(group_call_max_bytes=2 * STREAM_ABOVE, group_call_max_elements=10
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
-def a_talk(
-    mode: Mode = Mode.OBSERVE, limits: Limits = SMALL, *, trusted: bool = True, **more
-) -> ClientSession:
+def a_talk(mode: Mode = Mode.OBSERVE, limits: Limits = SMALL, *, trusted: bool = True, **more) -> Talk:
     """A conversation about groups in this mode; ``trusted`` if the broker has answered something."""
     talk = negotiated(session(limits, mode_of=lambda _group_id: mode, **more))
     if trusted:
@@ -67,7 +65,7 @@ def a_talk(
     return talk
 
 
-def let_in(talk: ClientSession) -> None:
+def let_in(talk: Talk) -> None:
     client_sends(talk, messages.plain(99))
     broker_sends(talk, plain_response(99))
     assert talk.responses.trusted
@@ -110,7 +108,7 @@ def describe_of(groups: int) -> bytes:
     return wire.request(ApiKey.DESCRIBE_GROUPS, 5, 5, DescribeGroupsRequest(groups=("g",) * groups))
 
 
-def counted(talk: ClientSession, outcome: str) -> float:
+def counted(talk: Talk, outcome: str) -> float:
     return talk._context.request_metrics.metrics.large_group_calls.labels(outcome)._value.get()
 
 
@@ -122,7 +120,7 @@ TOO_MANY = {
 }
 
 
-def in_pieces(talk: ClientSession, frame: bytes) -> list[bytes]:
+def in_pieces(talk: Talk, frame: bytes) -> list[bytes]:
     """The client sends a frame in pieces; what goes upstream after each."""
     pieces = [frame[n : n + STREAM_ABOVE] for n in range(0, len(frame), STREAM_ABOVE)]
     return [client_sends(talk, piece) for piece in pieces]
@@ -352,7 +350,7 @@ def test_large_calls_of_many_connections_are_held_only_as_far_as_there_is_room()
     assert 2 * STREAM_ABOVE < len(frame) < 3 * STREAM_ABOVE
     resumed: list[str] = []
     one = a_talk(limits=Limits(), held_calls=budget)
-    other = a_talk(limits=Limits(), held_calls=budget, go_on=lambda: resumed.append("other"))
+    other = a_talk(limits=Limits(), held_calls=budget, on_unblocked=lambda: resumed.append("other"))
     in_pieces(one, frame)
     assert one.request is not None
     assert budget.taken == len(frame), "it is held until it is answered"
@@ -424,13 +422,13 @@ def test_an_assignment_with_too_many_elements_passes_unseen(partitions: int, see
 
 
 def test_a_connection_that_ends_while_the_broker_is_asked_about_its_client_is_freed():
-    def ended() -> weakref.ref[ClientSession]:
-        shell: list[ClientSession] = []  # leads back to the session, as the shell does in the process
+    def ended() -> weakref.ref[Talk]:
+        shell: list[Talk] = []  # leads back to the session, as the shell does in the process
 
         def go_on() -> None:
             shell[0].process()
 
-        talk = a_talk(limits=Limits(first_group_call_max_bytes=2000), trusted=False, go_on=go_on)
+        talk = a_talk(limits=Limits(first_group_call_max_bytes=2000), trusted=False, on_unblocked=go_on)
         shell.append(talk)
         question = client_sends(talk, join_of(owning(20_000)))
         assert read_header(question).api_key == ApiKey.METADATA

@@ -11,10 +11,17 @@ from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.config.schema import Limits
 from proxy.session.listener_context import ClientError
-from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
-from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
+from tests.proxy.fakes.talk import (
+    Talk,
+    broker_sends,
+    client_sends,
+    negotiated,
+    plain_response,
+    session,
+    taken,
+)
 from translation.actions import Call, CallId, ConnectionId
 
 PLAIN_TOKEN = wire.framed(b"\0Alice\0Alice-secret")  # read as a header, it would be API 65 and a version
@@ -57,7 +64,7 @@ def a_call() -> Call:
     return Call(ConnectionId(1), CallId(1), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, "a-client", message)
 
 
-def in_a_session(clock: Clock, lifetime_ms: int = 60_000, limits: Limits | None = None) -> ClientSession:
+def in_a_session(clock: Clock, lifetime_ms: int = 60_000, limits: Limits | None = None) -> Talk:
     """A client that has authenticated; the session began at the clock's time."""
     talk = negotiated(session(limits, clock=clock))
     for request, answer in (
@@ -112,7 +119,7 @@ def test_calls_wait_while_the_client_authenticates_again_and_go_out_after_it():
     talk.responses.receive(authenticated(7, 60_000))
     assert wire.api_of(taken(talk.to_upstream)) == (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
     clock.now += 50
-    assert not talk.starved
+    assert not talk.expired
 
 
 def test_a_call_on_the_way_when_the_client_authenticates_again_is_answered_in_order():
@@ -144,7 +151,7 @@ def test_a_call_that_the_client_waits_for_goes_out_as_long_as_its_request_could(
     client_sends(talk, messages.heartbeat(5))
     talk.call(a_call())
     assert bool(talk.to_upstream) is goes_out
-    assert talk.starved is not goes_out
+    assert talk.expired is not goes_out
 
 
 def test_the_lifetime_counts_from_the_request_because_the_broker_counts_before_its_answer_arrives():
@@ -164,7 +171,7 @@ def test_a_client_that_authenticates_after_the_lifetime_gets_its_calls_going_aga
     talk = in_a_session(clock, lifetime_ms=10_000)
     clock.now += 12
     talk.call(a_call())
-    assert not talk.starved, "nobody waits: the client may authenticate again"
+    assert not talk.expired, "nobody waits: the client may authenticate again"
     client_sends(talk, handshake(5, "PLAIN"))
     broker_sends(talk, handshake_answer(5))
     client_sends(talk, authenticate(6))
@@ -190,9 +197,9 @@ def test_a_request_that_needs_a_call_after_the_lifetime_can_not_be_answered():
     clock.now += 12
     client_sends(talk, messages.heartbeat(5))
     assert talk.request is not None
-    assert not talk.starved
+    assert not talk.expired
     talk.call(a_call())
-    assert talk.starved
+    assert talk.expired
 
 
 def test_a_client_that_is_gone_can_not_authenticate_again():
@@ -200,7 +207,7 @@ def test_a_client_that_is_gone_can_not_authenticate_again():
     talk = in_a_session(clock, lifetime_ms=10_000)
     talk.client_closed()
     talk.call(a_call())
-    assert not talk.starved, "this one could still be sent"
+    assert not talk.expired, "this one could still be sent"
     clock.now += 12
     (sent,) = wire.frames(taken(talk.to_upstream))
     broker_sends(
@@ -210,7 +217,7 @@ def test_a_client_that_is_gone_can_not_authenticate_again():
         ),
     )
     talk.call(a_call())
-    assert talk.starved
+    assert talk.expired
 
 
 # -- bare tokens ---------------------------------------------------------------------------------------------
@@ -279,7 +286,7 @@ def test_a_first_token_waits_for_the_upstream_connection():
     talk = session(opened=False)
     client_sends(talk, GSSAPI_TOKEN)
     assert talk.wants_upstream
-    talk.opened()
+    talk.upstream_opened()
     talk.process()
     assert taken(talk.to_upstream) == GSSAPI_TOKEN
 

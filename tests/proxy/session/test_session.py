@@ -33,7 +33,7 @@ def test_a_large_request_and_a_large_response_pass_in_pieces():
     talk = session()
     request = messages.produce(1, acks=1, size=3 * STREAM_ABOVE)
     assert client_sends(talk, request[:STREAM_ABOVE]) == request[:STREAM_ABOVE]
-    assert not talk.can_inject
+    assert not talk.may_outlive_client
     assert client_sends(talk, request[STREAM_ABOVE:]) == request[STREAM_ABOVE:]
     response = wire.response(ApiKey.PRODUCE, 9, 1, bytes(2 * STREAM_ABOVE))
     assert broker_sends(talk, response[:-1]) == response[:-1]
@@ -85,7 +85,7 @@ def test_the_upstream_connection_is_wanted_at_the_first_request_only():
     assert not talk.wants_upstream
     assert client_sends(talk, request[-1:], messages.plain(2)) == b""
     assert talk.wants_upstream
-    talk.opened()
+    talk.upstream_opened()
     talk.process()
     assert taken(talk.to_upstream) == request + messages.plain(2)
 

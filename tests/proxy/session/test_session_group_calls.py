@@ -13,10 +13,10 @@ from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol_codecs.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from proxy.session.listener_context import UpstreamError
-from proxy.session.session import ClientSession
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import (
+    Talk,
     broker_sends,
     client_sends,
     heartbeat_response,
@@ -113,7 +113,7 @@ def test_the_proxy_asks_for_versions_where_the_client_never_did():
 # -- injected calls --------------------------------------------------------------------------------------------
 
 
-def ready_for_calls() -> ClientSession:
+def ready_for_calls() -> Talk:
     """A conversation whose client has made a group call."""
     talk = negotiated(session())
     client_sends(talk, messages.heartbeat(1))

@@ -11,10 +11,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
-from proxy.session.session import ClientSession
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
 from tests.proxy.fakes.talk import (
+    Talk,
     broker_sends,
     client_sends,
     heartbeat_response,
@@ -51,7 +51,7 @@ def replied(question: bytes) -> bytes:
     return wire.response(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, wire.correlation_id(question), message)
 
 
-def with_a_heartbeat() -> ClientSession:
+def with_a_heartbeat() -> Talk:
     """The translation works on a Heartbeat."""
     talk = negotiated(session())
     client_sends(talk, messages.heartbeat(1), messages.plain(2))

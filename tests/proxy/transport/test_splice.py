@@ -11,7 +11,6 @@ import trio.testing
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from proxy.session.session import ClientSession
 from proxy.transport import splice
 from proxy.transport.splice import SPLICE_MIN_BYTES, Pipe, PipePool, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import RECEIVE_SIZE, TcpStream, open_tcp
@@ -19,7 +18,7 @@ from proxy.transport.write_buffer import HIGH_WATER, WriteBuffer
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.bench import a_bench
-from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session, taken
+from tests.proxy.fakes.talk import Talk, broker_sends, client_sends, negotiated, session, taken
 from translation.actions import Call, CallId, ConnectionId
 
 MEGABYTE = 1024 * 1024
@@ -92,7 +91,7 @@ def test_a_request_of_the_proxy_waits_until_a_moved_one_is_complete():
     assert wire.api_of(taken(talk.to_upstream))[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
-def large_response_has_begun(size: int = MEGABYTE) -> tuple[ClientSession, bytes]:
+def large_response_has_begun(size: int = MEGABYTE) -> tuple[Talk, bytes]:
     talk = negotiated(session())
     client_sends(talk, messages.plain(1))
     response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))

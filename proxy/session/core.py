@@ -1,0 +1,33 @@
+"""What the parts of one session share: its states, what is in flight, and what the shell has to take out."""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import cast
+
+from proxy.session.events import SessionEvent
+from proxy.session.in_flight import InFlightRequests
+from proxy.session.listener_context import ListenerContext
+from proxy.session.sasl import SaslState
+from proxy.session.session_state import SessionState
+from translation.actions import RequestId
+
+new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
+"""Gives an id that no other request of this process has."""
+
+
+class SessionCore:
+    """The shared part of one session. ``context`` is that of its listener."""
+
+    __slots__ = ("context", "events", "in_flight", "sasl", "state", "to_client", "to_upstream")
+
+    def __init__(self, context: ListenerContext) -> None:
+        self.context = context
+        self.state = SessionState()
+        self.in_flight = InFlightRequests()
+        self.sasl = SaslState(context.clock)
+        self.to_upstream: list[bytes] = []
+        """Bytes for the broker, in order."""
+        self.to_client: list[bytes] = []
+        """Bytes for the client, in order."""
+        self.events: deque[SessionEvent] = deque()

@@ -1,0 +1,91 @@
+"""Which versions a client may use on one connection, and what the translation knows of the connection (KIP-511).
+
+Both follow from the broker's ApiVersions response: the client's own request for it, or one of the proxy on behalf of a
+client that never asks.
+"""
+
+from collections.abc import Callable
+
+from protocol_codecs import CodecError, decode_bounded
+from protocol_codecs.messages.api_versions import ApiVersionsRequest
+from proxy.session.listener_context import ListenerContext, UpstreamError
+from proxy.wire import api_versions
+from proxy.wire.api_versions import NegotiatedVersions, Ranges
+from proxy.wire.frame_splitter import Piece
+from proxy.wire.request_header import HeaderError, RequestHeader, body_offset
+from translation.actions import Connection, ConnectionId
+
+
+class Negotiation:
+    """The versions of one connection. ``on_change`` is called when a response of the broker has changed them.
+
+    ``connection_id``, ``client_host`` and ``peer_closed`` go to the translation in
+    :class:`translation.actions.Connection`.
+    """
+
+    def __init__(
+        self,
+        context: ListenerContext,
+        connection_id: ConnectionId,
+        client_host: str,
+        peer_closed: Callable[[], bool],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.ranges: Ranges = context.negotiator.default_ranges
+        """The versions that the client may use."""
+        self.known_connection: Connection | None = None
+        """What the translation knows of the connection; None until the broker has named its versions."""
+        self._context = context
+        self._connection_id = connection_id
+        self._client_host = client_host
+        self._peer_closed = peer_closed
+        self._on_change = on_change
+        self._software = ""
+
+    @property
+    def connection(self) -> Connection:
+        """What the translation knows of the connection.
+
+        :raises LookupError: the broker has not named its versions yet.
+        """
+        if self.known_connection is None:
+            raise LookupError("the broker's versions are not known yet")
+        return self.known_connection
+
+    def note_software(self, header: RequestHeader, piece: Piece) -> None:
+        """Remember what an ApiVersions request says of the client's software; ignore what can't be read."""
+        if header.version < api_versions.SOFTWARE_FROM or not piece.last:
+            return
+        try:
+            offset = body_offset(piece.data, header)
+            max_elements = self._context.limits.group_call_max_elements
+            message, _ = decode_bounded(ApiVersionsRequest, header.version, piece.data, offset, max_elements)
+        except (CodecError, HeaderError):
+            return
+        self._software = api_versions.software(message)
+
+    def rewrite(self, version: int, frame: bytes) -> bytes:
+        """The client's response for the broker's ApiVersions response ``frame`` in this version.
+
+        :raises MalformedMessage: it is none.
+        """
+        return api_versions.answer(self._learn(version, frame), version, frame)
+
+    def learn(self, frame: bytes) -> None:
+        """Learn from the response to the proxy's own request.
+
+        :raises UpstreamError: the broker names no versions.
+        :raises MalformedMessage: it is no ApiVersions response.
+        """
+        if not self._learn(api_versions.LEARNING_VERSION, frame).broker:
+            raise UpstreamError("api_versions", "the broker refused to name its versions")
+
+    def _learn(self, version: int, frame: bytes) -> NegotiatedVersions:
+        negotiated = self._context.negotiator.negotiate(version, frame)
+        if negotiated.broker:
+            self.ranges = negotiated.client
+            self.known_connection = Connection(
+                self._connection_id, self._client_host, negotiated.broker, self._software, self._peer_closed
+            )
+            self._on_change()
+        return negotiated

@@ -1,0 +1,156 @@
+"""Relays a client's requests to the broker, and arranges what happens to their responses.
+
+Most responses pass through untouched. A rewriter changes those with broker addresses or versions, and a tap reads those
+that tell of group members or topic names while they pass through.
+"""
+
+from protocol_codecs import ApiKey, ErrorCode, decode
+from protocol_codecs.messages.sasl_authenticate import SaslAuthenticateResponse
+from proxy.session.core import SessionCore, new_request_id
+from proxy.session.events import GroupCallPassed
+from proxy.session.in_flight import InFlightRequest, Origin
+from proxy.session.injected_requests import InjectedRequests
+from proxy.session.negotiation import Negotiation
+from proxy.session.response_tap import (
+    TOPIC_IDS_FROM,
+    ResponseTap,
+    decode_group_call,
+    tap_group_call,
+    tap_topic_names,
+)
+from proxy.session.session_state import RequestEvent
+from proxy.wire import node_endpoints
+from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
+from proxy.wire.frame_splitter import Piece
+from proxy.wire.framing import response_body_offset
+from proxy.wire.node_endpoints import EndpointRewriter
+from proxy.wire.request_header import RequestHeader, expects_response
+from translation.actions import Request
+from translation.passthrough.observer import ASKED, OBSERVED
+
+# What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
+# message takes to be decoded.
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_HEARTBEAT = int(ApiKey.HEARTBEAT)
+_METADATA = int(ApiKey.METADATA)
+_PRODUCE = int(ApiKey.PRODUCE)
+_SASL_AUTHENTICATE = int(ApiKey.SASL_AUTHENTICATE)
+_RELAYED = Origin.RELAYED
+
+_REWRITTEN_OR_TAPPED = (
+    {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
+    | node_endpoints.FIRST_VERSION.keys()
+    | CARRYING_ADDRESSES
+    | OBSERVED
+)
+"""The APIs whose responses are rewritten or tapped, in some versions at least."""
+
+
+class Relay:
+    """The relayed requests of one session."""
+
+    def __init__(self, core: SessionCore, negotiation: Negotiation, injected: InjectedRequests) -> None:
+        self._core = core
+        self._context = core.context
+        self._negotiation = negotiation
+        self._injected = injected
+
+    def request(self, header: RequestHeader, piece: Piece) -> None:
+        """Relay a request whose first piece this is.
+
+        :raises HeaderError: it is a Produce request that ends too early.
+        """
+        api_key = header.api_key
+        context = self._context
+        context.request_metrics.relayed(api_key, header.version, piece.frame_size)
+        if api_key != _PRODUCE or expects_response(piece.data, header):
+            entry = InFlightRequest(_RELAYED, api_key, header.version, header.correlation_id, context.clock())
+            if api_key in _REWRITTEN_OR_TAPPED:
+                self._attach_rewriter(entry, header, piece)
+                self._attach_tap(entry, header, piece)
+            self._core.in_flight.relay(entry)
+        self._core.to_upstream.append(piece.data)
+        if not piece.last:
+            self._core.state.on_request(RequestEvent.RELAY_STARTED)
+        elif self._injected.pending:
+            self._injected.send_next()
+
+    def heartbeat(self, header: RequestHeader, piece: Piece, tap: ResponseTap) -> None:
+        """Relay a repeated Heartbeat that the translation is sure to forward, before anybody looks at it."""
+        context = self._context
+        context.request_metrics.relayed(_HEARTBEAT, header.version, piece.frame_size, decoded=True)
+        self._core.in_flight.relay(
+            InFlightRequest(
+                _RELAYED, _HEARTBEAT, header.version, header.correlation_id, context.clock(), tap=tap
+            )
+        )
+        self._core.to_upstream.append(piece.data)
+        if self._injected.pending:
+            self._injected.send_next()
+
+    def token(self, piece: Piece, *, expects_token: bool) -> None:
+        """Relay a SASL token without a header; it counts as the SaslAuthenticate that it would be later."""
+        context = self._context
+        if expects_token:
+            self._core.in_flight.relay(
+                InFlightRequest(_RELAYED, _SASL_AUTHENTICATE, 0, 0, context.clock(), headerless=True)
+            )
+        context.request_metrics.relayed(_SASL_AUTHENTICATE, 0, piece.frame_size)
+        self._core.to_upstream.append(piece.data)
+        if not piece.last:
+            self._core.state.on_request(RequestEvent.RELAY_STARTED)
+
+    def next_piece(self, piece: Piece) -> None:
+        """Relay another piece of the request that was begun."""
+        self._core.to_upstream.append(piece.data)
+        if piece.last:
+            self.completed()
+
+    def completed(self) -> None:
+        """The broker has all of the request that was relayed in pieces."""
+        self._core.state.on_request(RequestEvent.LAST_PIECE)
+        self._injected.send_next()
+
+    def tap(self, entry: InFlightRequest, request: Request) -> None:
+        """Tell the shell of a group call that passes through, and of its response."""
+        events, connection = self._core.events, self._negotiation.connection
+        if request.api_key in ASKED:
+            events.append(GroupCallPassed(connection, request, None))
+        entry.tap = tap_group_call(
+            request,
+            lambda response: events.append(GroupCallPassed(connection, request, response)),
+            self._context.limits.group_call_max_elements,
+        )
+
+    def _attach_rewriter(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
+        api_key, version, map_address = entry.api_key, entry.version, self._context.map_address
+        if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
+            if version >= first:
+                entry.endpoint_rewriter = EndpointRewriter(api_key, version, map_address)
+        elif api_key in CARRYING_ADDRESSES:
+            entry.rewrite = lambda frame: rewrite_addresses(api_key, version, frame, map_address)
+        elif api_key == _API_VERSIONS:
+            self._negotiation.note_software(header, piece)
+            entry.rewrite = lambda frame: self._negotiation.rewrite(version, frame)
+        elif api_key == _SASL_AUTHENTICATE:
+            started = entry.started
+            entry.rewrite = lambda frame: self._authenticated(version, started, frame)
+
+    def _attach_tap(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
+        if header.api_key in OBSERVED:
+            if self._negotiation.known_connection is not None and piece.last:
+                max_elements = self._context.limits.group_call_max_elements
+                request = decode_group_call(piece.data, header, new_request_id(), max_elements)
+                if request is not None:
+                    self.tap(entry, request)
+        elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._context.topics.wanted:
+            entry.tap = tap_topic_names(header.version, self._context.topics)
+
+    def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
+        """Learn how long the SASL session lives (KIP-368); pending calls may go out again."""
+        offset = response_body_offset(_SASL_AUTHENTICATE, version, frame)
+        answer = decode(SaslAuthenticateResponse, version, frame, offset)
+        if answer.error_code == ErrorCode.NONE and answer.session_lifetime_ms > 0:
+            self._core.sasl.completed(answer.session_lifetime_ms / 1000, asked_at)
+            self._injected.send_next()
+        return frame
