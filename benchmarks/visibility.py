@@ -1,4 +1,4 @@
-"""What seeing costs: heartbeats with and without it, and 10,000 groups in the book.
+"""Measures the cost of observability: heartbeats with and without it, and 10,000 groups in the registry.
 
 The same heartbeats go through two proxies in turn, against one real Kafka: one as it is, with metrics by group,
 observer, questions to brokers and a journal on disk; and one in which the group events, the observer and the journal
@@ -125,7 +125,7 @@ def _in_turn(
 
 
 def cardinality(groups: int = GROUPS) -> dict[str, Any]:
-    """A book with many groups: what a scrape, a picture and a page weigh and take."""
+    """Measures size and time of a scrape, a snapshot and a page with many groups in the registry."""
     log_setup.configure(Log(level="warning"))
     metrics = Metrics()
     observability = _observability(metrics)
@@ -253,7 +253,7 @@ def _life(group: int) -> list[Event]:
 
 def table(result: dict[str, Any]) -> str:
     """Both tables, as they stand in docs/evidence/observability-cost.md."""
-    beats, book = result["heartbeats"], result["cardinality"]
+    beats, registry = result["heartbeats"], result["cardinality"]
     lines = [
         "| heartbeats | without, µs of processor | with | more, median of rounds | quickest rounds | target |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -269,17 +269,18 @@ def table(result: dict[str, Any]) -> str:
         "",
         f"{beats['rounds']} rounds of {beats['beats']} heartbeats; load {beats['load']:.0f} on {os.cpu_count()} cores.",
     ]
-    sizes = f"{book['groups']:,} groups, {book['members']:,} members, {book['group_labels']} with labels of their own"
+    counts = f"{registry['groups']:,} groups, {registry['members']:,} members"
+    sizes = f"{counts}, {registry['group_labels']} with labels of their own"
     lines += [
         "",
-        f"{sizes}: {book['us_per_event']:.0f} µs an event, {book['kib_per_group']:.1f} KiB a group.",
+        f"{sizes}: {registry['us_per_event']:.0f} µs an event, {registry['kib_per_group']:.1f} KiB a group.",
         "",
         "| | KiB | ms of processor | longest portion, ms: median | worst |",
         "| --- | --- | --- | --- | --- |",
     ]
     lines += [
         f"| {name} | {one['kib']:.0f} | {one['ms']:.0f} | {one['held_ms']:.1f} | {one['held_worst_ms']:.1f} |"
-        for name, one in book["pieces"].items()
+        for name, one in registry["pieces"].items()
     ]
     return "\n".join(lines)
 
