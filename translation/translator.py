@@ -14,7 +14,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import deadlines
+from translation import deadlines, static_members
 from translation.actions import Action, Admitted, CallId, Connection, ConnectionId, EventKind, Request
 from translation.admission import gate, passed_calls
 from translation.apis import join_group, leave_group, offset_commit, offset_fetch
@@ -395,7 +395,7 @@ class Translator:
                 context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 context.drop_group_if_empty(group)
                 return
-        elif context.is_fenced(message.group_id, member_id, message.group_instance_id):
+        elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
         group.migration.translate_join(context.now)
@@ -438,7 +438,9 @@ class Translator:
             context.forward(request)
         elif not self._is_admitted(connection, request, self._heartbeat, self._known(message)):
             return
-        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif static_members.is_fenced(
+            context, message.group_id, message.member_id, message.group_instance_id
+        ):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         elif self._moves_back(connection, request):
             refuse(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -489,7 +491,9 @@ class Translator:
             context.forward(request)
         elif not self._is_admitted(connection, request, self._sync_group, self._known(message)):
             return
-        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif static_members.is_fenced(
+            context, message.group_id, message.member_id, message.group_instance_id
+        ):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)
@@ -513,7 +517,9 @@ class Translator:
             context.forward(request)
         elif not self._is_admitted(connection, request, self._commit, self._known(message)):
             return
-        elif context.is_fenced(message.group_id, message.member_id, message.group_instance_id):
+        elif static_members.is_fenced(
+            context, message.group_id, message.member_id, message.group_instance_id
+        ):
             refuse(ErrorCode.FENCED_INSTANCE_ID)
         else:
             member = context.member(message.group_id, message.member_id)

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import deadlines, translator
+from translation import deadlines, static_members, translator
 from translation.admission import gate, passed_calls
 from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
 from translation.engine import context, join_outcomes
@@ -186,7 +186,7 @@ def do_not_replace_static_members() -> AbstractContextManager[Any]:
         raise join_outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
         yield
 
-    return patch.object(join_group, "_release_instance", broken)
+    return patch.object(static_members, "release_instance", broken)
 
 
 def let_a_late_join_group_in() -> AbstractContextManager[Any]:
@@ -274,22 +274,22 @@ def keep_a_changed_assignor() -> AbstractContextManager[Any]:
 
 def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
     """A process with a member id of its own replaces whoever has its instance id."""
-    release = join_group._release_instance
+    release = static_members.release_instance
 
     def broken(context: Context, member: Member, *, is_new: bool) -> Any:
         return (yield from release(context, member, is_new=True))
 
-    return patch.object(join_group, "_release_instance", broken)
+    return patch.object(static_members, "release_instance", broken)
 
 
 def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[Any]:
     """The broker's word for an older process counts although a newer one takes its instance id over here."""
 
-    def broken(self: Context, member: Member) -> None:
+    def broken(context: Context, member: Member) -> None:
         if member.instance_id is not None:
             member.group.static_members[member.instance_id] = member.member_id
 
-    return patch.object(Context, "claim_instance", broken)
+    return patch.object(static_members, "claim_instance", broken)
 
 
 def take_a_late_heartbeat_for_its_client() -> AbstractContextManager[Any]:

@@ -12,6 +12,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from translation import static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -46,7 +47,9 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     if member.generation < 0:
-        context.answer(request, HeartbeatResponse(error_code=context.membership_error(member, message)))
+        context.answer(
+            request, HeartbeatResponse(error_code=static_members.membership_error(context, member, message))
+        )
         return
     if message.generation_id != member.generation:
         context.emit(
@@ -79,7 +82,7 @@ def conclude(
             _start_rebalance_timeout(context, member)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
-        code = context.membership_error(member, request.message)
+        code = static_members.membership_error(context, member, request.message)
     context.answer(request, HeartbeatResponse(error_code=code))
 
 

@@ -6,14 +6,10 @@ broker by SyncGroup. Waiting happens here, because it is the one call in which e
 
 import math
 
-from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
-from protocol_codecs.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
+from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping
+from translation import error_mapping, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -29,7 +25,7 @@ from translation.engine.join_outcomes import (
     wait_in_join,
 )
 from translation.engine.member import Member, PendingMove
-from translation.engine.procedure import Procedure, Send, UpstreamLost
+from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import lookup_member
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
@@ -47,7 +43,6 @@ from translation.upstream.consumer_group_heartbeat import (
     assignor_for,
     full_heartbeat,
     leave,
-    leave_for,
 )
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.proxy_heartbeat import heartbeat_upstream
@@ -70,7 +65,9 @@ def join(
     ``old_classic_membership`` is the classic membership that this client gave up because the policy changed.
     """
     message: JoinGroupRequest = request.message
-    if message.member_id and context.is_fenced(message.group_id, member.member_id, message.group_instance_id):
+    if message.member_id and static_members.is_fenced(
+        context, message.group_id, member.member_id, message.group_instance_id
+    ):
         context.answer(
             request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
         )  # replaced while this call waited
@@ -104,7 +101,7 @@ def join(
             deadline,
             owns_partitions=bool(reported_owned),
         )
-        _claim_instance(context, member, instead_of=holder)
+        static_members.claim_after_preflight(context, member, instead_of=holder)
         if not reported_owned:
             yield from _end_abandoned_memberships(context, member, connection, request)
         owned_partitions = yield from _owned_partitions(context, member, reported_owned)
@@ -134,18 +131,6 @@ def join(
         _answer(context, member, request, owned_partitions)
 
 
-def _claim_instance(context: Context, member: Member, instead_of: str | None) -> None:
-    """The member has its instance id from now on, in the place of the member that had it when this call came.
-
-    :raises Failed: a newer process has taken it meanwhile.
-    """
-    if member.instance_id is not None:
-        holder = member.group.static_members.get(member.instance_id)
-        if holder not in (None, member.member_id, instead_of):
-            raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
-        context.claim_instance(member)
-
-
 def _report_revoked(context: Context, member: Member, owned_partitions: Partitions) -> None:
     """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
     if not member.joined or member.adopted:
@@ -169,11 +154,7 @@ def _describe_client(
     member.last_join_on = connection.id
     member.client_id = request.client_id
     member.instance_id = message.group_instance_id or None
-    if member.instance_id is not None and not message.member_id:
-        # A new process has it at once, because the newer one wins.
-        member.group.static_members[member.instance_id] = member.member_id
-    elif member.joined:  # else it may be an older one: the broker is asked first
-        context.claim_instance(member)
+    static_members.claim_when_join_begins(context, member, is_new=not message.member_id)
     member.session_timeout_ms = message.session_timeout_ms
     # JoinGroup v0 has no rebalance timeout: it is the session timeout.
     member.rebalance_timeout_ms = (
@@ -271,7 +252,7 @@ def _heartbeat_until_joined(
             # what it claims and does not get back is withheld until it has joined again without it.
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
-            yield from _release_instance(context, member, is_new=not request.message.member_id)
+            yield from static_members.release_instance(context, member, is_new=not request.message.member_id)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
             yield from _check_once_more(context, member, request, deadline, said, first=first)
@@ -353,38 +334,6 @@ def _leave_old_membership(context: Context, member: Member, error_code: int) -> 
         possibly_owned, reported_owned = member.possibly_owned, member.reported_owned
         context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
         member.possibly_owned, member.reported_owned = possibly_owned, reported_owned
-
-
-def _release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[None]:
-    """The broker has another member with this instance id: the new process replaces it at once.
-
-    The broker itself refuses that until the old member says that it is away (epoch -2); the classic contract,
-    which old clients rely on, has the newer one win: that whose JoinGroup came last, so an older one gives up. As
-    there, only a process that comes without a member id is a new one (``is_new``); one that has an id already
-    replaces nobody but itself.
-    """
-    _fail_if_replaced(member)
-    describe = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
-    response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
-    for group in response.groups:
-        for described in group.members:
-            if described.instance_id == member.instance_id:
-                if not is_new and described.member_id != member.member_id:
-                    raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-                _fail_if_replaced(member)
-                yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
-                replaced = context.find(member.group.group_id, described.member_id)
-                if replaced is not None and replaced is not member:
-                    context.end_membership(
-                        replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
-                    )
-                    context.drop_if_idle(replaced)
-
-
-def _fail_if_replaced(member: Member) -> None:
-    """Raise if a newer JoinGroup has taken this one's instance id over."""
-    if member.group.static_members.get(member.instance_id or "", member.member_id) != member.member_id:
-        raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
 
 
 def _await_assignment(

@@ -18,7 +18,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from translation import error_mapping
+from translation import error_mapping, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
@@ -112,7 +112,7 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
 def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
     """What a commit is refused with here; NONE if it may go on."""
     if member.generation < 0:
-        return context.membership_error(member, message)
+        return static_members.membership_error(context, member, message)
     if not _generation_counts(member, message.generation_id_or_member_epoch):
         reason = f"commit with generation {message.generation_id_or_member_epoch}"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)

@@ -7,6 +7,7 @@ certain before the translation gets to it (:mod:`proxy.session.speculation`).
 from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from translation import static_members
 from translation.actions import Answer, Connection, Request
 from translation.apis.heartbeat import conclude
 from translation.engine.context import Context
@@ -48,7 +49,9 @@ def is_predictable(
         and context.rules.rule_for(message.group_id).mode is _TRANSLATE
         and (
             message.group_instance_id is None
-            or not context.is_fenced(message.group_id, message.member_id, message.group_instance_id)
+            or not static_members.is_fenced(
+                context, message.group_id, message.member_id, message.group_instance_id
+            )
         )
         and (context.settings.sole_process or not connection.peer_closed())
     )

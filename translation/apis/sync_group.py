@@ -9,6 +9,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from translation import static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -69,7 +70,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
 
 def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
-        return context.membership_error(member, message)
+        return static_members.membership_error(context, member, message)
     if message.generation_id != member.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from protocol_codecs import ApiKey, ErrorCode, Uuid
+from protocol_codecs import ApiKey, Uuid
 from translation.actions import (
     Action,
     Answer,
@@ -147,15 +147,6 @@ class Context:
         member = self.find(group_id, member_id)
         return (group_id, member_id) in self.natives and (member is None or not member.joined)
 
-    def is_fenced(self, group_id: str, member_id: str, instance_id: str | None) -> bool:
-        """Whether another member has this instance id now: the classic contract is that the newer one wins."""
-        if instance_id is None or not self.settings.sole_process:
-            # Another process may have seen a later one: the broker is asked (:mod:`translation.migration.adoption`).
-            return False
-        group = self.groups.get(group_id)
-        holder_id = None if group is None else group.static_members.get(instance_id)
-        return holder_id is not None and holder_id != member_id
-
     def served_elsewhere(self, member: Member, generation: int) -> bool:
         """Whether another process may have served this client since it joined here.
 
@@ -165,30 +156,6 @@ class Context:
         if self.settings.sole_process or generation < member.generation:
             return False  # an older generation is an older one, wherever the newer one came from
         return generation > member.generation or member.may_have_moved
-
-    def claim_instance(self, member: Member) -> None:
-        """The broker has this member with its instance id: so it is here, unless a newer process takes it over.
-
-        A process that alone serves the group knows who is the newest. One of several may know an older one; there a
-        newer one is that whose first JoinGroup is under way.
-        """
-        if member.instance_id is None:
-            return
-        static = member.group.static_members
-        holder = member.group.members.get(static.get(member.instance_id, member.member_id))
-        if holder is None or holder is member or (holder.joined and not self.settings.sole_process):
-            static[member.instance_id] = member.member_id
-
-    def release_instance(self, member: Member) -> None:
-        """The member's client is a classic one from now on, and so is whoever comes with its instance id."""
-        if member.group.static_members.get(member.instance_id or "") == member.member_id:
-            del member.group.static_members[member.instance_id or ""]
-
-    def membership_error(self, member: Member, message: Any) -> ErrorCode:
-        """What a client is answered whose membership has ended, maybe while its call waited."""
-        if self.is_fenced(member.group.group_id, member.member_id, message.group_instance_id):
-            return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def drop_if_idle(self, member: Member) -> None:
         """Forget a member that has no membership and no procedure under way."""

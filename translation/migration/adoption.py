@@ -14,6 +14,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseMember,
 )
+from translation import static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -126,7 +127,7 @@ def readopt(
     if verdict is Verdict.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
-        return context.membership_error(member, request.message)
+        return static_members.membership_error(context, member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
 
@@ -186,7 +187,7 @@ def _adopt(
     context.connections.bind(member, connection)
     member.client_id = request.client_id
     member.instance_id = found.instance_id
-    context.claim_instance(member)
+    static_members.claim_instance(context, member)
     member.member_epoch = found.member_epoch
     # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
     member.generation = min(_generation_of(request), found.member_epoch)

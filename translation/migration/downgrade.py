@@ -3,6 +3,7 @@
 import math
 
 from protocol_codecs import ErrorCode
+from translation import static_members
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -86,5 +87,5 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
             if one is member and one.joined:
                 yield from heartbeat_upstream(context, one)
         yield from leave_consumer_membership(context, one, "back to the classic protocol")
-        context.release_instance(one)
+        static_members.forget_instance(one)
         context.drop_if_idle(one)
