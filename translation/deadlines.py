@@ -1,10 +1,13 @@
-"""Handles deadlines of members (session, rebalance, keep-alive) and scheduled heartbeats of groups."""
+"""Dispatches deadlines that are due: those of members, and the scheduled heartbeats of groups.
+
+What a timeout of the client's ends is decided in :mod:`translation.expiry`; keep-alives are sent from here.
+"""
 
 import math
 
-from translation.apis.leave_group import forget_expired, remove_expired, timeout_expired
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
+from translation.expiry import forget_expired, remove_expired, timeout_expired
 from translation.member_state import MemberEvent, MemberState
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
 from translation.upstream.proxy_heartbeat import proxy_heartbeat

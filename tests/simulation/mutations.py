@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
 from translation import deadlines, static_members, translator
+from translation.actions import EventKind
 from translation.admission import gate, passed_calls
 from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
 from translation.engine import context, join_outcomes
@@ -90,9 +91,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, *, expiring: bool) -> None:
         if expiring and member.connection_id is not None:
-            context.end_membership(
-                member, MemberEvent.EXPIRED, leave_group.EventKind.SESSION_EXPIRED, "broken"
-            )
+            context.end_membership(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
             steps = _leave_later(context, member)
             context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client_id)
         else:

@@ -1,15 +1,12 @@
-"""How memberships end: LeaveGroup, the session timeout and the rebalance timeout."""
-
-import math
-from contextlib import suppress
+"""LeaveGroup: the client ends its membership. How one ends by a timeout is in :mod:`translation.expiry`."""
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Send, UpstreamLost, Wait
-from translation.member_state import MemberEvent, MemberState
+from translation.engine.procedure import Procedure, Send, Wait
+from translation.member_state import MemberEvent
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.upstream.consumer_group_heartbeat import leave
 
@@ -66,48 +63,3 @@ def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
         context.end_membership(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
         context.drop_if_idle(member)
     return code
-
-
-def timeout_expired(context: Context, member: Member) -> bool:
-    """Whether the session timeout or the rebalance timeout of a member has ended its membership.
-
-    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup that was answered
-    and goes on with its older generation. It is told to rejoin instead.
-    """
-    if member.session_deadline <= context.now:
-        return True
-    if member.rebalance_deadline > context.now:
-        return False
-    if member.state is not MemberState.COMPLETING_REBALANCE:
-        return True
-    member.rebalance_deadline = math.inf
-    context.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
-    return False
-
-
-def remove_expired(context: Context, member: Member) -> Procedure[None]:
-    """End a membership whose session timeout or rebalance timeout has passed.
-
-    A heartbeat with epoch -1 removes a member whatever its epoch is, so only a process that serves the client alone
-    sends it; otherwise the broker's session timeout decides. The member's other requests wait for the broker's
-    response, so that the -1 can't reach the broker after a new JoinGroup.
-    """
-    if not timeout_expired(context, member):
-        return  # the client was heard again before it was this procedure's turn
-    if context.settings.sole_process:
-        # A lost answer changes nothing: then the broker's session timeout decides.
-        with suppress(UpstreamLost):
-            yield from leave(member)
-    forget_expired(context, member)
-
-
-def forget_expired(context: Context, member: Member) -> None:
-    """The same without a request to the broker, for members that have no connection left."""
-    if not member.joined:
-        return
-    if member.session_deadline <= context.now:
-        kind, reason = EventKind.SESSION_EXPIRED, f"no sign of life for {member.session_timeout_ms} ms"
-    else:
-        kind, reason = EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.rebalance_timeout_ms} ms"
-    context.end_membership(member, MemberEvent.EXPIRED, kind, reason)
-    context.drop_if_idle(member)
