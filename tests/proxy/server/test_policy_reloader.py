@@ -59,7 +59,7 @@ async def test_a_file_that_is_being_written_is_not_read_before_it_is_complete(
             "rules:\n  - {group: payments, mode: transalte}\n",
             "policy.yaml:2:23: rules[0].mode: invalid enum value",
         ),
-        ("default: 2001-99-99\n", "policy.yaml:1:10: default: not a good timestamp"),
+        ("default: 2001-99-99\n", "policy.yaml:1:10: default: not a valid timestamp"),
         ("default: \0\n", "policy.yaml: not valid YAML"),
         ("rules: &a [*a]\n", "policy.yaml:1:12: not valid YAML: the alias *a"),
     ],
