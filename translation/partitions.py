@@ -10,8 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from protocol_codecs import Uuid
+from protocol_codecs import MalformedMessage, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from protocol_codecs.messages.consumer_protocol import decode_subscription
+from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.uuids import uuid_to_text
 
 Partitions = frozenset[tuple[Uuid, int]]
@@ -80,3 +82,12 @@ def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> To
             key=lambda one: (one.topic, one.id or ""),
         )
     )
+
+
+def owns_partitions(message: JoinGroupRequest) -> bool:
+    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
+    try:
+        _, subscription = decode_subscription(message.protocols[0].metadata)
+    except MalformedMessage:
+        return False
+    return any(owned.partitions for owned in subscription.owned_partitions)

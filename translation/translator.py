@@ -14,7 +14,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import deadlines, static_members
+from translation import deadlines, member_id_required, static_members
 from translation.actions import Action, Admitted, CallId, Connection, ConnectionId, EventKind, Request
 from translation.admission import gate, passed_calls
 from translation.apis import join_group, leave_group, offset_commit, offset_fetch
@@ -23,7 +23,7 @@ from translation.apis.heartbeat import heartbeat
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
 from translation.apis.sync_group import sync
 from translation.engine.context import Context
-from translation.engine.join_outcomes import MEMBER_ID_REQUIRED_FROM, refused
+from translation.engine.join_outcomes import refused
 from translation.engine.member import Member
 from translation.engine.member_ids import may_be_translated
 from translation.engine.procedure import Procedure, ProcedureQueue
@@ -33,10 +33,10 @@ from translation.migration.downgrade import back_to_classic
 from translation.migration.upgrade import (
     keeps_membership,
     match_pending_move,
-    owns_partitions,
     relay_classic_join,
     request_rejoin,
 )
+from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.upstream.consumer_group_heartbeat import heartbeat_version, update_assignors
@@ -381,20 +381,19 @@ class Translator:
         message: JoinGroupRequest = request.message
         group = context.group(message.group_id)
         member_id = message.member_id
-        if self._needs_new_member_id(connection, request):
+        if member_id_required.older_join_may_arrive(context, connection, request):
             reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
             request_rejoin(
                 context, group, connection, request, context.rules.rule_for(group.group_id), reason
             )
-            answer = refused(request, ErrorCode.MEMBER_ID_REQUIRED, context.ids.issue())
-            context.answer(request, answer)
+            member_id_required.answer_with_new_id(context, request)
+            return
+        if member_id_required.comes_without_member_id(request):
+            member_id_required.answer_with_new_id(context, request)
+            context.drop_group_if_empty(group)
             return
         if not member_id:
             member_id = context.ids.issue()
-            if request.version >= MEMBER_ID_REQUIRED_FROM and message.group_instance_id is None:
-                context.answer(request, refused(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
-                context.drop_group_if_empty(group)
-                return
         elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
             context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
             return
@@ -409,17 +408,6 @@ class Translator:
         )
         steps = join_group.join(context, member, connection, request, move)
         self._start(member, connection, request, steps)
-
-    def _needs_new_member_id(self, connection: Connection, request: Request) -> bool:
-        """Whether an earlier JoinGroup under this member id may still reach the classic coordinator."""
-        message: JoinGroupRequest = request.message
-        return (
-            self._context.ids.may_become_classic(message.member_id, connection.id)
-            and request.version >= MEMBER_ID_REQUIRED_FROM
-            and message.group_instance_id is None
-            and self._context.find(message.group_id, message.member_id) is None
-            and not owns_partitions(message)
-        )
 
     def _heartbeat(self, connection: Connection, request: Request) -> None:
         context = self._context

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import deadlines, static_members, translator
+from translation import deadlines, member_id_required, static_members, translator
 from translation.actions import EventKind
 from translation.admission import gate, passed_calls
 from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
@@ -319,12 +319,12 @@ def leave_by_itself_while_others_have_to_give_up() -> AbstractContextManager[Any
 
 def keep_an_id_that_an_older_join_group_has() -> AbstractContextManager[Any]:
     """A client that lost patience with a relayed JoinGroup joins the new protocol under the same member id."""
-    return patch.object(translator.Translator, "_needs_new_member_id", lambda *_: False)
+    return patch.object(member_id_required, "older_join_may_arrive", lambda *_: False)
 
 
 def keep_an_id_that_another_process_may_be_ending() -> AbstractContextManager[Any]:
     """A classic member that was elsewhere before keeps its id, and a late LeaveGroup from there ends what it begins."""
-    return patch.object(join_preflight, "_may_be_left_again", lambda *_: False)
+    return patch.object(member_id_required, "may_be_left_again", lambda *_: False)
 
 
 def _nobody_has_to_wait(*_: Any) -> Any:

@@ -11,9 +11,6 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Wait, WakeReason
 
-MEMBER_ID_REQUIRED_FROM = 4
-"""The version of JoinGroup since which clients understand MEMBER_ID_REQUIRED (KIP-394)."""
-
 
 def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
     """The JoinGroup response with this error code."""
@@ -94,18 +91,6 @@ class Failed(Outcome):
         context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.superseded_requests, request):
             context.answer(waiting, refused(waiting, self.error_code, member.member_id))
-        member.superseded_requests.clear()
-
-
-class NeedsNewMemberId(Outcome):
-    """The client has to join under a new member id (MEMBER_ID_REQUIRED, KIP-394)."""
-
-    def apply(self, context: Context, member: Member, request: Request) -> None:
-        """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
-        member_id = context.ids.issue()
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
-        for waiting in (*member.superseded_requests, request):
-            context.answer(waiting, refused(waiting, ErrorCode.MEMBER_ID_REQUIRED, member_id))
         member.superseded_requests.clear()
 
 

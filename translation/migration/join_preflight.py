@@ -8,12 +8,11 @@ and the conversion fails the pending JoinGroups of all its classic members.
 from functools import partial
 
 from protocol_codecs import ErrorCode
+from translation import member_id_required
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
-    MEMBER_ID_REQUIRED_FROM,
     Failed,
-    NeedsNewMemberId,
     Outcome,
     PassesThrough,
     StaysClassic,
@@ -21,6 +20,7 @@ from translation.engine.join_outcomes import (
 )
 from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure
+from translation.member_id_required import NeedsNewMemberId
 from translation.migration.adoption import Found, Verdict, lookup_member
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import (
@@ -110,27 +110,9 @@ def join_preflight(
             )
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    _ensure_distinguishable_id(context, member, request, owns_partitions=owns_partitions)
+    member_id_required.ensure_id_of_ours(context, member, request, owns_partitions=owns_partitions)
     # What was asked and ended took its time, in which the client may have joined elsewhere under the same id.
     ensure_client_waiting(context, member, request)
-
-
-def _ensure_distinguishable_id(
-    context: Context, member: Member, request: Request, *, owns_partitions: bool
-) -> None:
-    """Raise if a client that begins a membership here should do so under an id of ours.
-
-    A classic member that joined a group with native members in it has an id of their form (seen on 4.4.0). Under that
-    another process of Epochgate would take it for one of them.
-    """
-    if (
-        not member.joined
-        and not owns_partitions
-        and not context.is_ours(member)
-        and request.version >= MEMBER_ID_REQUIRED_FROM
-        and request.message.group_instance_id is None
-    ):
-        raise NeedsNewMemberId("its own is of the form that native members have")
 
 
 def _must_relay(verdict: Verdict, *, owns_partitions: bool) -> bool:
@@ -189,22 +171,9 @@ def _leave_classic_memberships(
         yield from leave_classic_membership(group.group_id, member.member_id, member.instance_id)
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    if verdict is Verdict.CLASSIC_MEMBER and _may_be_left_again(context, request):
+    if verdict is Verdict.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
         raise NeedsNewMemberId("another process may be ending its classic membership too")
     return verdict is Verdict.CLASSIC_MEMBER or old_classic_membership is not None
-
-
-def _may_be_left_again(context: Context, request: Request) -> bool:
-    """Whether a LeaveGroup for this client's classic membership may be under way from another process.
-
-    The client was there before, hung up, and came here. A LeaveGroup that still stands on its way to the broker would
-    end the membership that begins here under the same id, with the partitions that the client works on by then.
-    """
-    return (
-        not context.settings.sole_process
-        and request.version >= MEMBER_ID_REQUIRED_FROM
-        and request.message.group_instance_id is None
-    )
 
 
 def _may_have_become_classic(group: Group) -> bool:

@@ -34,6 +34,7 @@ from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_state import MemberEvent
+from translation.partitions import owns_partitions
 from translation.policy.assignors import why_not_translatable
 from translation.policy.policy import Rule
 from translation.upstream.consumer_group_heartbeat import leave
@@ -101,15 +102,6 @@ def match_pending_move(
         if same_instance or (same_client and is_new and move.instance_id is None):
             return move
     return None
-
-
-def owns_partitions(message: JoinGroupRequest) -> bool:
-    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
-    try:
-        _, subscription = decode_subscription(message.protocols[0].metadata)
-    except MalformedMessage:
-        return False
-    return any(owned.partitions for owned in subscription.owned_partitions)
 
 
 def leave_consumer_membership(context: Context, member: Member, reason: str) -> Procedure[None]:
