@@ -27,7 +27,7 @@ from translation.engine.join_outcomes import (
 from translation.engine.member import Member, PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent, MemberState
-from translation.migration.adoption import lookup_member
+from translation.migration.adoption import resync_epoch
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.upgrade import (
     end_old_classic_membership,
@@ -243,7 +243,7 @@ def _heartbeat_until_joined(
         elif (
             code == ErrorCode.FENCED_MEMBER_EPOCH
             and not joining
-            and (yield from _resync_epoch(context, member, connection))
+            and (yield from resync_epoch(context, member, connection))
         ):
             owned_partitions = yield from _owned_partitions(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
@@ -288,19 +288,6 @@ def _is_transient(code: int, *, joining: bool) -> bool:
         return True
     # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
     return joining and code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def _resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
-    """Go on at the broker's epoch, which another process has moved; False if the broker has no such member.
-
-    Leaving instead would free at once what the client claims.
-    """
-    _, found = yield from lookup_member(context, member, connection)
-    if found is None or found.member_epoch == member.member_epoch:
-        return False
-    member.member_epoch = found.member_epoch
-    member.adopted = True
-    return True
 
 
 def _end_abandoned_memberships(

@@ -1,8 +1,9 @@
-"""Calls for a member that this process does not know: look it up at the broker.
+"""Takes over a member that the broker has and this process does not know, when a call of its client comes.
 
 The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is
 asked. What it says of ownership is not used: ConsumerGroupDescribe can be incomplete, and only the client knows
-what it holds; it brings its claim with the JoinGroup that it is asked for.
+what it holds. It brings its claim with a JoinGroup: with the next one, which it is asked for, if another call
+shows the member (:func:`adopt_then`), or with the very one that shows it (:func:`adopt_for_join`).
 """
 
 from collections.abc import Callable
@@ -201,6 +202,30 @@ def _adopt(
     context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
     context.emit(EventKind.ADOPTED, member)
     context.book(member)
+
+
+def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
+    """Take over a member that the broker has, in its client's JoinGroup: that brings all else, also what it owns."""
+    _take_epoch(member, found)
+    context.emit(EventKind.ADOPTED, member)
+
+
+def resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
+    """In a JoinGroup: go on at the broker's epoch, if another process has moved it; False if it did not.
+
+    False too if the broker has no such member. Leaving instead of going on would free at once what the client claims.
+    """
+    _, found = yield from lookup_member(context, member, connection)
+    if found is None or found.member_epoch == member.member_epoch:
+        return False
+    _take_epoch(member, found)
+    return True
+
+
+def _take_epoch(member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
+    """What the client owns is not known at this epoch before its JoinGroup is answered."""
+    member.member_epoch = found.member_epoch
+    member.adopted = True
 
 
 def _generation_of(request: Request) -> int:

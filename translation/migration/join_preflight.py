@@ -9,7 +9,7 @@ from functools import partial
 
 from protocol_codecs import ErrorCode
 from translation import member_id_required
-from translation.actions import Connection, EventKind, Request
+from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
     Failed,
@@ -21,7 +21,7 @@ from translation.engine.join_outcomes import (
 from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure
 from translation.member_id_required import NeedsNewMemberId
-from translation.migration.adoption import Found, Verdict, lookup_member
+from translation.migration.adoption import Found, Verdict, adopt_for_join, lookup_member, resync_epoch
 from translation.migration.last_consumer_member import has_to_wait_for_others
 from translation.migration.upgrade import (
     Obstacle,
@@ -101,9 +101,7 @@ def join_preflight(
             if left and _may_have_become_classic(group):
                 verdict, found = yield from look()
         if found is not None:
-            member.member_epoch = found.member_epoch
-            member.adopted = True
-            context.emit(EventKind.ADOPTED, member)
+            adopt_for_join(context, member, found)
         elif verdict is Verdict.CLASSIC_GROUP:
             old_classic_membership = yield from _await_convertible(
                 context, member, request, old_classic_membership, deadline
@@ -226,10 +224,7 @@ def _ensure_latest(context: Context, member: Member, connection: Connection) -> 
     Then the call may be a late one of a client that has joined there since, and what it claims is not true any more.
     A client that is here tries again, and is taken at its word.
     """
-    _, found = yield from lookup_member(context, member, connection)
-    if found is not None and found.member_epoch != member.member_epoch:
-        member.member_epoch = found.member_epoch
-        member.adopted = True
+    if (yield from resync_epoch(context, member, connection)):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another process has moved its epoch")
 
 
