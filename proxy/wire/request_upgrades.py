@@ -23,6 +23,7 @@ from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.registry import APIS
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset, response_frame
 from proxy.wire.request_header import RequestHeader
+from translation import rebalance_timeout
 from translation.apis.offset_commit import TIMESTAMPS_IN, without_timestamps
 
 
@@ -55,7 +56,9 @@ def upgrade(
 
 
 def _join_group(request: JoinGroupRequest, version: int) -> JoinGroupRequest:
-    return replace(request, rebalance_timeout_ms=request.session_timeout_ms) if version == 0 else request
+    if version > 0:
+        return request
+    return replace(request, rebalance_timeout_ms=rebalance_timeout.of_client_ms(request))
 
 
 def _offset_commit(request: OffsetCommitRequest, version: int) -> OffsetCommitRequest:

@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import static_members
+from translation import rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -100,5 +100,5 @@ def _is_still_connected(context: Context, member: Member, request: Request) -> b
 
 def _start_rebalance_timeout(context: Context, member: Member) -> None:
     if member.rebalance_deadline == math.inf and member.waiting_join is None:
-        member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+        rebalance_timeout.start(member, context.now)
         context.book(member)

@@ -9,7 +9,7 @@ import math
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, static_members
+from translation import error_mapping, rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -156,10 +156,7 @@ def _describe_client(
     member.instance_id = message.group_instance_id or None
     static_members.claim_when_join_begins(context, member, is_new=not message.member_id)
     member.session_timeout_ms = message.session_timeout_ms
-    # JoinGroup v0 has no rebalance timeout: it is the session timeout.
-    member.rebalance_timeout_ms = (
-        message.session_timeout_ms if message.rebalance_timeout_ms < 0 else message.rebalance_timeout_ms
-    )
+    member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
     member.protocol_type = message.protocol_type
     member.protocol_name = protocols[0]
     member.cooperative = is_cooperative(protocols)
@@ -376,7 +373,7 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
     member.join_answered_on = member.last_join_on
     member.renew_session(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
-    member.rebalance_deadline = context.now + member.rebalance_timeout_ms / 1000
+    rebalance_timeout.start(member, context.now)
     context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
     context.emit(EventKind.JOINED, member, partitions=owned_partitions)
     context.book(member)

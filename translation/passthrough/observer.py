@@ -21,6 +21,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
+from translation import rebalance_timeout
 from translation.actions import Connection, ConnectionId, Event, EventKind, MemberProtocol, Request
 from translation.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import NOTHING, ObservedMember, Owned, to_topic_partitions
@@ -143,9 +144,7 @@ class Observer:
         member = self._member(connection, request, response.member_id, MemberProtocol.CLASSIC)
         member.instance_id = message.group_instance_id
         member.session_timeout_ms = message.session_timeout_ms
-        member.rebalance_timeout_ms = (
-            message.rebalance_timeout_ms if message.rebalance_timeout_ms > 0 else message.session_timeout_ms
-        )
+        member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
         member.is_consumer = message.protocol_type == _CONSUMER
         member.touch(now)
         member.generation = response.generation_id

@@ -16,6 +16,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
 )
+from translation import rebalance_timeout
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
@@ -43,8 +44,6 @@ _NONE = ErrorCode.NONE
 _TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _STABLE = MemberState.STABLE
 _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
-
-_MAX_INT32 = 2**31 - 1
 
 HeartbeatProcedure = Procedure[ConsumerGroupHeartbeatResponse]
 
@@ -94,9 +93,7 @@ def check_incarnation(
 def _full_request(
     context: Context, member: Member, topics: frozenset[str], owned: Partitions
 ) -> ConsumerGroupHeartbeatRequest:
-    rebalance_timeout_ms = (
-        member.rebalance_timeout_ms + member.session_timeout_ms + context.settings.upstream_margin_ms
-    )
+    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(member, context.settings.upstream_margin_ms)
     # One of several processes says it at each heartbeat of a client, and nearly always the same.
     says = (
         member.member_epoch,
@@ -114,7 +111,7 @@ def _full_request(
         member_epoch=member.member_epoch,
         instance_id=member.instance_id,
         rack_id=member.rack,
-        rebalance_timeout_ms=min(rebalance_timeout_ms, _MAX_INT32),
+        rebalance_timeout_ms=rebalance_timeout_ms,
         subscribed_topic_names=tuple(sorted(topics)),
         server_assignor=member.effective_assignor,
         topic_partitions=to_topics(owned),
