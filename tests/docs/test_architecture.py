@@ -1,6 +1,9 @@
 """The page on the architecture names files that exist, and its tables come from docstrings and import contracts."""
 
+import ast
 import re
+
+import pytest
 
 from tools import module_map
 from tools.module_map import ROOT
@@ -19,6 +22,32 @@ def test_each_path_of_the_page_exists():
     )
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+DECIDED_IN = re.findall(
+    r"`([\w/]+\.py)::([\w.]+)`", TEXT.split("\n## Where is it decided\n")[1].split("\n## ")[0]
+)
+
+
+def functions_of(path):
+    """The functions of a module, and the methods of its classes as ``Class.method``."""
+    for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef))
+
+
+@pytest.mark.parametrize(("path", "function"), DECIDED_IN)
+def test_what_decides_exists(path, function):
+    assert function in set(functions_of(path))
+
+
+def test_each_row_says_where_it_is_decided():
+    section = TEXT.split("\n## Where is it decided\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert len(rows) >= 15
+    assert [row for row in rows if ".py::" not in row] == []
 
 
 def test_no_package_of_a_layered_one_is_left_out():
