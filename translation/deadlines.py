@@ -1,6 +1,7 @@
 """Dispatches deadlines that are due: those of members, and the scheduled heartbeats of groups.
 
-What a timeout of the client's ends is decided in :mod:`translation.expiry`; keep-alives are sent from here.
+What a timeout of the client's ends is decided in :mod:`translation.expiry`, and for how long additions are gathered in
+:mod:`translation.rebalance_detection`; keep-alives are sent from here.
 """
 
 import math
@@ -8,7 +9,7 @@ import math
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.expiry import forget_expired, remove_expired, timeout_expired
-from translation.member_state import MemberEvent, MemberState
+from translation.rebalance_detection import announce_additions
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
 from translation.upstream.proxy_heartbeat import proxy_heartbeat
 
@@ -18,10 +19,7 @@ def member_time(context: Context, member: Member, now: float) -> None:
     if timeout_expired(context, member):
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
-    if member.addition_debounce_until <= now:
-        member.addition_debounce_until = member.addition_debounce_limit = math.inf
-        if member.state is MemberState.STABLE:
-            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+    announce_additions(context, member)
     if member.keep_alive_at <= now:
         heartbeat(context, member)
     context.book(member)

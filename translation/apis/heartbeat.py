@@ -1,7 +1,8 @@
 """Heartbeats: the client's own, and those that the proxy sends for it.
 
 A client's Heartbeat becomes one ConsumerGroupHeartbeat with everything null, and its answer says
-REBALANCE_IN_PROGRESS exactly if this member's own partitions changed.
+REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which :mod:`translation.rebalance_detection`
+decides.
 """
 
 import math

@@ -10,8 +10,6 @@ How the broker behaves here was read from Kafka 4.0 to 4.4 (``GroupMetadataManag
 * After a lost answer the previous epoch is still accepted if the owned list is within the assignment.
 """
 
-import math
-
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -22,7 +20,7 @@ from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure, Send, UpstreamLost
-from translation.member_state import MemberEvent, MemberState
+from translation.member_state import MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.policy.policy import Mode
 from translation.upstream.metadata_lookup import lookup_topics
@@ -188,7 +186,7 @@ def complete_heartbeat(
 def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bool:
     """Whether an answer leaves everything as it is, as most do, so that it is to be noted and no more.
 
-    Else :func:`complete_heartbeat` and :func:`detect_rebalance` see to it.
+    Else :func:`complete_heartbeat` and :func:`~translation.rebalance_detection.detect_rebalance` see to it.
     """
     return not (
         response.error_code != _NONE
@@ -347,36 +345,3 @@ def schedule_keepalive(context: Context, member: Member) -> None:
     member.keep_alive_at = context.now + member.keep_alive_s
     if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
         context.book(member)  # else it is called early enough, as nearly always: both have moved back
-
-
-def detect_rebalance(context: Context, member: Member) -> None:
-    """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
-
-    Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
-    told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
-    """
-    if member.state is not _STABLE:
-        return
-    visible = context.visible(member, member.broker_assignment)
-    if member.pending_revocation & member.possibly_owned or not member.synced_assignment <= visible:
-        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
-        context.emit(
-            EventKind.REVOKE_REQUESTED,
-            member,
-            partitions=(member.synced_assignment - visible)
-            | (member.pending_revocation & member.possibly_owned),
-        )
-    elif visible == member.synced_assignment:
-        member.addition_debounce_until = member.addition_debounce_limit = math.inf
-    elif member.cooperative or not member.synced_assignment:
-        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
-    elif member.addition_debounce_until == math.inf or visible != member.debounced_assignment:
-        settings = context.settings
-        member.debounced_assignment = visible
-        member.addition_debounce_limit = min(
-            member.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
-        )
-        member.addition_debounce_until = min(
-            context.now + settings.addition_debounce_s, member.addition_debounce_limit
-        )
-        context.book(member)

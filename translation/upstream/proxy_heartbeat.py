@@ -8,11 +8,8 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream.consumer_group_heartbeat import (
-    detect_rebalance,
-    keepalive_heartbeat,
-    schedule_keepalive,
-)
+from translation.rebalance_detection import detect_rebalance
+from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat, schedule_keepalive
 from translation.upstream.metadata_lookup import learn_topic_names
 
 

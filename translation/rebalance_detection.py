@@ -1,0 +1,65 @@
+"""Decides whether a client has to join again: when its Heartbeats are answered REBALANCE_IN_PROGRESS.
+
+A classic coordinator answers so to all members of a group that rebalances. In the new protocol each member has changes
+of its own, so here a member's client is told exactly if its own partitions changed: the member then goes from Stable to
+PrepareRebalance, and :mod:`translation.apis.heartbeat` answers by that state. Three other ways lead there: the member
+is found at the broker (:mod:`translation.migration.adoption`), its SyncGroup withholds what the client claims
+(:mod:`translation.apis.sync_group`), or its SyncGroup does not come (:mod:`translation.expiry`).
+"""
+
+import math
+
+from translation.actions import EventKind
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.member_state import MemberEvent, MemberState
+from translation.partitions import Partitions
+
+_STABLE = MemberState.STABLE
+"""Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
+
+
+def detect_rebalance(context: Context, member: Member) -> None:
+    """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
+
+    Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
+    told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
+    """
+    if member.state is not _STABLE:
+        return
+    visible = context.visible(member, member.broker_assignment)
+    if member.pending_revocation & member.possibly_owned or not member.synced_assignment <= visible:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
+        context.emit(
+            EventKind.REVOKE_REQUESTED,
+            member,
+            partitions=(member.synced_assignment - visible)
+            | (member.pending_revocation & member.possibly_owned),
+        )
+    elif visible == member.synced_assignment:
+        member.addition_debounce_until = member.addition_debounce_limit = math.inf
+    elif member.cooperative or not member.synced_assignment:
+        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+    elif member.addition_debounce_until == math.inf or visible != member.debounced_assignment:
+        _gather_additions(context, member, visible)
+
+
+def _gather_additions(context: Context, member: Member, visible: Partitions) -> None:
+    """Wait a little for more additions; each one that comes prolongs the wait, up to a limit."""
+    settings = context.settings
+    member.debounced_assignment = visible
+    member.addition_debounce_limit = min(
+        member.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
+    )
+    member.addition_debounce_until = min(
+        context.now + settings.addition_debounce_s, member.addition_debounce_limit
+    )
+    context.book(member)
+
+
+def announce_additions(context: Context, member: Member) -> None:
+    """Have an eager client join again for the additions that were gathered, if their time has come."""
+    if member.addition_debounce_until <= context.now:
+        member.addition_debounce_until = member.addition_debounce_limit = math.inf
+        if member.state is _STABLE:
+            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
