@@ -235,7 +235,7 @@ def test_another_protocol_type_does_not_make_a_group_pass_through(kafka, proxy, 
     ids = {one.member_id for one in victims.at_the_broker().members}
     for one in victims.both:
         one.freeze()
-    proxy.stop()
+    proxy.kill()
     proxy.start()
     assert answer_to(proxy, stranger, request) == refusal(stranger)
     for one in victims.both:

@@ -10,6 +10,7 @@ from support.entry import Proxy, running_proxy
 from support.load import Load
 from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, SARAMA
 from support.ownership import Partition, account, overlaps
+from support.short_form import long
 from support.waiting import eventually
 
 PARTITIONS = 6
@@ -26,15 +27,15 @@ rules:
 @pytest.mark.parametrize(
     ("client", "assignor"),
     [
-        (AIOKAFKA, "roundrobin"),
         (CONFLUENT, "range"),
         (CONFLUENT, COOPERATIVE),  # its assignor keeps user data: moved all at once
         (JAVA, COOPERATIVE),
-        (KAFKA_PYTHON, "sticky"),
-        (KAFKAJS, "RoundRobinAssigner"),
-        (FRANZ_GO, COOPERATIVE),
-        (SARAMA, "sticky"),  # keeps user data too
         (KAFKA_GO, "rack-affinity"),
+        long(AIOKAFKA, "roundrobin"),
+        long(KAFKA_PYTHON, "sticky"),
+        long(KAFKAJS, "RoundRobinAssigner"),
+        long(FRANZ_GO, COOPERATIVE),
+        long(SARAMA, "sticky"),  # keeps user data too
     ],
     ids=str,
 )
@@ -103,7 +104,7 @@ def test_a_live_group_is_moved_and_moved_back(client, assignor, kafka, consumers
 @pytest.mark.kafka
 @pytest.mark.scenario("moved all at once, by two proxies that know nothing of each other")
 @pytest.mark.parametrize(
-    ("client", "assignor"), [(CONFLUENT, COOPERATIVE), (KAFKA_GO, "rack-affinity")], ids=str
+    ("client", "assignor"), [(CONFLUENT, COOPERATIVE), long(KAFKA_GO, "rack-affinity")], ids=str
 )
 def test_a_group_that_is_moved_all_at_once_is_moved_by_two_proxies(
     client, assignor, kafka, consumers, folder: Path, group

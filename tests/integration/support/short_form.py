@@ -1,4 +1,4 @@
-"""Which combinations of client and assignor `make test` leaves to `make test-long`."""
+"""Which cases of a test `make test` leaves to `make test-long`."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,11 +9,16 @@ from support.clients import CONFLUENT, ClientKind
 from support.story import Case
 
 
+def long(*values: object) -> ParameterSet:
+    """A case that it leaves out."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def shortened(
     cases: Iterable[Case], is_short: Callable[[Case], bool], *more: ClientKind
 ) -> list[ParameterSet]:
-    """Parameters of a test: each case, and `more` that all have; cases that are not short are marked `long`."""
-    return [pytest.param(case, *more, marks=() if is_short(case) else pytest.mark.long) for case in cases]
+    """Parameters of a test: each case, and `more` that all have; it leaves out what is not short."""
+    return [pytest.param(case, *more) if is_short(case) else long(case, *more) for case in cases]
 
 
 def first_assignor(case: Case) -> bool:
