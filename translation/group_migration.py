@@ -203,6 +203,10 @@ class GroupMigration:
         """Whether the next member may be told to rejoin."""
         return now >= self.next_move_at or self.moves_all(now)
 
+    def member_told(self, now: float, pause_s: float) -> None:
+        """A member has been told to rejoin: one by one, the next may be told after ``pause_s`` seconds."""
+        self.next_move_at = now + pause_s
+
     def moves_all(self, now: float) -> bool:
         """Whether all members are told at once, so that the broker's group is empty in between."""
         return self.pace is Pace.ALL_AT_ONCE and now < self._all_told_until

@@ -1,8 +1,8 @@
-"""Maps node ids to broker addresses (learned from responses) and to the addresses that clients are given instead."""
+"""The brokers' own addresses by node id, learned from responses as they pass."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from proxy.config.schema import NODE_ID, Address
+from proxy.config.schema import Address
 
 
 class NodeTable:
@@ -25,28 +25,3 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self._addresses)
-
-
-class AdvertisedCluster:
-    """The cluster as the clients of one listener are told it: a host and a port for each node id."""
-
-    def __init__(
-        self, table: NodeTable, advertised_host: str, ports: Mapping[int, int], on_hidden: Callable[[], None]
-    ) -> None:
-        self._table = table
-        self._addresses = {
-            node_id: Address(advertised_host.replace(NODE_ID, str(node_id)), port)
-            for node_id, port in ports.items()
-        }
-        self._on_hidden = on_hidden
-
-    def map_address(self, node_id: int, host: str, port: int) -> Address | None:
-        """Learn a broker's own address; give the one that clients are told.
-
-        None if the node id is outside the configured ranges: the node must be left out then.
-        """
-        self._table.learn(node_id, Address(host, port))
-        address = self._addresses.get(node_id)
-        if address is None:
-            self._on_hidden()
-        return address

@@ -12,10 +12,11 @@ import msgspec
 import structlog
 import trio
 
+from proxy.cluster.advertised_cluster import AdvertisedCluster
 from proxy.cluster.bootstrap import reach_brokers
 from proxy.cluster.broker_health import BrokerHealth
 from proxy.cluster.dialer import Dialer, Open
-from proxy.cluster.node_table import AdvertisedCluster, NodeTable
+from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address, Config, Listener
 from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound

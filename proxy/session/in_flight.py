@@ -20,7 +20,7 @@ import msgspec
 
 from proxy.session.response_tap import ResponseTap
 from proxy.wire.framing import correlation_id_of
-from proxy.wire.node_endpoints import EndpointRewriter
+from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 
 Rewrite = Callable[[bytes], bytes]
 """Turns the frame of a broker's response into the frame for the client."""

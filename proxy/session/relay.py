@@ -19,11 +19,11 @@ from proxy.session.response_tap import (
     tap_topic_names,
 )
 from proxy.session.session_state import RequestEvent
-from proxy.wire import node_endpoints
+from proxy.wire import produce_fetch_endpoints
 from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_body_offset
-from proxy.wire.node_endpoints import EndpointRewriter
+from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from proxy.wire.request_header import RequestHeader, expects_response
 from translation.actions import Request
 from translation.passthrough.observer import ASKED, OBSERVED
@@ -39,7 +39,7 @@ _RELAYED = Origin.RELAYED
 
 _REWRITTEN_OR_TAPPED = (
     {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
-    | node_endpoints.FIRST_VERSION.keys()
+    | produce_fetch_endpoints.FIRST_VERSION.keys()
     | CARRYING_ADDRESSES
     | OBSERVED
 )
@@ -124,7 +124,7 @@ class Relay:
 
     def _attach_rewriter(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
         api_key, version, map_address = entry.api_key, entry.version, self._context.map_address
-        if (first := node_endpoints.FIRST_VERSION.get(api_key)) is not None:
+        if (first := produce_fetch_endpoints.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
                 entry.endpoint_rewriter = EndpointRewriter(api_key, version, map_address)
         elif api_key in CARRYING_ADDRESSES:

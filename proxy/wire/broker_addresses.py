@@ -1,7 +1,7 @@
 """Rewrites the broker addresses in responses that have fields for them.
 
 The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from v10
-and Fetch from v16 may do so too (``proxy.wire.node_endpoints``). A node that has no port here is left out.
+and Fetch from v16 may do so too (``proxy.wire.produce_fetch_endpoints``). A node that has no port here is left out.
 """
 
 from collections.abc import Callable

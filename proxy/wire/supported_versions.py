@@ -3,7 +3,7 @@
 A version is in the table when somebody has looked through its request and response for three things: broker
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
 version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
-will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.node_endpoints`` takes them out). Reviewed
+will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.produce_fetch_endpoints`` takes them out). Reviewed
 against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node that the client means, which
 is not always the one behind a port before the first Metadata has passed.
 

@@ -24,7 +24,7 @@ from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from proxy.wire.node_endpoints import EndpointRewriter
+from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"

@@ -72,7 +72,7 @@ def request_rejoin(
         connection.client_host,
         context.now,
     )
-    group.migration.next_move_at = context.now + rule.switch_pause_ms / 1000
+    group.migration.member_told(context.now, rule.switch_pause_ms / 1000)
     context.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 

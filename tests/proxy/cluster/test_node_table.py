@@ -1,6 +1,7 @@
 """What clients are told of nodes."""
 
-from proxy.cluster.node_table import AdvertisedCluster, NodeTable
+from proxy.cluster.advertised_cluster import AdvertisedCluster
+from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
 
 

@@ -12,7 +12,8 @@ from protocol_codecs.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol_codecs.registry import APIS
-from proxy.cluster.node_table import AdvertisedCluster, NodeTable
+from proxy.cluster.advertised_cluster import AdvertisedCluster
+from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import Address
 from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
 from tests.proxy.fakes import wire

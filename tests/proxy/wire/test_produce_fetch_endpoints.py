@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i32Timedelta, i64
 from protocol_codecs import ApiKey, MalformedMessage
 from proxy.config.schema import Address
 from proxy.wire.frame_splitter import Piece
-from proxy.wire.node_endpoints import FIRST_VERSION, EndpointRewriter
+from proxy.wire.produce_fetch_endpoints import FIRST_VERSION, EndpointRewriter
 from proxy.wire.varint import varint
 from tests.proxy.fakes import wire
 

@@ -1,0 +1,31 @@
+"""Which host and port clients are told for each broker: the one that leads to it through this proxy."""
+
+from collections.abc import Callable, Mapping
+
+from proxy.cluster.node_table import NodeTable
+from proxy.config.schema import NODE_ID, Address
+
+
+class AdvertisedCluster:
+    """The cluster as the clients of one listener are told it: a host and a port for each node id."""
+
+    def __init__(
+        self, table: NodeTable, advertised_host: str, ports: Mapping[int, int], on_hidden: Callable[[], None]
+    ) -> None:
+        self._table = table
+        self._addresses = {
+            node_id: Address(advertised_host.replace(NODE_ID, str(node_id)), port)
+            for node_id, port in ports.items()
+        }
+        self._on_hidden = on_hidden
+
+    def map_address(self, node_id: int, host: str, port: int) -> Address | None:
+        """Learn a broker's own address; give the one that clients are told.
+
+        None if the node id is outside the configured ranges: the node must be left out then.
+        """
+        self._table.learn(node_id, Address(host, port))
+        address = self._addresses.get(node_id)
+        if address is None:
+            self._on_hidden()
+        return address
