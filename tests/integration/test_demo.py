@@ -73,6 +73,6 @@ def test_ctrl_c_ends_everything_that_was_started(kafka):
     demo.send_signal(signal.SIGINT)
     output, _ = demo.communicate(timeout=TIMEOUT_S)
     assert demo.returncode == 130, output
-    assert "everything that was started has ended" in output
+    assert "all processes have been stopped" in output
     assert not [pid for pid in consumers if Path(f"/proc/{pid}").exists()]
     eventually(lambda: topics_of_demos(kafka), lambda now: now <= before, what="the demo's topic is gone")

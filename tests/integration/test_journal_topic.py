@@ -48,7 +48,7 @@ async def test_a_broker_that_is_away_costs_events_and_nobody_waits(own_kafka):
 
     def tell(count: int) -> None:
         for number in range(count):
-            journal.tell(
+            journal.record(
                 Event(kind=EventKind.JOINED, group_id=f"g-{number % 4}", member_id="m"), "translate", 1
             )
 
@@ -63,7 +63,7 @@ async def test_a_broker_that_is_away_costs_events_and_nobody_waits(own_kafka):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        journal.mark("started", 1)
+        journal.record_marker("started", 1)
         tell(8)
         await until("events", 9)
         await trio.to_thread.run_sync(lambda: cluster.stop_broker(1))

@@ -95,7 +95,7 @@ def test_a_check_of_the_policy_as_json(tmp_path):
     assert (report["valid"], report["default"]) == (True, "observe")
     (rule,) = report["rules"]
     assert (rule["number"], rule["group"], rule["pattern"], rule["mode"]) == (1, "g", None, "observe")
-    assert rule["notes"] == ["the assignor range counts for nothing: only translated groups get one"]
+    assert rule["notes"] == ["the assignor range has no effect: only translated groups get one"]
     file.write_text("default: translat\n")
     assert json.loads(epochgate("policy", "check", file, "-o", "json").stdout)["valid"] is False
 

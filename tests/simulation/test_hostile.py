@@ -194,11 +194,11 @@ def the_member(context: Any) -> Any:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda context: context.groups[GROUP].static.update(instance="m"),
+        lambda context: context.groups[GROUP].static_members.update(instance="m"),
         lambda context: context.member(GROUP, "another"),
         lambda context: context.group("another"),
         lambda context: setattr(the_member(context), "session_timeout_ms", 1),
-        lambda context: setattr(the_member(context).turns, "running", object()),
+        lambda context: setattr(the_member(context).queue, "running", object()),
         lambda context: context.timers.book(the_member(context), 0.0),
         lambda context: context.ids.issue(),
         lambda context: context.relay(context.groups[GROUP], "m"),
