@@ -80,7 +80,7 @@ def ignore_a_lost_answer() -> AbstractContextManager[Any]:
     """After a lost answer heartbeats go on as if nothing had happened."""
     return patch.object(
         consumer_group_heartbeat,
-        "_needs_full_request",
+        "has_to_report_owned",
         lambda context, member, *, client_is_here: member.member_epoch == 0,
     )
 
@@ -111,7 +111,7 @@ def ignore_the_claim() -> AbstractContextManager[Any]:
         return NONE
         yield
 
-    return patch.object(join_group, "_owned_partitions", broken)
+    return patch.object(join_group, "owned_in_join", broken)
 
 
 def forget_what_is_withheld() -> AbstractContextManager[Any]:

@@ -45,6 +45,7 @@ from translation.upstream.consumer_group_heartbeat import (
     leave,
 )
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
+from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
 from translation.upstream.proxy_heartbeat import heartbeat_upstream
 
 NEWEST_EMBEDDED_VERSION = 3
@@ -89,7 +90,7 @@ def join(
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
     member.session_deadline = member.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
-    reported_owned = _reported_owned(subscription)
+    reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation
     try:
         yield from join_preflight(
@@ -104,8 +105,8 @@ def join(
         static_members.claim_after_preflight(context, member, instead_of=holder)
         if not reported_owned:
             yield from _end_abandoned_memberships(context, member, connection, request)
-        owned_partitions = yield from _owned_partitions(context, member, reported_owned)
-        _report_revoked(context, member, owned_partitions)
+        owned_partitions = yield from owned_in_join(context, member, reported_owned)
+        emit_revoked(context, member, owned_partitions)
         while True:
             owned_partitions = yield from _heartbeat_until_joined(
                 context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
@@ -131,16 +132,6 @@ def join(
         _answer(context, member, request, owned_partitions)
 
 
-def _report_revoked(context: Context, member: Member, owned_partitions: Partitions) -> None:
-    """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
-    if not member.joined or member.adopted:
-        return
-    given_up = member.possibly_owned - owned_partitions
-    if given_up:
-        member.reported_owned = owned_partitions
-        context.emit(EventKind.REVOKED, member, partitions=given_up)
-
-
 def _describe_client(
     context: Context,
     member: Member,
@@ -164,34 +155,6 @@ def _describe_client(
     member.effective_assignor = assignor_for(context, member)
     member.subscription = frozenset(subscription.topics)
     member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
-
-
-def _reported_owned(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
-    """What the client says that it still holds.
-
-    That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
-    that they are gone, so the broker must not give them away before.
-    """
-    return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
-
-
-def _owned_partitions(
-    context: Context, member: Member, reported_owned: set[tuple[str, int]]
-) -> Procedure[Partitions]:
-    """The claim by topic id, cut to what the client can hold at all.
-
-    A member that this process knows can hold only what it claimed and was handed before. One that comes from
-    elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
-    """
-    if not reported_owned:
-        return NONE
-    if member.joined and not member.adopted:
-        names = context.topic_names
-        known = {(names.get(pair[0]), pair[1]): pair for pair in member.possibly_owned}
-        if context.settings.sole_process or reported_owned <= known.keys():
-            return frozenset(pair for name, pair in known.items() if name in reported_owned)
-    ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))
-    return frozenset((ids[topic], index) for topic, index in reported_owned if topic in ids)
 
 
 def _heartbeat_until_joined(
@@ -242,7 +205,7 @@ def _heartbeat_until_joined(
             and not joining
             and (yield from resync_epoch(context, member, connection))
         ):
-            owned_partitions = yield from _owned_partitions(context, member, reported_owned)
+            owned_partitions = yield from owned_in_join(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
             # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and

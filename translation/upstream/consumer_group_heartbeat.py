@@ -25,6 +25,7 @@ from translation.member_state import MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
 from translation.policy.policy import Mode
 from translation.upstream.metadata_lookup import lookup_topics
+from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
 
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
@@ -223,7 +224,7 @@ def keepalive_request(
     context: Context, member: Member, *, client_is_here: bool
 ) -> ConsumerGroupHeartbeatRequest:
     """What :func:`keepalive_heartbeat` sends."""
-    if _needs_full_request(context, member, client_is_here=client_is_here):
+    if has_to_report_owned(context, member, client_is_here=client_is_here):
         return _full_request(context, member, member.broker_subscription, member.possibly_owned)
     return _minimal_request(member)
 
@@ -281,15 +282,6 @@ def update_assignors(context: Context, group: Group) -> None:
         context.heartbeat_group(group)
 
 
-def _needs_full_request(context: Context, member: Member, *, client_is_here: bool) -> bool:
-    if member.adopted:
-        return False  # what its client holds is not known before it has joined here
-    never_had = not member.pending_revocation <= member.possibly_owned
-    # The answer that brought a change may have gone to another process that served the client before.
-    missed = not context.settings.sole_process
-    return member.reply_lost or member.member_epoch == 0 or (client_is_here and (never_had or missed))
-
-
 def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
     """Leave the group on the member's behalf: -1 for good, -2 for a static member whose instance comes back."""
     return (yield from leave_for(member, member.member_id, epoch))
@@ -314,13 +306,11 @@ def _apply_response(
 
     ``owned`` is the list that the request carried: what it omitted is acknowledged. None if it carried none.
     """
-    before = member.broker_assignment
     epoch_before = member.member_epoch
+    assigned = member.broker_assignment
     if response.assignment is not None:
-        member.broker_assignment = from_topics(response.assignment.topic_partitions)
-    withdrawn = member.pending_revocation | (before - member.broker_assignment)
-    released = NONE if owned is None else withdrawn - owned
-    member.pending_revocation = withdrawn - released - member.broker_assignment
+        assigned = from_topics(response.assignment.topic_partitions)
+    released = acknowledge(member, assigned, owned)
     member.member_epoch = response.member_epoch
     member.reply_lost = False
     record_contact(context, member, response)
