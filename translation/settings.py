@@ -67,7 +67,7 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_max_ms: int = 1_800_000
     """The longest (Kafka: ``group.max.session.timeout.ms``)."""
 
-    admitted_groups_limit: int = 1_000
+    authorized_groups_limit: int = 1_000
     """Groups of one connection for which it is remembered that the broker accepts its calls."""
 
     native_members_limit: int = 50_000

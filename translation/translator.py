@@ -14,9 +14,8 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import deadlines, member_id_required, static_members
+from translation import authorization, deadlines, member_id_required, relayed_responses, static_members
 from translation.actions import Action, Admitted, CallId, Connection, ConnectionId, EventKind, Request
-from translation.admission import gate, passed_calls
 from translation.apis import join_group, leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import heartbeat
@@ -125,13 +124,13 @@ class Translator:
         """The broker answered a group request that was relayed; learn from what it accepted."""
         context = self._context
         context.now = now
-        passed_calls.observe_response(context, connection, request, response)
+        relayed_responses.observe_response(context, connection, request, response)
         return self._actions()
 
     def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of this connection for this group
-        (:mod:`translation.admission.gate`)."""
-        return self._context.admissions.admits(connection_id, group_id)
+        (:mod:`translation.authorization`)."""
+        return self._context.authorized_groups.includes(connection_id, group_id)
 
     def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client disconnected. Its members stay until their sessions end."""
@@ -222,14 +221,6 @@ class Translator:
         """
         if request is self._let_in:
             return True
-        context = self._context
-        names_nobody = member is None and not request.message.member_id
-        is_served_here = member is not None and member.connection_id == connection.id
-        if context.admissions.admits(connection.id, request.message.group_id):
-            if names_nobody or is_served_here:
-                return True
-            if member is not None and member.session_deadline < math.inf:
-                member.renew_session(context.now)  # alive now, however long the question takes
 
         def proceed() -> None:
             self._let_in = request
@@ -238,9 +229,7 @@ class Translator:
             finally:
                 self._let_in = None
 
-        steps = gate.ask_broker(context, connection, request, proceed)
-        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
-        return False
+        return authorization.is_authorized(self._context, connection, request, member, proceed)
 
     def _member_of_join(self, message: JoinGroupRequest) -> Member | None:
         """The member that a JoinGroup names by member id, or whose instance id it takes over."""
@@ -264,7 +253,7 @@ class Translator:
             return
         context.actions.append(Admitted(request))
         rule = self._context.rules.rule_for(message.group_id)
-        why_not = passed_calls.why_not_translated(context, message)
+        why_not = relayed_responses.why_not_translated(context, message)
         if rule.mode is Mode.REJECT:
             reason = "the policy rejects this group"
             context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)

@@ -11,12 +11,18 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import deadlines, member_id_required, static_members, translator
+from translation import (
+    authorization,
+    deadlines,
+    member_id_required,
+    relayed_responses,
+    static_members,
+    translator,
+)
 from translation.actions import EventKind
-from translation.admission import gate, passed_calls
 from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
 from translation.engine import context, join_outcomes
-from translation.engine.admitted_groups import Admissions
+from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
@@ -26,7 +32,6 @@ from translation.member_state import MemberEvent, MemberState
 from translation.migration import adoption, downgrade, join_preflight, upgrade
 from translation.partitions import NONE, from_topics
 from translation.settings import TranslatorSettings
-from translation.translator import Translator
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.proxy_heartbeat import detect_rebalance
 
@@ -421,48 +426,48 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
 
 def let_everybody_act() -> AbstractContextManager[Any]:
     """Nobody asks the broker whether the sender of a call may act in its group."""
-    return patch.object(Translator, "_is_admitted", lambda *_: True)
+    return patch.object(authorization, "is_authorized", lambda *_: True)
 
 
 def ask_once_for_each_connection() -> AbstractContextManager[Any]:
     """A connection that the broker accepted once speaks for members that are served on others."""
-    is_admitted = Translator._is_admitted
+    is_authorized = authorization.is_authorized
 
-    def broken(self: Translator, connection: Any, request: Any, *rest: Any) -> bool:
-        admits = self._context.admissions.admits
-        return admits(connection.id, request.message.group_id) or is_admitted(
-            self, connection, request, *rest
+    def broken(context: Context, connection: Any, request: Any, *rest: Any) -> bool:
+        includes = context.authorized_groups.includes
+        return includes(connection.id, request.message.group_id) or is_authorized(
+            context, connection, request, *rest
         )
 
-    return patch.object(Translator, "_is_admitted", broken)
+    return patch.object(authorization, "is_authorized", broken)
 
 
 def take_any_answer_for_a_yes() -> AbstractContextManager[Any]:
     """The broker is asked whether the sender may act, and what it answers counts for nothing."""
-    return patch.object(gate, "ALLOWED", frozenset(ErrorCode))
+    return patch.object(authorization, "ALLOWED", frozenset(ErrorCode))
 
 
 def admit_all_connections_of_a_group() -> AbstractContextManager[Any]:
     """What the broker accepts on one connection counts on every other."""
 
-    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
-        return any(group_id in groups for groups in self._admitted.values())
+    def broken(self: AuthorizedGroups, connection_id: Any, group_id: str) -> bool:
+        return any(group_id in groups for groups in self._groups.values())
 
-    return patch.object(Admissions, "admits", broken)
+    return patch.object(AuthorizedGroups, "includes", broken)
 
 
 def admit_all_groups_of_a_connection() -> AbstractContextManager[Any]:
     """What the broker accepts for one group counts for every other."""
 
-    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
-        return connection_id in self._admitted
+    def broken(self: AuthorizedGroups, connection_id: Any, group_id: str) -> bool:
+        return connection_id in self._groups
 
-    return patch.object(Admissions, "admits", broken)
+    return patch.object(AuthorizedGroups, "includes", broken)
 
 
 def believe_relayed_calls() -> AbstractContextManager[Any]:
     """A call that was relayed counts, whatever the broker answered to it."""
-    return patch.object(passed_calls, "_ACCEPTED", frozenset(ErrorCode))
+    return patch.object(relayed_responses, "_ACCEPTED", frozenset(ErrorCode))
 
 
 @contextmanager

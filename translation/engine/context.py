@@ -21,7 +21,7 @@ from translation.actions import (
     Release,
     Request,
 )
-from translation.engine.admitted_groups import Admissions
+from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
@@ -66,7 +66,7 @@ class Context:
         self.topic_names: dict[Uuid, str] = {}
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
         self.connections = ClientConnections(self._release, self.scheduler.is_busy)
-        self.admissions = Admissions(settings.admitted_groups_limit)
+        self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.natives = NativeMembers(settings.native_members_limit)
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Context:
             self.actions.append(Forward(request.id))
 
     def _release(self, connection_id: ConnectionId) -> None:
-        self.admissions.forget(connection_id)
+        self.authorized_groups.forget(connection_id)
         self.actions.append(Release(connection_id))
 
     # -- connections -------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Context:
         """Both sides of a connection are closed: calls on it get no response."""
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
-        self.admissions.forget(connection_id)
+        self.authorized_groups.forget(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
 

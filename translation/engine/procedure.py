@@ -213,7 +213,7 @@ class Scheduler:
             return
         self._forget_call(procedure, call_id)
         if getattr(message, "error_code", 0) == _NOT_AUTHORIZED and procedure.sent is not None:
-            self._context.admissions.withdraw(procedure.connection_id, procedure.sent.message.group_id)
+            self._context.authorized_groups.withdraw(procedure.connection_id, procedure.sent.message.group_id)
         self._resume_with_reply(procedure, message)
 
     def connection_lost(self, connection_id: ConnectionId) -> None:

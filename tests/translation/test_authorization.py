@@ -163,12 +163,12 @@ def test_whatever_the_broker_says_after_it_has_looked_at_the_right_is_a_yes(code
 
 def test_what_was_accepted_for_one_group_does_not_count_for_another() -> None:
     bench, _ = a_victim()
-    admissions = bench.translator._context.admissions
+    authorized = bench.translator._context.authorized_groups
     connection = bench.connect()
     bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
     bench.reply(ACCEPTED)
-    assert admissions.admits(connection.id, GROUP)
-    assert not admissions.admits(connection.id, "another")
+    assert authorized.includes(connection.id, GROUP)
+    assert not authorized.includes(connection.id, "another")
 
 
 def test_a_refusal_of_the_broker_ends_what_was_accepted_before() -> None:
@@ -203,7 +203,7 @@ def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> No
             continue
         before = state_of(bench)
         another = bench.connect()
-        bench.translator._context.admissions.admit(another.id, GROUP)
+        bench.translator._context.authorized_groups.admit(another.id, GROUP)
         request = call(bench, another)
         if bench.questions():
             bench.translator._context.find(GROUP, VICTIM).session_deadline = served_until
@@ -485,16 +485,16 @@ def test_a_connection_is_released_when_the_answer_for_a_client_that_is_gone_has_
     assert bench.released == []
     bench.reply(REFUSED)
     assert bench.released == [stranger.id]
-    assert bench.translator._context.admissions._admitted.keys() == {1}
+    assert bench.translator._context.authorized_groups._groups.keys() == {1}
 
 
 def test_groups_of_one_connection_that_are_remembered_are_bounded() -> None:
-    bench = Bench(settings=TranslatorSettings(admitted_groups_limit=2))
-    admissions = bench.translator._context.admissions
+    bench = Bench(settings=TranslatorSettings(authorized_groups_limit=2))
+    authorized = bench.translator._context.authorized_groups
     connection = bench.connect()
     for group_id in ("a", "b", "c"):
-        admissions.admit(connection.id, group_id)
-    assert [admissions.admits(connection.id, group_id) for group_id in ("a", "b", "c")] == [
+        authorized.add(connection.id, group_id)
+    assert [authorized.includes(connection.id, group_id) for group_id in ("a", "b", "c")] == [
         False,
         True,
         True,
