@@ -31,6 +31,7 @@ from translation.engine.procedure import ProcedureQueue, Scheduler
 from translation.member_state import MemberEvent, MemberState
 from translation.migration import adoption, downgrade, join_preflight, upgrade
 from translation.partitions import NONE, from_topics
+from translation.routing import call_routing, join_routing
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
 from translation.upstream.proxy_heartbeat import detect_rebalance
@@ -71,14 +72,14 @@ def forget_the_previous_generation() -> AbstractContextManager[Any]:
 
 def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
     """SyncGroup gives what the broker has withdrawn."""
-    sync = translator.sync
+    sync = call_routing.sync
 
     def broken(context: Context, member: Member, *rest: Any) -> Any:
         member.broker_assignment |= member.possibly_owned
         member.pending_revocation = NONE
         return (yield from sync(context, member, *rest))
 
-    return patch.object(translator, "sync", broken)
+    return patch.object(call_routing, "sync", broken)
 
 
 def ignore_a_lost_answer() -> AbstractContextManager[Any]:
@@ -200,22 +201,22 @@ def let_a_late_join_group_in() -> AbstractContextManager[Any]:
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
     """Back to observe, a membership ends although its client still claims partitions."""
-    return patch.object(translator, "owns_partitions", lambda message: False)
+    return patch.object(join_routing, "owns_partitions", lambda message: False)
 
 
 def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
     """A Heartbeat that is told to move to the other protocol does not renew the session."""
-    moves_back = translator.Translator._moves_back
+    has_to_move_back = downgrade.has_to_move_back
 
-    def broken(self: Any, connection: Any, request: Any) -> bool:
-        member = self._context.find(request.message.group_id, request.message.member_id)
-        before = None if member is None else member.session_deadline
-        moves = moves_back(self, connection, request)
+    def broken(context: Context, connection: Any, request: Any) -> bool:
+        member = context.find(request.message.group_id, request.message.member_id)
+        before = math.inf if member is None else member.session_deadline
+        moves = has_to_move_back(context, connection, request)
         if moves and member is not None:
             member.session_deadline = before
         return moves
 
-    return patch.object(translator.Translator, "_moves_back", broken)
+    return patch.object(downgrade, "has_to_move_back", broken)
 
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
@@ -234,15 +235,15 @@ def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
 
 def do_not_call_off_a_move() -> AbstractContextManager[Any]:
     """A member that was told to go back is told again although the policy says translate again."""
-    moves_back = translator.Translator._moves_back
+    has_to_move_back = downgrade.has_to_move_back
 
-    def broken(self: Any, connection: Any, request: Any) -> bool:
-        group = self._context.groups.get(request.message.group_id)
-        return (group is not None and request.message.member_id in group.pending_moves) or moves_back(
-            self, connection, request
+    def broken(context: Context, connection: Any, request: Any) -> bool:
+        group = context.groups.get(request.message.group_id)
+        return (group is not None and request.message.member_id in group.pending_moves) or has_to_move_back(
+            context, connection, request
         )
 
-    return patch.object(translator.Translator, "_moves_back", broken)
+    return patch.object(downgrade, "has_to_move_back", broken)
 
 
 def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
@@ -485,7 +486,7 @@ def adopt_whoever_commits() -> Iterator[None]:
     """A member of the new protocol that nobody translates is adopted when it commits."""
     with (
         patch.object(NativeMembers, "__contains__", lambda self, key: False),
-        patch.object(translator, "may_be_translated", lambda member_id: True),
+        patch.object(call_routing, "may_be_translated", lambda member_id: True),
         patch.object(context, "may_be_translated", lambda member_id: True),
     ):
         yield

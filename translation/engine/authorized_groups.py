@@ -9,8 +9,8 @@ from translation.policy.rule_cache import LONGEST_GROUP_ID
 class AuthorizedGroups:
     """The groups for which the broker has accepted a call, by connection.
 
-    Each connection keeps the last ``limit`` groups. Group ids longer than :data:`LONGEST_GROUP_ID` are not kept: no such
-    group is translated. For a group that is no longer kept the broker is asked again.
+    Each connection keeps the last ``limit`` groups. Group ids longer than :data:`LONGEST_GROUP_ID` are not kept: such a
+    group is never translated. For a group that is no longer kept the broker is asked again.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,8 +1,9 @@
-"""A client of the new protocol goes back to the classic one, in its JoinGroup."""
+"""Moves a client back to the classic protocol: its Heartbeat tells it to rejoin, its JoinGroup ends its membership."""
 
 import math
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from translation import static_members
 from translation.actions import Connection, Request
 from translation.engine.context import Context
@@ -24,8 +25,38 @@ from translation.migration.upgrade import (
     end_old_classic_membership,
     leave_consumer_membership,
     relay_classic_join,
+    request_rejoin,
 )
+from translation.policy.policy import Mode
 from translation.upstream.proxy_heartbeat import heartbeat_upstream
+
+_TRANSLATE = Mode.TRANSLATE
+"""Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
+
+
+def has_to_move_back(context: Context, connection: Connection, request: Request) -> bool:
+    """Whether a Heartbeat has to tell its client to rejoin as a classic member: its group is not translated any more.
+
+    Members are moved back one after another, with the pause of the rule between them. A member that was told so before
+    is told again; one whose group is translated again is not.
+    """
+    message: HeartbeatRequest = request.message
+    group = context.groups.get(message.group_id)
+    if group is None:
+        return False
+    member = group.members.get(message.member_id)
+    if member is not None and member.session_deadline < math.inf:
+        member.renew_session(context.now)  # what it holds stays its own until it joins anew
+    rule = context.rules.rule_for(message.group_id)
+    translated = rule.mode is _TRANSLATE
+    if translated and group.pending_moves and member is not None and member.joined:
+        group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
+    if message.member_id in group.pending_moves:
+        return True
+    if translated or member is None or not member.joined or not group.migration.may_move(context.now):
+        return False
+    request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
+    return True
 
 
 def back_to_classic(
