@@ -14,13 +14,14 @@ from protocol_codecs import ErrorCode
 from translation import (
     authorization,
     deadlines,
+    generation,
     member_id_required,
     relayed_responses,
     static_members,
     translator,
 )
 from translation.actions import EventKind
-from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
+from translation.apis import heartbeat, join_group, leave_group, predicted_heartbeat
 from translation.engine import context, join_outcomes
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
@@ -60,14 +61,12 @@ def acknowledge_early() -> Iterator[None]:
 
 def skip_the_generation_check() -> AbstractContextManager[Any]:
     """A commit is taken with any generation."""
-    return patch.object(offset_commit, "_generation_counts", lambda member, generation: True)
+    return patch.object(generation, "may_commit", lambda member, carried: True)
 
 
 def forget_the_previous_generation() -> AbstractContextManager[Any]:
     """Between JoinGroup and SyncGroup a commit with the previous generation is refused."""
-    return patch.object(
-        offset_commit, "_generation_counts", lambda member, generation: generation == member.generation
-    )
+    return patch.object(generation, "may_commit", generation.is_current)
 
 
 def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
@@ -227,10 +226,10 @@ def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager
 def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
     """What a process knows of a client counts although another process may have served it meanwhile."""
 
-    def broken(self: Context, member: Member, generation: int) -> bool:
-        return not self.settings.sole_process and generation > member.generation
+    def broken(member: Member, carried: int, *, sole_process: bool) -> bool:
+        return not sole_process and carried > member.generation
 
-    return patch.object(Context, "served_elsewhere", broken)
+    return patch.object(generation, "served_elsewhere", broken)
 
 
 def do_not_call_off_a_move() -> AbstractContextManager[Any]:
@@ -268,7 +267,7 @@ def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
     return patch.object(
         ClientConnections,
         "record_call",
-        lambda self, member, connection, generation: self.bind(member, connection),
+        lambda self, member, connection, carried: self.bind(member, connection),
     )
 
 
@@ -345,7 +344,7 @@ def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractCont
 
 def believe_any_newer_generation() -> AbstractContextManager[Any]:
     """A generation that the broker has not come to is taken for one that another process gave."""
-    return patch.object(adoption, "_is_of_another_membership", lambda *_: False)
+    return patch.object(generation, "is_of_another_membership", lambda *_: False)
 
 
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import rebalance_timeout, static_members
+from translation import generation, rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -31,11 +31,12 @@ from translation.upstream.proxy_heartbeat import map_result
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Translate a Heartbeat. The member was known when the request came, and may have left when its turn comes."""
     message: HeartbeatRequest = request.message
-    member.learn_generation(message.generation_id)
+    generation.learn(member, message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
     if member.generation >= 0:
         member.renew_session(context.now)
-    if context.served_elsewhere(member, message.generation_id):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         code: int = yield from readopt(context, member, connection, request)
         if code == ErrorCode.NONE:
             _start_rebalance_timeout(context, member)
@@ -52,7 +53,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             request, HeartbeatResponse(error_code=static_members.membership_error(context, member, message))
         )
         return
-    if message.generation_id != member.generation:
+    if not generation.is_current(member, message.generation_id):
         context.emit(
             EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
         )

@@ -9,7 +9,7 @@ import math
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, rebalance_timeout, static_members
+from translation import error_mapping, generation, rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -26,7 +26,7 @@ from translation.engine.join_outcomes import (
 )
 from translation.engine.member import Member, PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
-from translation.member_state import MemberEvent, MemberState
+from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.upgrade import (
@@ -322,10 +322,7 @@ def _fail_if_served_elsewhere(context: Context) -> None:
 
 def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:
     """Give the client its generation: the member epoch at this moment."""
-    if member.state is not MemberState.COMPLETING_REBALANCE:
-        # Else the client may not have heard the answer before this one, and has the generation before that.
-        member.previous_generation = member.generation
-    member.generation = member.member_epoch
+    generation.give(member)
     member.possibly_owned = owned_partitions
     member.reported_owned = None
     member.adopted = False

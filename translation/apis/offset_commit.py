@@ -1,7 +1,7 @@
 """OffsetCommit and TxnOffsetCommit: the client's generation becomes the member epoch.
 
-A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted
-if it has the current generation (or the one before, until SyncGroup), and goes out with the current epoch.
+A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted if its
+generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch.
 """
 
 from typing import Any
@@ -18,12 +18,11 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from translation import error_mapping, static_members
+from translation import error_mapping, generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
-from translation.member_state import MemberState
 from translation.migration.adoption import Verdict, lookup_member, readopt
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 
@@ -41,14 +40,15 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     """A commit with a member id, of either kind."""
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
-    generation = message.generation_id_or_member_epoch
-    member.learn_generation(generation)
+    carried = generation.in_request(request)
+    generation.learn(member, carried)
     if not transactional:  # a transactional one comes from the producer's connection
-        context.connections.record_call(member, connection, generation)
+        context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
         member.renew_session(context.now)
     code = ErrorCode.NONE
-    if context.served_elsewhere(member, generation):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, carried, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, message)
@@ -113,19 +113,11 @@ def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
     """What a commit is refused with here; NONE if it may go on."""
     if member.generation < 0:
         return static_members.membership_error(context, member, message)
-    if not _generation_counts(member, message.generation_id_or_member_epoch):
+    if not generation.may_commit(member, message.generation_id_or_member_epoch):
         reason = f"commit with generation {message.generation_id_or_member_epoch}"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
-
-
-def _generation_counts(member: Member, generation: int) -> bool:
-    if generation == member.generation:
-        return True
-    # Of several JoinGroups without a SyncGroup the client may have heard the answer to any, or to none.
-    before_sync = member.state is MemberState.COMPLETING_REBALANCE
-    return before_sync and 0 <= member.previous_generation <= generation < member.generation
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:

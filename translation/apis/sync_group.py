@@ -9,7 +9,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import static_members
+from translation import generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -29,10 +29,11 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
     what the client gets.
     """
-    member.learn_generation(request.message.generation_id)
+    generation.learn(member, request.message.generation_id)
     context.connections.record_call(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
-    if context.served_elsewhere(member, request.message.generation_id):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, request.message)
@@ -71,7 +72,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
 def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
     if member.generation < 0:
         return static_members.membership_error(context, member, message)
-    if message.generation_id != member.generation:
+    if not generation.is_current(member, message.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
         return ErrorCode.REBALANCE_IN_PROGRESS

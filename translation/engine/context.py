@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from protocol_codecs import ApiKey, Uuid
+from translation import generation
 from translation.actions import (
     Action,
     Answer,
@@ -147,16 +148,6 @@ class Context:
         member = self.find(group_id, member_id)
         return (group_id, member_id) in self.natives and (member is None or not member.joined)
 
-    def served_elsewhere(self, member: Member, generation: int) -> bool:
-        """Whether another process may have served this client since it joined here.
-
-        Its generation is newer than what is known here, or it was away: the broker may have assigned more, and
-        less again, at the same epoch, so that not even the epoch tells.
-        """
-        if self.settings.sole_process or generation < member.generation:
-            return False  # an older generation is an older one, wherever the newer one came from
-        return generation > member.generation or member.may_have_moved
-
     def drop_if_idle(self, member: Member) -> None:
         """Forget a member that has no membership and no procedure under way."""
         group = member.group
@@ -221,8 +212,7 @@ class Context:
         if was_joined:
             self.emit(kind, member, reason=reason)
         member.incarnation += 1
-        member.generation = member.previous_generation = -1
-        member.member_epoch = 0
+        generation.forget(member)
         member.broker_assignor = None
         member.reply_lost = False
         member.broker_assignment = member.synced_assignment = member.pending_revocation = NONE

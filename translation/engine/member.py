@@ -139,6 +139,7 @@ class Member:
 
         # generation and epoch
         self.generation = -1
+        """The client's; :mod:`translation.generation` says how it comes from the member epoch."""
         self.previous_generation = -1
         self.member_epoch = 0
         self.reply_lost = False
@@ -211,11 +212,6 @@ class Member:
         """The client gave a sign of life; its session starts anew. While it waits in JoinGroup, it does not run."""
         if self.waiting_join is None:
             self.session_deadline = now + self.session_timeout_ms / 1000
-
-    def learn_generation(self, generation: int) -> None:
-        """A call of an adopted member's client says which generation it has; a late call has an older one."""
-        if self.adopted and self.generation < generation <= self.member_epoch:
-            self.generation = generation
 
     def on_time(self, now: float) -> None:
         """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""

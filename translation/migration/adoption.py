@@ -15,7 +15,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseMember,
 )
-from translation import static_members
+from translation import generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -118,8 +118,9 @@ def readopt(
     verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
     if verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if found is not None and _is_of_another_membership(member, _generation_of(request), found):
-        reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
+    carried = generation.in_request(request)
+    if found is not None and generation.is_of_another_membership(member, carried, found.member_epoch):
+        reason = f"generation {carried}, and the broker is at epoch {found.member_epoch}"
         context.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     if member.joined:
@@ -131,13 +132,6 @@ def readopt(
         return static_members.membership_error(context, member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
-
-
-def _is_of_another_membership(
-    member: Member, generation: int, found: ConsumerGroupDescribeResponseMember
-) -> bool:
-    """Whether a generation that is newer than the one known here is none that this membership has had at all."""
-    return member.joined and generation > member.generation and generation > found.member_epoch
 
 
 def lookup_member(
@@ -189,9 +183,7 @@ def _adopt(
     member.client_id = request.client_id
     member.instance_id = found.instance_id
     static_members.claim_instance(context, member)
-    member.member_epoch = found.member_epoch
-    # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
-    member.generation = min(_generation_of(request), found.member_epoch)
+    generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
     member.session_timeout_ms = _SESSION_TIMEOUT_MS
@@ -226,14 +218,3 @@ def _take_epoch(member: Member, found: ConsumerGroupDescribeResponseMember) -> N
     """What the client owns is not known at this epoch before its JoinGroup is answered."""
     member.member_epoch = found.member_epoch
     member.adopted = True
-
-
-def _generation_of(request: Request) -> int:
-    match request.api_key:
-        case ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP:
-            generation: int = request.message.generation_id
-        case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
-            generation = request.message.generation_id_or_member_epoch
-        case _:
-            raise AssertionError(request.api_key)
-    return generation
