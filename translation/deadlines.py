@@ -1,17 +1,19 @@
 """Dispatches deadlines that are due: those of members, and the scheduled heartbeats of groups.
 
-What a timeout of the client's ends is decided in :mod:`translation.expiry`, and for how long additions are gathered in
-:mod:`translation.rebalance_detection`; keep-alives are sent from here.
+:mod:`translation.expiry` decides what a timeout of the client ends, :mod:`translation.rebalance_detection` for how long
+additions are collected. The heartbeats that the proxy sends of its own accord start here: keep-alives, and those that
+fetch a new assignment after the group has changed.
 """
 
 import math
 
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
+from translation.engine.procedure import Procedure
 from translation.expiry import forget_expired, remove_expired, timeout_expired
 from translation.rebalance_detection import announce_additions
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
-from translation.upstream.proxy_heartbeat import proxy_heartbeat
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
@@ -55,9 +57,15 @@ def heartbeat(context: Context, member: Member) -> None:
         schedule_keepalive(context, member)
 
 
+def _heartbeat(context: Context, member: Member) -> Procedure[None]:
+    """Send one heartbeat, unless the membership has ended by the time that it is this procedure's turn."""
+    if member.joined:
+        yield from heartbeat_upstream(context, member)
+
+
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
-        steps = remove_expired(context, member) if expiring else proxy_heartbeat(context, member)
+        steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
         context.scheduler.start(steps, member.queue, member.connection_id, member.client_id)
         return
     # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.

@@ -5,6 +5,9 @@ of its own, so here a member's client is told exactly if its own partitions chan
 PrepareRebalance, and :mod:`translation.apis.heartbeat` answers by that state. Three other ways lead there: the member
 is found at the broker (:mod:`translation.migration.adoption`), its SyncGroup withholds what the client claims
 (:mod:`translation.apis.sync_group`), or its SyncGroup does not come (:mod:`translation.expiry`).
+
+Most heartbeat responses change nothing. :func:`translation.upstream.consumer_group_heartbeat.is_unchanged` recognises
+those, and nothing is compared here then (:mod:`translation.apis.predicted_heartbeat`).
 """
 
 import math

@@ -30,12 +30,12 @@ from translation.engine.member import Member
 from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import ProcedureQueue, Scheduler
 from translation.member_state import MemberEvent, MemberState
-from translation.migration import adoption, downgrade, join_preflight, upgrade
+from translation.migration import adoption, classic_join, downgrade, join_preflight
 from translation.partitions import NONE, from_topics
 from translation.routing import call_routing, join_routing
 from translation.settings import TranslatorSettings
 from translation.upstream import consumer_group_heartbeat
-from translation.upstream.proxy_heartbeat import detect_rebalance
+from translation.upstream.heartbeat_outcome import detect_rebalance
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -170,12 +170,12 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
         if member.state is MemberState.STABLE and member.member_epoch != member.generation:
             context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
-    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", broken)
+    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", broken)
 
 
 def never_tell() -> AbstractContextManager[Any]:
     """Changes of the assignment are kept from the client."""
-    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", lambda context, member: None)
+    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", lambda context, member: None)
 
 
 def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
@@ -392,7 +392,7 @@ def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
 
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
     """A classic JoinGroup that waited goes to the broker although its client has hung up."""
-    return patch.object(upgrade, "_client_is_gone", lambda *_: False)
+    return patch.object(classic_join, "_client_is_gone", lambda *_: False)
 
 
 def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:

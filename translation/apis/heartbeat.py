@@ -25,7 +25,7 @@ from translation.upstream.consumer_group_heartbeat import (
     keepalive_request,
     send_heartbeat,
 )
-from translation.upstream.proxy_heartbeat import map_result
+from translation.upstream.heartbeat_outcome import map_result
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:

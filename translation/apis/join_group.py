@@ -28,13 +28,10 @@ from translation.engine.member import Member, PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
+from translation.migration.classic_join import relay_classic_join
+from translation.migration.convertibility import passthrough_backoff_s
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
-from translation.migration.upgrade import (
-    end_old_classic_membership,
-    leave_classic,
-    passthrough_backoff_s,
-    relay_classic_join,
-)
+from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.upstream.consumer_group_heartbeat import (
@@ -44,9 +41,9 @@ from translation.upstream.consumer_group_heartbeat import (
     full_heartbeat,
     leave,
 )
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
-from translation.upstream.proxy_heartbeat import heartbeat_upstream
 
 NEWEST_EMBEDDED_VERSION = 3
 """The newest version of the embedded consumer protocol that assignments are written in."""

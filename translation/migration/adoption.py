@@ -1,9 +1,15 @@
 """Takes over a member that the broker has and this process does not know, when a call of its client comes.
 
-The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is
-asked. What it says of ownership is not used: ConsumerGroupDescribe can be incomplete, and only the client knows
-what it holds. It brings its claim with a JoinGroup: with the next one, which it is asked for, if another call
-shows the member (:func:`adopt_then`), or with the very one that shows it (:func:`adopt_for_join`).
+The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is asked with
+ConsumerGroupDescribe. What that says of ownership is not used, because it can be incomplete; only the client knows what
+it owns, and reports it in a JoinGroup:
+
+* A Heartbeat, SyncGroup or commit adopts the member and is then handled as usual (:func:`adopt_then`); the client is
+  told to rejoin.
+* A JoinGroup adopts it and goes on (:func:`adopt_for_join`). :mod:`translation.migration.join_preflight` decides that,
+  because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
+* A member that is known here, but was served by another process since, is adopted anew (:func:`readopt`,
+  :func:`resync_epoch`).
 """
 
 from collections.abc import Callable

@@ -20,15 +20,12 @@ from translation.engine.join_outcomes import (
 )
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
+from translation.migration.classic_join import relay_classic_join
 from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.migration.upgrade import (
-    end_old_classic_membership,
-    leave_consumer_membership,
-    relay_classic_join,
-    request_rejoin,
-)
+from translation.migration.old_membership import end_old_classic_membership, leave_consumer_membership
+from translation.migration.pending_moves import request_rejoin
 from translation.policy.policy import Mode
-from translation.upstream.proxy_heartbeat import heartbeat_upstream
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
 _TRANSLATE = Mode.TRANSLATE
 """Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""

@@ -22,15 +22,17 @@ from translation.engine.member import Group, Member, PendingMove
 from translation.engine.procedure import Procedure
 from translation.member_id_required import NeedsNewMemberId
 from translation.migration.adoption import Found, Verdict, adopt_for_join, lookup_member, resync_epoch
-from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.migration.upgrade import (
+from translation.migration.convertibility import (
     Obstacle,
     find_obstacle,
     has_classic_members,
+    passthrough_backoff_s,
+)
+from translation.migration.last_consumer_member import has_to_wait_for_others
+from translation.migration.old_membership import (
     leave_classic,
     leave_classic_membership,
     leave_consumer_membership,
-    passthrough_backoff_s,
 )
 
 _IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})

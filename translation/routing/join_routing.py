@@ -19,13 +19,9 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
 from translation.engine.member import Member
 from translation.engine.procedure import ProcedureQueue
+from translation.migration.classic_join import relay_classic_join
 from translation.migration.downgrade import back_to_classic
-from translation.migration.upgrade import (
-    keeps_membership,
-    match_pending_move,
-    relay_classic_join,
-    request_rejoin,
-)
+from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Rule
 from translation.upstream.consumer_group_heartbeat import heartbeat_version

@@ -1,4 +1,7 @@
-"""Sends one ConsumerGroupHeartbeat for a member, for its client or of the proxy's own accord, and maps the result."""
+"""Applies the broker's answer to a heartbeat to its member, and maps it to the code that a classic client understands.
+
+The requests and responses themselves are in :mod:`translation.upstream.consumer_group_heartbeat`.
+"""
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -13,16 +16,10 @@ from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat, s
 from translation.upstream.metadata_lookup import learn_topic_names
 
 
-def proxy_heartbeat(context: Context, member: Member) -> Procedure[None]:
-    """Send a heartbeat of the proxy's own accord: to keep the broker's session, or because the group changed."""
-    if member.joined:
-        yield from heartbeat_upstream(context, member)
-
-
 def heartbeat_upstream(context: Context, member: Member) -> Procedure[int]:
-    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
+    """Send one heartbeat upstream and apply its answer; return the code that a classic client understands.
 
-    FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
+    FENCED_MEMBER_EPOCH is returned as it is: the broker has the member, but another process knows it better.
     """
     epoch = member.member_epoch
     response = yield from keepalive_heartbeat(context, member)

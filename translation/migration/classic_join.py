@@ -1,0 +1,54 @@
+"""Relays a JoinGroup to the classic coordinator while its group is being converted, or its client moves back."""
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from translation.actions import Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import Failed, refused
+from translation.engine.member import PendingMove
+from translation.engine.procedure import Procedure, Send, Wait
+from translation.migration.old_membership import leave_classic
+
+_JOIN_RETRIES = 50
+_JOIN_RETRY_S = 0.2
+
+
+def relay_classic_join(
+    context: Context, request: Request, cancelled_move: PendingMove | None = None
+) -> Procedure[None]:
+    """A classic JoinGroup in a group that is being converted.
+
+    ``cancelled_move`` is the move of a client that was to go to the new protocol, and is not any more: the classic
+    membership that it has left behind ends, or the group's rebalance would wait for it until its timeout.
+
+    The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
+    fatal for Java clients up to 2.7; so it is asked again instead.
+    """
+    if cancelled_move is not None:
+        group = context.group(request.message.group_id)
+        try:
+            yield from leave_classic(group, cancelled_move)
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
+            return
+        context.drop_group_if_empty(group)
+    if _client_is_gone(context, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    for _ in range(_JOIN_RETRIES):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
+            request
+        ):
+            break
+        yield Wait(context.now + _JOIN_RETRY_S)
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    context.answer(request, response)
+
+
+def _client_is_gone(context: Context, request: Request) -> bool:
+    """Whether the client of a classic JoinGroup has gone, and has maybe joined elsewhere, while it waited.
+
+    It waits for the end of what it leaves behind, or for the broker's word.
+    """
+    return not context.connections.is_still_connected(request)
