@@ -12,6 +12,7 @@ from typing import Any, NewType
 
 import msgspec
 
+from protocol_codecs import ApiKey
 from translation.partitions import TopicPartitions
 
 ConnectionId = NewType("ConnectionId", int)
@@ -46,6 +47,12 @@ class Connection(msgspec.Struct, frozen=True):
     versions: Mapping[int, tuple[int, int]]
     software: str = ""
     peer_closed: Callable[[], bool] = never
+
+    def version(self, api_key: ApiKey, newest: int, oldest: int = 0) -> int | None:
+        """The newest version of an API up to ``newest`` that the broker has; None if it has none from ``oldest`` on."""
+        low, high = self.versions.get(api_key, (0, -1))
+        version = min(high, newest)
+        return version if version >= max(low, oldest) else None
 
 
 class Request(msgspec.Struct, frozen=True):

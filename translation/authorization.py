@@ -90,7 +90,7 @@ def ask_broker(
     Runs in a queue of its own, never in that of the member that the call names.
     """
     group_id: str = request.message.group_id
-    version = context.version(connection, ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
+    version = connection.version(ApiKey.HEARTBEAT, newest=_QUESTION_VERSION)
     question = HeartbeatRequest(group_id=group_id, generation_id=-1, member_id=NOBODY)
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, version or 0, question)
     if response.error_code not in ALLOWED:

@@ -29,7 +29,7 @@ def timeout_expired(context: Context, member: Member) -> bool:
     if member.state is not MemberState.COMPLETING_REBALANCE:
         return True
     member.rebalance_deadline = math.inf
-    context.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
+    context.memberships.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
     return False
 
 
@@ -57,5 +57,5 @@ def forget_expired(context: Context, member: Member) -> None:
         kind, reason = EventKind.SESSION_EXPIRED, f"no sign of life for {member.session_timeout_ms} ms"
     else:
         kind, reason = EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.rebalance_timeout_ms} ms"
-    context.end_membership(member, MemberEvent.EXPIRED, kind, reason)
-    context.drop_if_idle(member)
+    context.memberships.end(member, MemberEvent.EXPIRED, kind, reason)
+    context.registry.drop_if_idle(member)

@@ -43,7 +43,7 @@ def older_join_may_arrive(context: Context, connection: Connection, request: Req
     return (
         context.ids.may_become_classic(message.member_id, connection.id)
         and _may_be_given_one(request)
-        and context.find(message.group_id, message.member_id) is None
+        and context.registry.find(message.group_id, message.member_id) is None
         and not partitions.owns_partitions(message)
     )
 
@@ -68,7 +68,7 @@ class NeedsNewMemberId(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
         member_id = context.ids.issue()
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
         for waiting in (*member.superseded_requests, request):
             context.answer(waiting, _required(waiting, member_id))
         member.superseded_requests.clear()
@@ -85,7 +85,7 @@ def ensure_id_of_ours(context: Context, member: Member, request: Request, *, own
     if (
         not member.joined
         and not owns_partitions
-        and not context.is_ours(member)
+        and not context.registry.is_ours(member)
         and _may_be_given_one(request)
     ):
         raise NeedsNewMemberId("its own is of the form that native members have")

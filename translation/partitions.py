@@ -4,7 +4,7 @@ Assignments are compared by topic id, not by name: a topic that was deleted and 
 name, but its partitions are other partitions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Protocol
 
@@ -67,6 +67,16 @@ def by_name(partitions: Partitions, names: Mapping[Uuid, str]) -> dict[str, tupl
         if name is not None:
             out.setdefault(name, []).append(index)
     return {name: tuple(sorted(indexes)) for name, indexes in sorted(out.items())}
+
+
+def visible_to_client(
+    assigned: Partitions, names: Mapping[Uuid, str], subscription: Collection[str]
+) -> Partitions:
+    """The part of an assignment that a client can be told: of topics known by name and in its subscription.
+
+    Clients break on partitions of topics that they did not subscribe to (aiokafka ends with an error).
+    """
+    return frozenset([pair for pair in assigned if names.get(pair[0]) in subscription])
 
 
 def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:

@@ -16,7 +16,7 @@ from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.member_state import MemberEvent, MemberState
-from translation.partitions import Partitions
+from translation.partitions import Partitions, visible_to_client
 
 _STABLE = MemberState.STABLE
 """Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
@@ -30,10 +30,12 @@ def detect_rebalance(context: Context, member: Member) -> None:
     """
     if member.state is not _STABLE:
         return
-    visible = context.visible(member, member.broker_assignment)
+    visible = visible_to_client(member.broker_assignment, context.topic_names, member.subscription)
     if member.pending_revocation & member.possibly_owned or not member.synced_assignment <= visible:
-        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked")
-        context.emit(
+        context.memberships.change_state(
+            member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked"
+        )
+        context.events.emit(
             EventKind.REVOKE_REQUESTED,
             member,
             partitions=(member.synced_assignment - visible)
@@ -42,7 +44,7 @@ def detect_rebalance(context: Context, member: Member) -> None:
     elif visible == member.synced_assignment:
         member.addition_debounce_until = member.addition_debounce_limit = math.inf
     elif member.cooperative or not member.synced_assignment:
-        context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+        context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
     elif member.addition_debounce_until == math.inf or visible != member.debounced_assignment:
         _gather_additions(context, member, visible)
 
@@ -65,4 +67,4 @@ def announce_additions(context: Context, member: Member) -> None:
     if member.addition_debounce_until <= context.now:
         member.addition_debounce_until = member.addition_debounce_limit = math.inf
         if member.state is _STABLE:
-            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
+            context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")

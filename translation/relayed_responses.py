@@ -57,9 +57,9 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
-    group = context.group(message.group_id)
+    group = context.registry.group(message.group_id)
     if response.member_id:
-        context.relay(group, response.member_id, math.inf)
+        context.registry.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
         group.migration.relay_until_join()
 
@@ -73,10 +73,10 @@ def _heard_native(
         context.natives.discard(message.group_id, member_id)
         return
     context.natives.add(message.group_id, member_id)
-    member = context.find(message.group_id, member_id)
+    member = context.registry.find(message.group_id, member_id)
     if member is not None and member.adopted and member.last_join_on is None:
         # It was taken for a classic client because of the form of its id, and no classic client has joined under it.
-        context.end_membership(
+        context.memberships.end(
             member, MemberEvent.LEFT, EventKind.LEFT, "it speaks the new protocol by itself"
         )
-        context.drop_if_idle(member)
+        context.registry.drop_if_idle(member)

@@ -27,7 +27,7 @@ def is_fenced(context: Context, group_id: str, member_id: str, instance_id: str 
     if instance_id is None or not context.settings.sole_process:
         # Another process may have seen a later one: the broker is asked (:mod:`translation.migration.adoption`).
         return False
-    group = context.groups.get(group_id)
+    group = context.registry.groups.get(group_id)
     holder_id = None if group is None else group.static_members.get(instance_id)
     return holder_id is not None and holder_id != member_id
 
@@ -99,12 +99,12 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _fail_if_replaced(member)
                 yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
-                replaced = context.find(member.group.group_id, described.member_id)
+                replaced = context.registry.find(member.group.group_id, described.member_id)
                 if replaced is not None and replaced is not member:
-                    context.end_membership(
+                    context.memberships.end(
                         replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
                     )
-                    context.drop_if_idle(replaced)
+                    context.registry.drop_if_idle(replaced)
 
 
 def _fail_if_replaced(member: Member) -> None:

@@ -72,7 +72,7 @@ class Translator:
         """
         context = self._context
         context.now = now
-        return context.find(group_id, member_id) is None and is_relayed(context, group_id, member_id)
+        return context.registry.find(group_id, member_id) is None and is_relayed(context, group_id, member_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         """The broker answered a :class:`~translation.actions.Call`; ``message`` is the decoded response."""
@@ -135,10 +135,10 @@ class Translator:
         context = self._context
         context.now = now
         context.rules.set_policy(policy)
-        for group in list(context.groups.values()):
+        for group in list(context.registry.groups.values()):
             group.migration.policy_changed()
             update_assignors(context, group)
-            context.drop_group_if_empty(group)
+            context.registry.drop_group_if_empty(group)
         return self._actions()
 
     def _actions(self) -> list[Action]:

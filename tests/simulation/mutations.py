@@ -22,13 +22,16 @@ from translation import (
 )
 from translation.actions import EventKind
 from translation.apis import heartbeat, join_group, leave_group, predicted_heartbeat
-from translation.engine import context, join_outcomes
+from translation.engine import join_outcomes, registry
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
+from translation.engine.memberships import Memberships
 from translation.engine.native_members import NativeMembers
-from translation.engine.procedure import ProcedureQueue, Scheduler
+from translation.engine.procedure import ProcedureQueue
+from translation.engine.registry import Registry
+from translation.engine.scheduler import Scheduler
 from translation.member_state import MemberEvent, MemberState
 from translation.migration import adoption, classic_join, downgrade, join_preflight
 from translation.partitions import NONE, from_topics
@@ -96,7 +99,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, *, expiring: bool) -> None:
         if expiring and member.connection_id is not None:
-            context.end_membership(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
+            context.memberships.end(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
             steps = _leave_later(context, member)
             context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client_id)
         else:
@@ -121,14 +124,14 @@ def ignore_the_claim() -> AbstractContextManager[Any]:
 
 def forget_what_is_withheld() -> AbstractContextManager[Any]:
     """A client that claimed more than it got is not asked to join again without it."""
-    change_state = Context.change_state
+    change_state = Memberships.change_state
 
-    def broken(self: Context, member: Member, event: MemberEvent, reason: str) -> None:
+    def broken(self: Memberships, member: Member, event: MemberEvent, reason: str) -> None:
         if event is MemberEvent.SYNC_ANSWERED_WITHHOLDING:
             event = MemberEvent.SYNC_ANSWERED
         change_state(self, member, event, reason)
 
-    return patch.object(Context, "change_state", broken)
+    return patch.object(Memberships, "change_state", broken)
 
 
 def no_keep_alive() -> AbstractContextManager[Any]:
@@ -143,7 +146,7 @@ def no_suspended_session() -> AbstractContextManager[Any]:
     def broken(member: Member, request: Any, until: float) -> Any:
         if member.session_deadline == math.inf:
             member.session_deadline = until + 0.2
-            member._context.book(member)
+            member._owner._environment.book(member)
         return (yield from park(member, request, until))
 
     return patch.object(join_group, "wait_in_join", broken)
@@ -168,7 +171,7 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
     def broken(context: Context, member: Member) -> None:
         detect_rebalance(context, member)
         if member.state is MemberState.STABLE and member.member_epoch != member.generation:
-            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
+            context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
     return patch("translation.upstream.heartbeat_outcome.detect_rebalance", broken)
 
@@ -208,7 +211,7 @@ def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
     has_to_move_back = downgrade.has_to_move_back
 
     def broken(context: Context, connection: Any, request: Any) -> bool:
-        member = context.find(request.message.group_id, request.message.member_id)
+        member = context.registry.find(request.message.group_id, request.message.member_id)
         before = math.inf if member is None else member.session_deadline
         moves = has_to_move_back(context, connection, request)
         if moves and member is not None:
@@ -237,7 +240,7 @@ def do_not_call_off_a_move() -> AbstractContextManager[Any]:
     has_to_move_back = downgrade.has_to_move_back
 
     def broken(context: Context, connection: Any, request: Any) -> bool:
-        group = context.groups.get(request.message.group_id)
+        group = context.registry.groups.get(request.message.group_id)
         return (group is not None and request.message.member_id in group.pending_moves) or has_to_move_back(
             context, connection, request
         )
@@ -365,9 +368,9 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
 
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
     """A conversation that holds an older record of a group makes the process forget the newer one."""
-    drop = Context.drop_group_if_empty
+    drop = Registry.drop_group_if_empty
 
-    def broken(self: Context, group: Any) -> None:
+    def broken(self: Registry, group: Any) -> None:
         newer = self.groups.get(group.group_id)
         if newer is not None:
             self.groups[group.group_id] = group
@@ -375,19 +378,19 @@ def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
             if group.group_id in self.groups:
                 self.groups[group.group_id] = newer
 
-    return patch.object(Context, "drop_group_if_empty", broken)
+    return patch.object(Registry, "drop_group_if_empty", broken)
 
 
 def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
     """A group whose conversion waits for partitions to be given up is forgotten when no member of it is left here."""
-    drop = Context.drop_group_if_empty
+    drop = Registry.drop_group_if_empty
 
-    def broken(self: Context, group: Any) -> None:
+    def broken(self: Registry, group: Any) -> None:
         before, group.migration._grace_until = group.migration._grace_until, math.inf
         drop(self, group)
         group.migration._grace_until = before
 
-    return patch.object(Context, "drop_group_if_empty", broken)
+    return patch.object(Registry, "drop_group_if_empty", broken)
 
 
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
@@ -397,7 +400,7 @@ def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[
 
 def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
     """A member leaves a consumer group of classic members, which is converted again in the rebalance that follows."""
-    return patch.object(join_preflight, "_may_have_become_classic", lambda group: False)
+    return patch.object(join_preflight, "_may_have_become_classic", lambda group, now: False)
 
 
 def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
@@ -486,7 +489,7 @@ def adopt_whoever_commits() -> Iterator[None]:
     with (
         patch.object(NativeMembers, "__contains__", lambda self, key: False),
         patch.object(call_routing, "may_be_translated", lambda member_id: True),
-        patch.object(context, "may_be_translated", lambda member_id: True),
+        patch.object(registry, "may_be_translated", lambda member_id: True),
     ):
         yield
 

@@ -44,7 +44,7 @@ def describe_groups(context: Context, connection: Connection, request: Request) 
     """Let the broker describe, and describe again what it calls Dead or unknown."""
     message: DescribeGroupsRequest = request.message
     response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
         again: ConsumerGroupDescribeResponse = yield Send(
@@ -86,7 +86,7 @@ def _classic_member(
     context: Context, group_id: str, member: ConsumerGroupDescribeResponseMember
 ) -> DescribedGroupMember:
     # The broker knows the proxy's address only; the client's own is known where the client is connected.
-    known = context.find(group_id, member.member_id)
+    known = context.registry.find(group_id, member.member_id)
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,

@@ -44,7 +44,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=code))
         return
     if not _is_still_connected(context, member, request):
-        context.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
+        context.events.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
         # Nobody reads it; but what the client sent behind, such as LeaveGroup, waits for this answer.
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
@@ -54,7 +54,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         )
         return
     if not generation.is_current(member, message.generation_id):
-        context.emit(
+        context.events.emit(
             EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))

@@ -32,7 +32,7 @@ from translation.migration.classic_join import relay_classic_join
 from translation.migration.convertibility import passthrough_backoff_s
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
-from translation.partitions import NONE, Partitions
+from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.upstream.consumer_group_heartbeat import (
     LEAVE_EPOCH,
@@ -77,7 +77,7 @@ def join(
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         reason = f"the subscription is not readable: {error}"
-        context.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
+        context.events.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
         context.forward(request)
         return
     take_over_waiting_join(context, member)
@@ -222,9 +222,9 @@ def _begin_membership(context: Context, member: Member, incarnation: int) -> Non
     """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
     partitions to this one."""
     member.group.migration.converted()
-    context.heartbeat_group(member.group)
+    context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
-        context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
+        context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
 
 def _check_once_more(
@@ -266,8 +266,8 @@ def _end_abandoned_memberships(
             yield from leave(other)
             if other.joined:
                 reason = "its client joined anew under another member id"
-                context.end_membership(other, MemberEvent.LEFT, EventKind.LEFT, reason)
-                context.drop_if_idle(other)
+                context.memberships.end(other, MemberEvent.LEFT, EventKind.LEFT, reason)
+                context.registry.drop_if_idle(other)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
@@ -276,7 +276,7 @@ def _leave_old_membership(context: Context, member: Member, error_code: int) -> 
     if member.joined:
         # The client goes on holding what it holds.
         possibly_owned, reported_owned = member.possibly_owned, member.reported_owned
-        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
+        context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
         member.possibly_owned, member.reported_owned = possibly_owned, reported_owned
 
 
@@ -292,7 +292,10 @@ def _await_assignment(
     if owned_partitions or not member.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
-    while not context.visible(member, member.broker_assignment) and context.now < deadline:
+    while (
+        not visible_to_client(member.broker_assignment, context.topic_names, member.subscription)
+        and context.now < deadline
+    ):
         yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             _fail_if_served_elsewhere(context)
@@ -331,8 +334,8 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
     member.renew_session(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)
-    context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
-    context.emit(EventKind.JOINED, member, partitions=owned_partitions)
+    context.memberships.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+    context.events.emit(EventKind.JOINED, member, partitions=owned_partitions)
     context.book(member)
     response = JoinGroupResponse(
         error_code=ErrorCode.NONE,

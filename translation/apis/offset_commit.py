@@ -115,7 +115,7 @@ def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
         return static_members.membership_error(context, member, message)
     if not generation.may_commit(member, message.generation_id_or_member_epoch):
         reason = f"commit with generation {message.generation_id_or_member_epoch}"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
 

@@ -16,7 +16,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
-from translation.partitions import NONE, Partitions, by_name
+from translation.partitions import NONE, Partitions, by_name, visible_to_client
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
@@ -47,17 +47,19 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     member.rebalance_deadline = math.inf
     context.book(member)
     kept = member.possibly_owned
-    member.synced_assignment = context.visible(member, member.broker_assignment)
+    member.synced_assignment = visible_to_client(
+        member.broker_assignment, context.topic_names, member.subscription
+    )
     withheld = member.possibly_owned - member.synced_assignment
     member.possibly_owned |= member.synced_assignment
     if member.synced_assignment - kept:
-        context.emit(EventKind.ASSIGNED, member, partitions=member.synced_assignment - kept)
+        context.events.emit(EventKind.ASSIGNED, member, partitions=member.synced_assignment - kept)
     if withheld:
         reason = "it claims partitions that are withheld"
-        context.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
-        context.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
+        context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
+        context.events.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
     else:
-        context.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
+        context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
     context.answer(
         request,
         SyncGroupResponse(

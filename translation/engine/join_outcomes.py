@@ -57,7 +57,7 @@ class PassesThrough(Outcome):
         """Forward the request and those that it superseded."""
         group = member.group
         group.migration.relay_for(self.for_s, context.now)
-        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
+        context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
         for waiting in (*member.superseded_requests, request):
             context.forward(waiting)
         member.superseded_requests.clear()
@@ -88,7 +88,7 @@ class Failed(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer the request, and those that it superseded, with the error."""
         restart_session_timer(context, member)
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
         for waiting in (*member.superseded_requests, request):
             context.answer(waiting, refused(waiting, self.error_code, member.member_id))
         member.superseded_requests.clear()

@@ -5,7 +5,8 @@ times are absolute seconds of the caller's clock; ``math.inf`` means that a dead
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,9 +20,6 @@ from translation.group_migration import GroupMigration
 from translation.member_state import MemberState, MemberStateMachine
 from translation.partitions import NONE, Partitions
 
-if TYPE_CHECKING:
-    from translation.engine.context import Context
-
 
 class PendingMove(msgspec.Struct, frozen=True):
     """A client that was told to join anew, and the membership that it leaves behind."""
@@ -32,6 +30,16 @@ class PendingMove(msgspec.Struct, frozen=True):
     client_id: str | None
     client_host: str
     told_at: float
+
+
+class RecordOwner(Protocol):
+    """Who keeps the records of members and groups (:class:`~translation.engine.registry.Registry`)."""
+
+    on_member_time: "Callable[[Member, float], None]"
+    on_group_time: "Callable[[Group, float], None]"
+
+    def drop_if_idle(self, member: "Member") -> None:
+        """Forget a member that has no membership and no procedure under way."""
 
 
 class Member:
@@ -47,7 +55,7 @@ class Member:
     """
 
     __slots__ = (
-        "_context",
+        "_owner",
         "addition_debounce_limit",
         "addition_debounce_until",
         "adopted",
@@ -100,8 +108,8 @@ class Member:
         "waiting_join",
     )  # fmt: skip
 
-    def __init__(self, context: "Context", group: "Group", member_id: str) -> None:
-        self._context = context
+    def __init__(self, owner: RecordOwner, group: "Group", member_id: str) -> None:
+        self._owner = owner
         self.group = group
         self.member_id = member_id
         self.machine = MemberStateMachine()
@@ -200,7 +208,7 @@ class Member:
 
     def _idle(self) -> None:
         if self.member_epoch <= 0:  # as for nearly nobody
-            self._context.drop_if_idle(self)
+            self._owner.drop_if_idle(self)
 
     def next_due(self) -> float:
         """The earliest deadline that runs."""
@@ -215,14 +223,14 @@ class Member:
 
     def on_time(self, now: float) -> None:
         """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""
-        self._context.on_member_time(self, now)
+        self._owner.on_member_time(self, now)
 
 
 class Group:
     """The members of one group that this process holds, and what is known of the group as a whole."""
 
     __slots__ = (
-        "_context",
+        "_owner",
         "group_id",
         "leaving",
         "members",
@@ -234,8 +242,8 @@ class Group:
         "timer_at",
     )
 
-    def __init__(self, context: "Context", group_id: str) -> None:
-        self._context = context
+    def __init__(self, owner: RecordOwner, group_id: str) -> None:
+        self._owner = owner
         self.group_id = group_id
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
@@ -251,15 +259,13 @@ class Group:
         """When the members are heartbeated because the group changed (sorted)."""
         self.timer_at = math.inf
 
-    @property
-    def is_consumer_group(self) -> bool:
+    def is_consumer_group(self, now: float) -> bool:
         """Whether the broker has it as a consumer group for sure: a client that is here is a member of it, of which the
         broker has heard within a heartbeat interval, so that its session has not ended.
 
         That it was one before says nothing. When its last member of the new protocol leaves, those that are still
         classic make it a classic group again, in the middle of a rebalance.
         """
-        now = self._context.now
         return any(
             member.joined
             and not member.may_have_moved
@@ -274,5 +280,5 @@ class Group:
         return newest or next(older, None)
 
     def on_time(self, now: float) -> None:
-        """A nudge is due."""
-        self._context.on_group_time(self, now)
+        """A scheduled heartbeat is due."""
+        self._owner.on_group_time(self, now)

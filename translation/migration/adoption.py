@@ -127,11 +127,11 @@ def readopt(
     carried = generation.in_request(request)
     if found is not None and generation.is_of_another_membership(member, carried, found.member_epoch):
         reason = f"generation {carried}, and the broker is at epoch {found.member_epoch}"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
-        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+        context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
     if verdict is Verdict.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
@@ -144,7 +144,7 @@ def lookup_member(
     context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
 ) -> Procedure[Found]:
     """Ask the broker who this is; with its instance id, also whether somebody else has that."""
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Verdict.CLASSIC_GROUP, None
     response: ConsumerGroupDescribeResponse = yield Send(
@@ -172,7 +172,9 @@ def lookup_member(
                 return Verdict.CLASSIC_MEMBER, None
             if found.member_epoch < 0:
                 return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
-            return (Verdict.MEMBER, found) if context.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
+            return (
+                (Verdict.MEMBER, found) if context.registry.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
+            )
     if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
         return Verdict.REPLACED, None
     return Verdict.UNKNOWN, None
@@ -197,15 +199,15 @@ def _adopt(
     member.subscription = frozenset(found.subscribed_topic_names)
     member.renew_session(context.now)
     member.keep_alive_at = context.now + member.keep_alive_s
-    context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
-    context.emit(EventKind.ADOPTED, member)
+    context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
+    context.events.emit(EventKind.ADOPTED, member)
     context.book(member)
 
 
 def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take over a member that the broker has, in its client's JoinGroup: that brings all else, also what it owns."""
     _take_epoch(member, found)
-    context.emit(EventKind.ADOPTED, member)
+    context.events.emit(EventKind.ADOPTED, member)
 
 
 def resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:

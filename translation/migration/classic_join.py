@@ -25,13 +25,13 @@ def relay_classic_join(
     fatal for Java clients up to 2.7; so it is asked again instead.
     """
     if cancelled_move is not None:
-        group = context.group(request.message.group_id)
+        group = context.registry.group(request.message.group_id)
         try:
             yield from leave_classic(group, cancelled_move)
         except Failed as failed:
             context.answer(request, refused(request, failed.error_code))
             return
-        context.drop_group_if_empty(group)
+        context.registry.drop_group_if_empty(group)
     if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return

@@ -38,7 +38,7 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
     is told again; one whose group is translated again is not.
     """
     message: HeartbeatRequest = request.message
-    group = context.groups.get(message.group_id)
+    group = context.registry.groups.get(message.group_id)
     if group is None:
         return False
     member = group.members.get(message.member_id)
@@ -102,7 +102,7 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
     deadline = context.now + join_wait_limit_s(context, member)
     yield from end_old_classic_membership(member)
     for one in _memberships(member, request):
-        while (yield from has_to_wait_for_others(context, one, connection)):
+        while (yield from has_to_wait_for_others(one, connection)):
             if context.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
@@ -116,4 +116,4 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
                 yield from heartbeat_upstream(context, one)
         yield from leave_consumer_membership(context, one, "back to the classic protocol")
         static_members.forget_instance(one)
-        context.drop_if_idle(one)
+        context.registry.drop_if_idle(one)

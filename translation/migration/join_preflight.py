@@ -71,7 +71,7 @@ def join_preflight(
         context, member, connection, request, old_classic_membership, deadline
     )
     if (
-        not group.is_consumer_group
+        not group.is_consumer_group(context.now)
         or owns_partitions
         or instance_id
         or not context.ids.is_issued(member.member_id)
@@ -100,7 +100,7 @@ def join_preflight(
                 context, member, request, verdict, old_classic_membership
             )
             old_classic_membership = None
-            if left and _may_have_become_classic(group):
+            if left and _may_have_become_classic(group, context.now):
                 verdict, found = yield from look()
         if found is not None:
             adopt_for_join(context, member, found)
@@ -141,12 +141,12 @@ def _end_consumer_membership(
     )
     if before is None or not before.joined:
         return old_classic_membership
-    while (yield from has_to_wait_for_others(context, before, connection)):
+    while (yield from has_to_wait_for_others(before, connection)):
         if context.now >= deadline:
             raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
         yield from wait_in_join(member, request, context.now + context.settings.join_poll_s)
     yield from leave_consumer_membership(context, before, "its client joined anew")
-    context.drop_if_idle(before)
+    context.registry.drop_if_idle(before)
     return None
 
 
@@ -176,13 +176,13 @@ def _leave_classic_memberships(
     return verdict is Verdict.CLASSIC_MEMBER or old_classic_membership is not None
 
 
-def _may_have_become_classic(group: Group) -> bool:
+def _may_have_become_classic(group: Group, now: float) -> bool:
     """Whether a consumer group that a classic member has left may be a classic group now.
 
     If only classic members are left in it, the broker makes it one, and begins a rebalance, in which it takes the
     members' targets for what they hold.
     """
-    return not group.is_consumer_group
+    return not group.is_consumer_group(now)
 
 
 def _lookup_member(
@@ -254,7 +254,7 @@ def ensure_convertible(
 
     A coordinator that has failed over has forgotten the rebalance that was under way.
     """
-    if member.joined or member.group.is_consumer_group:
+    if member.joined or member.group.is_consumer_group(context.now):
         return
     old_classic_membership, member.old_classic_membership = member.old_classic_membership, None
     old_classic_membership = yield from _await_convertible(

@@ -14,7 +14,6 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from translation.actions import Connection
-from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 
@@ -23,12 +22,12 @@ _TELLS_TYPES = 1
 _NEW_PROTOCOL = 1
 
 
-def has_to_wait_for_others(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
+def has_to_wait_for_others(member: Member, connection: Connection) -> Procedure[bool]:
     """Whether this is the last member of the new protocol, and others still have something to give up.
 
     False if it has left already, and if the broker does not say who is in the group.
     """
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
     if not member.joined or version != _TELLS_TYPES or _is_known_not_to_be_the_last(member):
         return False
     message = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))

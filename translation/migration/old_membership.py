@@ -38,7 +38,7 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
             raise Failed(response.error_code, "its membership could not be ended")
     group.pending_moves.pop(member.member_id, None)
     if member.joined:
-        context.end_membership(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
+        context.memberships.end(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)
 
 
 def leave_classic(group: Group, move: PendingMove) -> Procedure[None]:

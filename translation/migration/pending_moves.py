@@ -40,7 +40,7 @@ def request_rejoin(
         context.now,
     )
     group.migration.member_told(context.now, rule.switch_pause_ms / 1000)
-    context.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
+    context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
 
 
 def match_pending_move(

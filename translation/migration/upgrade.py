@@ -25,14 +25,16 @@ def move_classic_member(
     """
     group = member.group
     if not group.migration.may_move(context.now):
-        context.relay(group, member.member_id, group.migration.next_move_at)
+        context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
     obstacle, why = Obstacle.NONE, ""
     if not mixed and not group.migration.moves_all(context.now):
         obstacle, why = yield from find_obstacle(context, group)
     match obstacle:
         case Obstacle.TRANSIENT:
-            context.relay(group, member.member_id, context.now + context.settings.assignment_interval_s)
+            context.registry.relay(
+                group, member.member_id, context.now + context.settings.assignment_interval_s
+            )
         case Obstacle.PERMANENT:
             group.migration.relay_for(context.settings.relayed_s, context.now)
         case Obstacle.MEMBERS:
@@ -41,7 +43,7 @@ def move_classic_member(
                 obstacle = Obstacle.PERMANENT
                 group.migration.relay_for(passthrough_backoff_s(context, group), context.now)
     if obstacle in (Obstacle.TRANSIENT, Obstacle.PERMANENT):
-        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
+        context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, f"not converted: {why}")
         return False
     # The Heartbeat is a sign of life at the broker too: what the client holds stays its own until it joins anew.
     response: HeartbeatResponse = yield Send(ApiKey.HEARTBEAT, request.version, request.message)
@@ -54,7 +56,7 @@ def move_classic_member(
     if not group.migration.may_move(
         context.now
     ):  # another was told while the broker was asked: heartbeats come together
-        context.relay(group, member.member_id, group.migration.next_move_at)
+        context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
     reason = "told to join the new protocol"
     request_rejoin(

@@ -54,7 +54,7 @@ def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
     """Whether the broker itself answers the requests of this member."""
     if not group_id:
         return True
-    group = context.groups.get(group_id)
+    group = context.registry.groups.get(group_id)
     member = None if group is None else group.members.get(member_id)
     if member is not None and member.joined:
         return False  # whatever the policy says now: it is moved when its turn comes
@@ -73,7 +73,7 @@ def predict_heartbeat(
 ) -> PredictedHeartbeat | None:
     """The short way of a Heartbeat that brings nothing new, as nearly all do; None for any other."""
     message: HeartbeatRequest = request.message
-    member = context.find(message.group_id, message.member_id)
+    member = context.registry.find(message.group_id, message.member_id)
     if member is None or not is_predictable(context, member, connection, message):
         return None
     return PredictedHeartbeat(context, member, connection, request)
@@ -157,7 +157,7 @@ def _route_member_call(
     if is_relayed(context, group_id, member_id):
         context.forward(request)
         return
-    known = context.find(group_id, member_id)
+    known = context.registry.find(group_id, member_id)
     proceed = partial(route_again, context, connection, request, authorized=True)
     if not authorized and not authorization.is_authorized(context, connection, request, known, proceed):
         return
@@ -166,7 +166,7 @@ def _route_member_call(
     elif request.api_key == ApiKey.HEARTBEAT and downgrade.has_to_move_back(context, connection, request):
         refuse(ErrorCode.UNKNOWN_MEMBER_ID)
     else:
-        member = context.member(group_id, member_id)
+        member = context.registry.member(group_id, member_id)
         steps = partial(translate, context, member, connection, request)
         _translate_or_adopt(context, member, connection, request, steps, refuse)
 
@@ -195,7 +195,7 @@ def _is_of_native(context: Context, group_id: str, member_id: str) -> bool:
 
     The broker describes native and translated members alike; only the form of the member id tells them apart.
     """
-    member = context.find(group_id, member_id)
+    member = context.registry.find(group_id, member_id)
     if member is not None and (member.joined or not member.queue.idle):
         return False
     return not context.ids.is_issued(member_id) and not may_be_translated(member_id)

@@ -44,33 +44,33 @@ def route_join_group(
     why_not = relayed_responses.why_not_translated(context, message)
     if rule.mode is Mode.REJECT:
         reason = "the policy rejects this group"
-        context.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
+        context.events.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
         context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif rule.mode is Mode.OBSERVE:
         _observe(context, connection, request, rule, why_not)
     elif why_not is not None:
-        context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
+        context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         context.forward(
             request
         )  # what becomes of the group depends on the broker's response (relayed_responses)
-    elif context.is_native(message.group_id, message.member_id):
+    elif context.registry.is_native(message.group_id, message.member_id):
         context.forward(request)
-    elif heartbeat_version(context, connection) is None:
+    elif heartbeat_version(connection) is None:
         _relay_until_policy_change(context, request, "the broker has no ConsumerGroupHeartbeat v1")
-    elif context.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
+    elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
         context, message
     ):
         _relay_unconverted(context, connection, request)
     elif not _is_session_timeout(context, message.session_timeout_ms):
         context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
-        context.drop_group_if_empty(context.group(message.group_id))
+        context.registry.drop_group_if_empty(context.registry.group(message.group_id))
     else:
         _translate(context, connection, request)
 
 
 def _named_member(context: Context, message: JoinGroupRequest) -> Member | None:
     """The member that a JoinGroup names by member id, or whose instance id it takes over."""
-    group = context.groups.get(message.group_id)
+    group = context.registry.groups.get(message.group_id)
     if group is None:
         return None
     member = group.members.get(message.member_id)
@@ -81,7 +81,7 @@ def _named_member(context: Context, message: JoinGroupRequest) -> Member | None:
 
 def _has_joined(context: Context, message: JoinGroupRequest) -> bool:
     """Whether this client has a membership of the new protocol here."""
-    member = context.find(message.group_id, message.member_id)
+    member = context.registry.find(message.group_id, message.member_id)
     return member is not None and member.joined
 
 
@@ -108,7 +108,7 @@ def _observe(
     if rule.mode is Mode.OBSERVE:
         context.ids.joins_classic(message.member_id, connection.id)
     reason = f"observed: {why_not or 'translatable'}"
-    context.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
+    context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
     _relay_or_move(context, connection, request, given_here=given_here)
 
 
@@ -118,7 +118,7 @@ def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
     If this JoinGroup made the client a classic member under the same id, that heartbeat would release the partitions
     that it owns as such.
     """
-    member = context.find(message.group_id, message.member_id)
+    member = context.registry.find(message.group_id, message.member_id)
     return (
         member is not None
         and not member.joined
@@ -130,11 +130,11 @@ def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
 def _relay_until_policy_change(context: Context, request: Request, reason: str) -> None:
     """Relay a JoinGroup, and all calls of its group until the policy changes."""
     message: JoinGroupRequest = request.message
-    group = context.group(message.group_id)
+    group = context.registry.group(message.group_id)
     group.migration.relay_for(math.inf, context.now)
     if message.member_id:
-        context.relay(group, message.member_id, math.inf)
-    context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
+        context.registry.relay(group, message.member_id, math.inf)
+    context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
     context.forward(request)
 
 
@@ -152,7 +152,7 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
     ``given_here`` says that this process gave out its member id.
     """
     message: JoinGroupRequest = request.message
-    group = context.groups.get(message.group_id)
+    group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members):
         context.forward(request)
         return
@@ -184,7 +184,7 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
 def _translate(context: Context, connection: Connection, request: Request) -> None:
     """Start the procedure of a JoinGroup under its member id, or answer that it needs another id."""
     message: JoinGroupRequest = request.message
-    group = context.group(message.group_id)
+    group = context.registry.group(message.group_id)
     member_id = message.member_id
     if member_id_required.older_join_may_arrive(context, connection, request):
         reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
@@ -194,7 +194,7 @@ def _translate(context: Context, connection: Connection, request: Request) -> No
         return
     if member_id_required.comes_without_member_id(request):
         member_id_required.answer_with_new_id(context, request)
-        context.drop_group_if_empty(group)
+        context.registry.drop_group_if_empty(group)
         return
     if not member_id:
         member_id = context.ids.issue()
@@ -203,7 +203,7 @@ def _translate(context: Context, connection: Connection, request: Request) -> No
         return
     group.migration.translate_join(context.now)
     group.relayed_until.pop(member_id, None)
-    member = context.member(message.group_id, member_id)
+    member = context.registry.member(message.group_id, member_id)
     move = None
     if group.pending_moves:
         given_here = context.ids.is_issued(member_id)

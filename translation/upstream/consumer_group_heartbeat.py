@@ -49,10 +49,10 @@ _HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 HeartbeatProcedure = Procedure[ConsumerGroupHeartbeatResponse]
 
 
-def heartbeat_version(context: Context, connection: Connection) -> int | None:
+def heartbeat_version(connection: Connection) -> int | None:
     """:data:`HEARTBEAT_VERSION` if this broker has it; None if it has no new protocol."""
-    return context.version(
-        connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=HEARTBEAT_VERSION, oldest=HEARTBEAT_VERSION
+    return connection.version(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, newest=HEARTBEAT_VERSION, oldest=HEARTBEAT_VERSION
     )
 
 
@@ -213,7 +213,7 @@ def _drop_what_was_refused(context: Context, member: Member, error_code: int) ->
     """The broker refused a heartbeat for something that it can do without."""
     if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         reason = f"the broker does not have the assignor {member.effective_assignor!r} that the policy says"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         member.effective_assignor = member.broker_assignor or member.mapped_assignor
     else:  # it was allowed when the client joined
         _, forbidden = yield from lookup_topics(context, member.broker_subscription)
@@ -279,7 +279,7 @@ def update_assignors(context: Context, group: Group) -> None:
             member.effective_assignor = assignor
             changed = True
     if changed:
-        context.heartbeat_group(group)
+        context.memberships.heartbeat_group(group)
 
 
 def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
@@ -316,7 +316,7 @@ def _apply_response(
     record_contact(context, member, response)
     if released or member.member_epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.
-        context.heartbeat_group(member.group)
+        context.memberships.heartbeat_group(member.group)
 
 
 def record_contact(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:

@@ -37,7 +37,7 @@ def map_result(
     if code in error_mapping.ENDS_MEMBERSHIP:
         if member.joined:
             reason = ErrorCode(response.error_code).name
-            context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+            context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
         if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
             return response.error_code
     elif response.error_code != ErrorCode.NONE:
@@ -47,5 +47,5 @@ def map_result(
         before = member.state
         detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
-            context.emit(EventKind.EPOCH_MOVED, member)
+            context.events.emit(EventKind.EPOCH_MOVED, member)
     return code

@@ -55,7 +55,7 @@ def emit_revoked(context: Context, member: Member, owned_partitions: Partitions)
     given_up = member.possibly_owned - owned_partitions
     if given_up:
         member.reported_owned = owned_partitions
-        context.emit(EventKind.REVOKED, member, partitions=given_up)
+        context.events.emit(EventKind.REVOKED, member, partitions=given_up)
 
 
 def has_to_report_owned(context: Context, member: Member, *, client_is_here: bool) -> bool:

@@ -60,7 +60,7 @@ def a_translator_with_a_member(*, sole_process: bool):
     history.stable_member(history.connect(), (0, 1), member_id=MEMBER)
     context = history.translator._context
     context.authorized_groups.add(served.id, translation.GROUP)  # its client has called there too, last
-    context.find(translation.GROUP, MEMBER).connection_id = served.id
+    context.registry.find(translation.GROUP, MEMBER).connection_id = served.id
     return history.translator
 
 

@@ -191,8 +191,8 @@ def test_leave_group_of_several_members_by_member_id_and_by_instance_id() -> Non
     )
     codes = [one.error_code for one in bench.answers[leave].members]
     assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert bench.translator._context.find(GROUP, "epochgate-a") is None
-    assert bench.translator._context.find(GROUP, "epochgate-b") is None
+    assert bench.translator._context.registry.find(GROUP, "epochgate-a") is None
+    assert bench.translator._context.registry.find(GROUP, "epochgate-b") is None
 
 
 def test_leave_group_before_version_3_names_one_member() -> None:
@@ -204,7 +204,7 @@ def test_leave_group_before_version_3_names_one_member() -> None:
     bench.answer_lookups()
     bench.reply(LeaveGroupResponse())
     assert bench.error(leave) == ErrorCode.NONE
-    assert bench.translator._context.find(GROUP, "epochgate-a") is None
+    assert bench.translator._context.registry.find(GROUP, "epochgate-a") is None
 
 
 @pytest.mark.parametrize("version", range(10))

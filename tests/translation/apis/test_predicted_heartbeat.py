@@ -178,7 +178,7 @@ def there_and_back_again(bench: Bench) -> None:
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
     bench.heartbeat(connection, A, 1)
     bench.beat(1)
-    assert not bench.translator._context.group(GROUP).pending_moves
+    assert not bench.translator._context.registry.group(GROUP).pending_moves
 
 
 def another_has_its_instance_id(bench: Bench) -> None:

@@ -159,4 +159,4 @@ def test_nothing_is_remembered_of_a_group_that_everybody_left() -> None:
     bench.stable_member(connection, (0, 1))
     bench.leave(connection, A)
     bench.reply(LeaveGroupResponse(members=(MemberResponse(member_id=A),)))
-    assert GROUP not in bench.translator._context.groups
+    assert GROUP not in bench.translator._context.registry.groups
