@@ -75,7 +75,7 @@ def is_authorized(
     if context.authorized_groups.includes(connection.id, request.message.group_id):
         if names_nobody or is_served_here:
             return True
-        if member is not None and member.session_deadline < math.inf:
+        if member is not None and member.deadlines.session_deadline < math.inf:
             member.renew_session(context.now)  # alive now, however long the question takes
     steps = ask_broker(context, connection, request, proceed)
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)

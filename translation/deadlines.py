@@ -22,7 +22,7 @@ def member_time(context: Context, member: Member, now: float) -> None:
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
     announce_additions(context, member)
-    if member.keep_alive_at <= now:
+    if member.deadlines.keep_alive_at <= now:
         heartbeat(context, member)
     context.book(member)
 
@@ -34,7 +34,7 @@ def group_time(context: Context, group: Group, now: float) -> None:
     if due:
         update_assignors(context, group)  # whose the group votes for may have left
         for member in list(group.members.values()):
-            if member.broker_replied_at < due[-1]:
+            if member.broker.replied_at < due[-1]:
                 heartbeat(context, member)
     if group.scheduled_heartbeats:
         context.timers.book(group, group.scheduled_heartbeats[0])
@@ -47,9 +47,9 @@ def heartbeat(context: Context, member: Member) -> None:
     this heartbeat would move the epoch without its knowledge.
     """
     served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
-    if member.joined and served_here and member.queue.idle and member.waiting_join is None:
+    if member.joined and served_here and member.queue.idle and member.join.waiting is None:
         _start(context, member, expiring=False)
-    elif member.keep_alive_at <= context.now:
+    elif member.deadlines.keep_alive_at <= context.now:
         if member.join_answered_on != member.queue.running_on and context.connections.is_connected(
             member.join_answered_on
         ):
@@ -66,9 +66,9 @@ def _heartbeat(context: Context, member: Member) -> Procedure[None]:
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
         steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
-        context.scheduler.start(steps, member.queue, member.connection_id, member.client_id)
+        context.scheduler.start(steps, member.queue, member.connection_id, member.client.client_id)
         return
     # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
-    member.keep_alive_at = math.inf
+    member.deadlines.keep_alive_at = math.inf
     if expiring:
         forget_expired(context, member)

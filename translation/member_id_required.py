@@ -69,9 +69,9 @@ class NeedsNewMemberId(Outcome):
         """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
         member_id = context.ids.issue()
         context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
-        for waiting in (*member.superseded_requests, request):
+        for waiting in (*member.join.superseded_requests, request):
             context.answer(waiting, _required(waiting, member_id))
-        member.superseded_requests.clear()
+        member.join.superseded_requests.clear()
 
 
 def ensure_id_of_ours(context: Context, member: Member, request: Request, *, owns_partitions: bool) -> None:

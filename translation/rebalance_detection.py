@@ -30,41 +30,49 @@ def detect_rebalance(context: Context, member: Member) -> None:
     """
     if member.state is not _STABLE:
         return
-    visible = visible_to_client(member.broker_assignment, context.topic_names, member.subscription)
-    if member.pending_revocation & member.possibly_owned or not member.synced_assignment <= visible:
+    visible = visible_to_client(
+        member.partitions.broker_assignment, context.topic_names, member.client.subscription
+    )
+    if (
+        member.partitions.pending_revocation & member.partitions.possibly_owned
+        or not member.partitions.synced_assignment <= visible
+    ):
         context.memberships.change_state(
             member, MemberEvent.ASSIGNMENT_CHANGED, "partitions are to be revoked"
         )
         context.events.emit(
             EventKind.REVOKE_REQUESTED,
             member,
-            partitions=(member.synced_assignment - visible)
-            | (member.pending_revocation & member.possibly_owned),
+            partitions=(member.partitions.synced_assignment - visible)
+            | (member.partitions.pending_revocation & member.partitions.possibly_owned),
         )
-    elif visible == member.synced_assignment:
-        member.addition_debounce_until = member.addition_debounce_limit = math.inf
-    elif member.cooperative or not member.synced_assignment:
+    elif visible == member.partitions.synced_assignment:
+        member.deadlines.addition_debounce_until = member.deadlines.addition_debounce_limit = math.inf
+    elif member.client.cooperative or not member.partitions.synced_assignment:
         context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")
-    elif member.addition_debounce_until == math.inf or visible != member.debounced_assignment:
+    elif (
+        member.deadlines.addition_debounce_until == math.inf
+        or visible != member.partitions.debounced_assignment
+    ):
         _gather_additions(context, member, visible)
 
 
 def _gather_additions(context: Context, member: Member, visible: Partitions) -> None:
     """Wait a little for more additions; each one that comes prolongs the wait, up to a limit."""
     settings = context.settings
-    member.debounced_assignment = visible
-    member.addition_debounce_limit = min(
-        member.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
+    member.partitions.debounced_assignment = visible
+    member.deadlines.addition_debounce_limit = min(
+        member.deadlines.addition_debounce_limit, context.now + settings.addition_debounce_limit_s
     )
-    member.addition_debounce_until = min(
-        context.now + settings.addition_debounce_s, member.addition_debounce_limit
+    member.deadlines.addition_debounce_until = min(
+        context.now + settings.addition_debounce_s, member.deadlines.addition_debounce_limit
     )
     context.book(member)
 
 
 def announce_additions(context: Context, member: Member) -> None:
     """Have an eager client join again for the additions that were gathered, if their time has come."""
-    if member.addition_debounce_until <= context.now:
-        member.addition_debounce_until = member.addition_debounce_limit = math.inf
+    if member.deadlines.addition_debounce_until <= context.now:
+        member.deadlines.addition_debounce_until = member.deadlines.addition_debounce_limit = math.inf
         if member.state is _STABLE:
             context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "partitions were added")

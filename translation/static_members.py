@@ -41,9 +41,9 @@ def membership_error(context: Context, member: Member, message: Any) -> ErrorCod
 
 def claim_when_join_begins(context: Context, member: Member, *, is_new: bool) -> None:
     """A JoinGroup of this member came; with ``is_new`` it is that of a new process, which came without a member id."""
-    if member.instance_id is not None and is_new:
+    if member.client.instance_id is not None and is_new:
         # A new process has it at once, because the newer one wins.
-        member.group.static_members[member.instance_id] = member.member_id
+        member.group.static_members[member.client.instance_id] = member.member_id
     elif member.joined:  # else it may be an older one: the broker is asked first
         claim_instance(context, member)
 
@@ -53,8 +53,8 @@ def claim_after_preflight(context: Context, member: Member, instead_of: str | No
 
     :raises Failed: a newer process has taken it meanwhile.
     """
-    if member.instance_id is not None:
-        holder = member.group.static_members.get(member.instance_id)
+    if member.client.instance_id is not None:
+        holder = member.group.static_members.get(member.client.instance_id)
         if holder not in (None, member.member_id, instead_of):
             raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")
         claim_instance(context, member)
@@ -66,18 +66,18 @@ def claim_instance(context: Context, member: Member) -> None:
     A process that alone serves the group knows who is the newest. One of several may know an older one; there a
     newer one is that whose first JoinGroup is under way.
     """
-    if member.instance_id is None:
+    if member.client.instance_id is None:
         return
     static = member.group.static_members
-    holder = member.group.members.get(static.get(member.instance_id, member.member_id))
+    holder = member.group.members.get(static.get(member.client.instance_id, member.member_id))
     if holder is None or holder is member or (holder.joined and not context.settings.sole_process):
-        static[member.instance_id] = member.member_id
+        static[member.client.instance_id] = member.member_id
 
 
 def forget_instance(member: Member) -> None:
     """The member's client is a classic one from now on, and so is whoever comes with its instance id."""
-    if member.group.static_members.get(member.instance_id or "") == member.member_id:
-        del member.group.static_members[member.instance_id or ""]
+    if member.group.static_members.get(member.client.instance_id or "") == member.member_id:
+        del member.group.static_members[member.client.instance_id or ""]
 
 
 def release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[None]:
@@ -94,7 +94,7 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
     response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
         for described in group.members:
-            if described.instance_id == member.instance_id:
+            if described.instance_id == member.client.instance_id:
                 if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _fail_if_replaced(member)
@@ -109,5 +109,5 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
 
 def _fail_if_replaced(member: Member) -> None:
     """Raise if a newer JoinGroup has taken this one's instance id over."""
-    if member.group.static_members.get(member.instance_id or "", member.member_id) != member.member_id:
+    if member.group.static_members.get(member.client.instance_id or "", member.member_id) != member.member_id:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "a newer process has its instance id")

@@ -77,8 +77,8 @@ def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
     sync = call_routing.sync
 
     def broken(context: Context, member: Member, *rest: Any) -> Any:
-        member.broker_assignment |= member.possibly_owned
-        member.pending_revocation = NONE
+        member.partitions.broker_assignment |= member.partitions.possibly_owned
+        member.partitions.pending_revocation = NONE
         return (yield from sync(context, member, *rest))
 
     return patch.object(call_routing, "sync", broken)
@@ -101,7 +101,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
         if expiring and member.connection_id is not None:
             context.memberships.end(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
             steps = _leave_later(context, member)
-            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client_id)
+            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client.client_id)
         else:
             start(context, member, expiring=expiring)
 
@@ -144,8 +144,8 @@ def no_suspended_session() -> AbstractContextManager[Any]:
     park = join_outcomes.wait_in_join
 
     def broken(member: Member, request: Any, until: float) -> Any:
-        if member.session_deadline == math.inf:
-            member.session_deadline = until + 0.2
+        if member.deadlines.session_deadline == math.inf:
+            member.deadlines.session_deadline = until + 0.2
             member._owner._environment.book(member)
         return (yield from park(member, request, until))
 
@@ -159,8 +159,10 @@ def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
         real(context, member, connection, request, found)
         member.adopted = False
-        member.broker_assignment = member.possibly_owned = from_topics(found.assignment.topic_partitions)
-        member.reply_lost = True
+        member.partitions.broker_assignment = member.partitions.possibly_owned = from_topics(
+            found.assignment.topic_partitions
+        )
+        member.broker.reply_lost = True
 
     return patch.object(adoption, "_adopt", broken)
 
@@ -212,10 +214,10 @@ def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
 
     def broken(context: Context, connection: Any, request: Any) -> bool:
         member = context.registry.find(request.message.group_id, request.message.member_id)
-        before = math.inf if member is None else member.session_deadline
+        before = math.inf if member is None else member.deadlines.session_deadline
         moves = has_to_move_back(context, connection, request)
         if moves and member is not None:
-            member.session_deadline = before
+            member.deadlines.session_deadline = before
         return moves
 
     return patch.object(downgrade, "has_to_move_back", broken)
@@ -293,8 +295,8 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
     """The broker's word for an older process counts although a newer one takes its instance id over here."""
 
     def broken(context: Context, member: Member) -> None:
-        if member.instance_id is not None:
-            member.group.static_members[member.instance_id] = member.member_id
+        if member.client.instance_id is not None:
+            member.group.static_members[member.client.instance_id] = member.member_id
 
     return patch.object(static_members, "claim_instance", broken)
 

@@ -197,7 +197,7 @@ def the_member(context: Any) -> Any:
         lambda context: context.registry.groups[GROUP].static_members.update(instance="m"),
         lambda context: context.registry.member(GROUP, "another"),
         lambda context: context.registry.group("another"),
-        lambda context: setattr(the_member(context), "session_timeout_ms", 1),
+        lambda context: setattr(the_member(context).client, "session_timeout_ms", 1),
         lambda context: setattr(the_member(context).queue, "running", object()),
         lambda context: context.timers.book(the_member(context), 0.0),
         lambda context: context.ids.issue(),

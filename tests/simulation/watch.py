@@ -353,9 +353,11 @@ class Watch:
         member = process.translator._context.registry.find(self.group_id, standing.member_id)
         assert member is not None, "SyncGroup was answered for a member that is not known"
         names = process.translator._context.topic_names
-        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.synced_assignment}
-        standing.handed = member.synced_assignment
-        standing.given = {member.broker_assignment}
+        self._ids[standing.client] = {
+            pid: (names[pid[0]], pid[1]) for pid in member.partitions.synced_assignment
+        }
+        standing.handed = member.partitions.synced_assignment
+        standing.given = {member.partitions.broker_assignment}
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 

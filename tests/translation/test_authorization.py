@@ -69,7 +69,9 @@ def state_of(bench: Bench) -> Any:
 
 def state_of_member(member: Member) -> Any:
     apart = ("group", "_owner", "queue", "machine", "timer_at")
-    values = [repr(getattr(member, name)) for name in member.__slots__ if name not in apart]
+    parts = (member, member.client, member.partitions, member.broker, member.deadlines, member.join)
+    apart += ("client", "partitions", "broker", "deadlines", "join")
+    values = [repr(getattr(part, name)) for part in parts for name in part.__slots__ if name not in apart]
     return member.state, member.queue.idle, values
 
 
@@ -197,7 +199,7 @@ def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> No
     bench.heartbeat(former, "epochgate-other", 1)
     bench.reply(ACCEPTED)
     bench.reply(described({}))
-    served_until = bench.translator._context.registry.find(GROUP, VICTIM).session_deadline
+    served_until = bench.translator._context.registry.find(GROUP, VICTIM).deadlines.session_deadline
     for call in CALLS.values():
         if call is CALLS["Heartbeat of nobody"] or call is CALLS["JoinGroup of somebody new"]:
             continue
@@ -206,7 +208,7 @@ def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> No
         bench.translator._context.authorized_groups.add(another.id, GROUP)
         request = call(bench, another)
         if bench.questions():
-            bench.translator._context.registry.find(GROUP, VICTIM).session_deadline = served_until
+            bench.translator._context.registry.find(GROUP, VICTIM).deadlines.session_deadline = served_until
             assert (
                 state_of(bench) == before
             )  # but for the session, which a connection that was accepted once prolongs

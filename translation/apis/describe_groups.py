@@ -91,7 +91,9 @@ def _classic_member(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
-        client_host=f"/{known.client_host.removeprefix('/')}" if known is not None else member.client_host,
+        client_host=f"/{known.client.client_host.removeprefix('/')}"
+        if known is not None
+        else member.client_host,
         member_metadata=encode_subscription(
             ConsumerProtocolSubscription(topics=member.subscribed_topic_names), _EMBEDDED_VERSION
         ),

@@ -100,6 +100,6 @@ def _is_still_connected(context: Context, member: Member, request: Request) -> b
 
 
 def _start_rebalance_timeout(context: Context, member: Member) -> None:
-    if member.rebalance_deadline == math.inf and member.waiting_join is None:
+    if member.deadlines.rebalance_deadline == math.inf and member.join.waiting is None:
         rebalance_timeout.start(member, context.now)
         context.book(member)

@@ -24,7 +24,8 @@ from translation.engine.join_outcomes import (
     take_over_waiting_join,
     wait_in_join,
 )
-from translation.engine.member import Member, PendingMove
+from translation.engine.member import Member
+from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
 from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
@@ -83,9 +84,9 @@ def join(
     take_over_waiting_join(context, member)
     holder = member.group.static_members.get(message.group_instance_id or "")
     _describe_client(context, member, connection, request, subscription)
-    member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
+    member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
-    member.session_deadline = member.rebalance_deadline = math.inf
+    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
     reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation
@@ -109,7 +110,7 @@ def join(
                 context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
             )
             yield from end_old_classic_membership(member)
-            yield from learn_topic_names(context, member.broker_assignment)
+            yield from learn_topic_names(context, member.partitions.broker_assignment)
             if (yield from _await_assignment(context, member, request, owned_partitions, deadline)):
                 break
             # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
@@ -140,18 +141,20 @@ def _describe_client(
     protocols = [protocol.name for protocol in message.protocols]
     context.connections.bind(member, connection)
     member.last_join_on = connection.id
-    member.client_id = request.client_id
-    member.instance_id = message.group_instance_id or None
+    member.client.client_id = request.client_id
+    member.client.instance_id = message.group_instance_id or None
     static_members.claim_when_join_begins(context, member, is_new=not message.member_id)
-    member.session_timeout_ms = message.session_timeout_ms
-    member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
-    member.protocol_type = message.protocol_type
-    member.protocol_name = protocols[0]
-    member.cooperative = is_cooperative(protocols)
-    member.mapped_assignor = map_assignor(protocols)
-    member.effective_assignor = assignor_for(context, member)
-    member.subscription = frozenset(subscription.topics)
-    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
+    member.client.session_timeout_ms = message.session_timeout_ms
+    member.client.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
+    member.client.protocol_type = message.protocol_type
+    member.client.protocol_name = protocols[0]
+    member.client.cooperative = is_cooperative(protocols)
+    member.client.mapped_assignor = map_assignor(protocols)
+    member.broker.effective_assignor = assignor_for(context, member)
+    member.client.subscription = frozenset(subscription.topics)
+    member.client.rack = (
+        subscription.rack_id or None
+    )  # librdkafka writes an empty one, which the broker refuses
 
 
 def _heartbeat_until_joined(
@@ -168,7 +171,7 @@ def _heartbeat_until_joined(
 
     ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost that membership.
     """
-    topics = member.subscription
+    topics = member.client.subscription
     attempts = 0
     refused_before = False
     while True:
@@ -185,9 +188,9 @@ def _heartbeat_until_joined(
             continue
         # Leaving, or replacing another process, could end a membership that its client has begun since.
         ensure_client_waiting(context, member, request)
-        if joining and member.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
-            yield from leave_classic(member.group, member.old_classic_membership)
-            member.old_classic_membership = None
+        if joining and member.join.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
+            yield from leave_classic(member.group, member.join.old_classic_membership)
+            member.join.old_classic_membership = None
             continue
         attempts += 1
         said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
@@ -259,8 +262,8 @@ def _end_abandoned_memberships(
         if (
             other is not member
             and other.adopted
-            and other.instance_id is None
-            and (other.connection_id, other.client_id) == (connection.id, request.client_id)
+            and other.client.instance_id is None
+            and (other.connection_id, other.client.client_id) == (connection.id, request.client_id)
             and other.queue.idle
         ):
             yield from leave(other)
@@ -272,12 +275,12 @@ def _end_abandoned_memberships(
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
-    yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
+    yield from leave(member, LEAVE_EPOCH if member.client.instance_id is None else LEAVE_STATIC_EPOCH)
     if member.joined:
         # The client goes on holding what it holds.
-        possibly_owned, reported_owned = member.possibly_owned, member.reported_owned
+        possibly_owned, reported_owned = member.partitions.possibly_owned, member.partitions.reported_owned
         context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
-        member.possibly_owned, member.reported_owned = possibly_owned, reported_owned
+        member.partitions.possibly_owned, member.partitions.reported_owned = possibly_owned, reported_owned
 
 
 def _await_assignment(
@@ -289,11 +292,13 @@ def _await_assignment(
     the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
     is asked when the wait gets long. False if the membership was lost meanwhile.
     """
-    if owned_partitions or not member.subscription:
+    if owned_partitions or not member.client.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
     while (
-        not visible_to_client(member.broker_assignment, context.topic_names, member.subscription)
+        not visible_to_client(
+            member.partitions.broker_assignment, context.topic_names, member.client.subscription
+        )
         and context.now < deadline
     ):
         yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
@@ -308,7 +313,7 @@ def _await_assignment(
             raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
         if context.now >= asks_at:
             asks_at = math.inf
-            existing, _ = yield from lookup_topics(context, member.broker_subscription)
+            existing, _ = yield from lookup_topics(context, member.broker.subscription)
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     return True
@@ -323,12 +328,12 @@ def _fail_if_served_elsewhere(context: Context) -> None:
 def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:
     """Give the client its generation: the member epoch at this moment."""
     generation.give(member)
-    member.possibly_owned = owned_partitions
-    member.reported_owned = None
+    member.partitions.possibly_owned = owned_partitions
+    member.partitions.reported_owned = None
     member.adopted = False
     # A client that has hung up meanwhile may have been elsewhere when it comes back.
     member.may_have_moved = not any(
-        context.connections.is_waiting(waiting) for waiting in (request, *member.superseded_requests)
+        context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
     member.renew_session(context.now)
@@ -340,12 +345,12 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
     response = JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=member.generation,
-        protocol_type=member.protocol_type,
-        protocol_name=member.protocol_name,
+        protocol_type=member.client.protocol_type,
+        protocol_name=member.client.protocol_name,
         leader="",
         member_id=member.member_id,
         members=(),
     )
-    for waiting in (*member.superseded_requests, request):
+    for waiting in (*member.join.superseded_requests, request):
         context.answer(waiting, response)
-    member.superseded_requests.clear()
+    member.join.superseded_requests.clear()

@@ -42,18 +42,18 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             member.renew_session(context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
-    yield from learn_topic_names(context, member.broker_assignment)
+    yield from learn_topic_names(context, member.partitions.broker_assignment)
     member.renew_session(context.now)
-    member.rebalance_deadline = math.inf
+    member.deadlines.rebalance_deadline = math.inf
     context.book(member)
-    kept = member.possibly_owned
-    member.synced_assignment = visible_to_client(
-        member.broker_assignment, context.topic_names, member.subscription
+    kept = member.partitions.possibly_owned
+    member.partitions.synced_assignment = visible_to_client(
+        member.partitions.broker_assignment, context.topic_names, member.client.subscription
     )
-    withheld = member.possibly_owned - member.synced_assignment
-    member.possibly_owned |= member.synced_assignment
-    if member.synced_assignment - kept:
-        context.events.emit(EventKind.ASSIGNED, member, partitions=member.synced_assignment - kept)
+    withheld = member.partitions.possibly_owned - member.partitions.synced_assignment
+    member.partitions.possibly_owned |= member.partitions.synced_assignment
+    if member.partitions.synced_assignment - kept:
+        context.events.emit(EventKind.ASSIGNED, member, partitions=member.partitions.synced_assignment - kept)
     if withheld:
         reason = "it claims partitions that are withheld"
         context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
@@ -64,9 +64,9 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
         request,
         SyncGroupResponse(
             error_code=ErrorCode.NONE,
-            protocol_type=member.protocol_type,
-            protocol_name=member.protocol_name,
-            assignment=_embedded(context, member, member.synced_assignment),
+            protocol_type=member.client.protocol_type,
+            protocol_name=member.client.protocol_name,
+            assignment=_embedded(context, member, member.partitions.synced_assignment),
         ),
     )
 
@@ -78,9 +78,9 @@ def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int
         return ErrorCode.ILLEGAL_GENERATION
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
         return ErrorCode.REBALANCE_IN_PROGRESS
-    if message.protocol_type not in (None, member.protocol_type):
+    if message.protocol_type not in (None, member.client.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if message.protocol_name not in (None, member.protocol_name):
+    if message.protocol_name not in (None, member.client.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
 
@@ -95,5 +95,5 @@ def _embedded(context: Context, member: Member, partitions: Partitions) -> bytes
                 for topic, indexes in topics.items()
             )
         ),
-        member.embedded_version,
+        member.client.embedded_version,
     )

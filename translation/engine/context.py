@@ -99,8 +99,8 @@ class Context(Environment):
     def abandon_joins(self, members: Iterable[Member], connection_id: ConnectionId) -> None:
         """End the JoinGroups of these members that wait on this connection."""
         for member in members:
-            if member.waiting_join is not None and member.waiting_join.connection_id == connection_id:
-                self.scheduler.wake(member.waiting_join, WakeReason.ABANDONED)
+            if member.join.waiting is not None and member.join.waiting.connection_id == connection_id:
+                self.scheduler.wake(member.join.waiting, WakeReason.ABANDONED)
 
     def _awaits_answer(self, connection_id: ConnectionId) -> bool:
         return self.scheduler.is_busy(connection_id)

@@ -30,16 +30,20 @@ class Events:
         partitions: Partitions = NONE,
     ) -> None:
         """Emit an event about a member."""
-        held = member.possibly_owned if member.reported_owned is None else member.reported_owned
+        held = (
+            member.partitions.possibly_owned
+            if member.partitions.reported_owned is None
+            else member.partitions.reported_owned
+        )
         event = Event(
             kind=kind,
             group_id=member.group.group_id,
             member_id=member.member_id,
-            instance_id=member.instance_id,
+            instance_id=member.client.instance_id,
             protocol=MemberProtocol.TRANSLATED,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            software=member.software,
+            client_id=member.client.client_id,
+            client_host=member.client.client_host,
+            software=member.client.software,
             generation=member.generation,
             epoch=member.member_epoch,
             state=member.state,
@@ -47,7 +51,7 @@ class Events:
             partitions=to_topic_partitions(partitions, self._topic_names) if partitions else (),
             owned=None if member.adopted else to_topic_partitions(held, self._topic_names),
             reason=reason,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            rebalance_timeout_ms=member.client.rebalance_timeout_ms,
         )
         self._environment.actions.append(Emit(event))
 

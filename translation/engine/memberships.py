@@ -29,7 +29,7 @@ class Memberships:
         before = member.state
         after = member.machine.handle(event)
         if after is not MemberState.STABLE:
-            member.addition_debounce_until = member.addition_debounce_limit = math.inf
+            member.deadlines.addition_debounce_until = member.deadlines.addition_debounce_limit = math.inf
         if after is not before:
             self._events.emit(EventKind.STATE_CHANGED, member, reason=reason, previous_state=before)
 
@@ -40,8 +40,8 @@ class Memberships:
         (:meth:`~translation.engine.registry.Registry.drop_if_idle`).
         """
         was_joined = member.joined
-        member.possibly_owned = NONE
-        member.reported_owned = None
+        member.partitions.possibly_owned = NONE
+        member.partitions.reported_owned = None
         member.adopted = False
         member.join_answered_on = None
         self.change_state(member, event, reason)
@@ -49,12 +49,16 @@ class Memberships:
             self._events.emit(kind, member, reason=reason)
         member.incarnation += 1
         generation.forget(member)
-        member.broker_assignor = None
-        member.reply_lost = False
-        member.broker_assignment = member.synced_assignment = member.pending_revocation = NONE
-        member.session_deadline = member.rebalance_deadline = member.keep_alive_at = math.inf
-        if member.waiting_join is not None:
-            self._scheduler.wake(member.waiting_join, _WAKES.get(event, WakeReason.ABANDONED))
+        member.broker.assignor = None
+        member.broker.reply_lost = False
+        member.partitions.broker_assignment = member.partitions.synced_assignment = (
+            member.partitions.pending_revocation
+        ) = NONE
+        member.deadlines.session_deadline = member.deadlines.rebalance_deadline = (
+            member.deadlines.keep_alive_at
+        ) = math.inf
+        if member.join.waiting is not None:
+            self._scheduler.wake(member.join.waiting, _WAKES.get(event, WakeReason.ABANDONED))
         if was_joined:
             self.heartbeat_group(member.group)
 

@@ -104,17 +104,17 @@ class Registry:
         if (
             not member.joined
             and member.queue.idle
-            and member.waiting_join is None
+            and member.join.waiting is None
             and group.members.get(member.member_id) is member
         ):
             del group.members[member.member_id]
             member.queue.detach_owner()
             self._connections.unbind(member)
             if (
-                member.instance_id is not None
-                and group.static_members.get(member.instance_id) == member.member_id
+                member.client.instance_id is not None
+                and group.static_members.get(member.client.instance_id) == member.member_id
             ):
-                del group.static_members[member.instance_id]
+                del group.static_members[member.client.instance_id]
             self.drop_group_if_empty(group)
 
     def drop_group_if_empty(self, group: Group) -> None:

@@ -188,17 +188,17 @@ def _adopt(
     found: ConsumerGroupDescribeResponseMember,
 ) -> None:
     context.connections.bind(member, connection)
-    member.client_id = request.client_id
-    member.instance_id = found.instance_id
+    member.client.client_id = request.client_id
+    member.client.instance_id = found.instance_id
     static_members.claim_instance(context, member)
     generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
-    member.session_timeout_ms = _SESSION_TIMEOUT_MS
-    member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
-    member.subscription = frozenset(found.subscribed_topic_names)
+    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS
+    member.client.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    member.client.subscription = frozenset(found.subscribed_topic_names)
     member.renew_session(context.now)
-    member.keep_alive_at = context.now + member.keep_alive_s
+    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
     context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
     context.events.emit(EventKind.ADOPTED, member)
     context.book(member)

@@ -5,7 +5,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from translation.actions import Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, refused
-from translation.engine.member import PendingMove
+from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration.old_membership import leave_classic
 

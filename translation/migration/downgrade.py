@@ -42,7 +42,7 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
     if group is None:
         return False
     member = group.members.get(message.member_id)
-    if member is not None and member.session_deadline < math.inf:
+    if member is not None and member.deadlines.session_deadline < math.inf:
         member.renew_session(context.now)  # what it holds stays its own until it joins anew
     rule = context.rules.rule_for(message.group_id)
     translated = rule.mode is _TRANSLATE
@@ -91,14 +91,16 @@ def _memberships(member: Member, request: Request) -> list[Member]:
     instance_id = request.message.group_instance_id
     if instance_id is None or member.group.static_member(instance_id) is not member:
         return [member]
-    return [one for one in member.group.members.values() if one is member or one.instance_id == instance_id]
+    return [
+        one for one in member.group.members.values() if one is member or one.client.instance_id == instance_id
+    ]
 
 
 def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """End its memberships, each if the client still has it when its turn comes."""
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
-    member.session_deadline = member.rebalance_deadline = math.inf
+    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
     yield from end_old_classic_membership(member)
     for one in _memberships(member, request):

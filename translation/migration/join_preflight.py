@@ -18,7 +18,8 @@ from translation.engine.join_outcomes import (
     StaysClassic,
     wait_in_join,
 )
-from translation.engine.member import Group, Member, PendingMove
+from translation.engine.member import Group, Member
+from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure
 from translation.member_id_required import NeedsNewMemberId
 from translation.migration.adoption import Found, Verdict, adopt_for_join, lookup_member, resync_epoch
@@ -62,8 +63,8 @@ def join_preflight(
         return
     group = member.group
     # If the last try to begin this membership has failed, it is known already.
-    old_classic_membership, member.old_classic_membership = (
-        member.old_classic_membership or old_classic_membership,
+    old_classic_membership, member.join.old_classic_membership = (
+        member.join.old_classic_membership or old_classic_membership,
         None,
     )
     instance_id = request.message.group_instance_id if request.message.member_id else None
@@ -168,7 +169,7 @@ def _leave_classic_memberships(
     """
     group = member.group
     if verdict is Verdict.CLASSIC_MEMBER:
-        yield from leave_classic_membership(group.group_id, member.member_id, member.instance_id)
+        yield from leave_classic_membership(group.group_id, member.member_id, member.client.instance_id)
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
     if verdict is Verdict.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
@@ -215,7 +216,8 @@ def _lookup_member(
 def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
     """Before a JoinGroup counts whose client may have been elsewhere: is the client still there?"""
     if not any(
-        context.connections.is_still_connected(waiting) for waiting in (request, *member.superseded_requests)
+        context.connections.is_still_connected(waiting)
+        for waiting in (request, *member.join.superseded_requests)
     ):
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
@@ -242,7 +244,7 @@ def _may_join_before_leaving(context: Context, member: Member, old_classic_membe
     """
     return (
         old_classic_membership.member_id != member.member_id
-        and old_classic_membership.instance_id in (None, member.instance_id)
+        and old_classic_membership.instance_id in (None, member.client.instance_id)
         and not member.group.migration.moves_all(context.now)
     )
 
@@ -256,7 +258,7 @@ def ensure_convertible(
     """
     if member.joined or member.group.is_consumer_group(context.now):
         return
-    old_classic_membership, member.old_classic_membership = member.old_classic_membership, None
+    old_classic_membership, member.join.old_classic_membership = member.join.old_classic_membership, None
     old_classic_membership = yield from _await_convertible(
         context, member, request, old_classic_membership, deadline
     )
@@ -284,7 +286,7 @@ def _await_convertible(
                     context, member, old_classic_membership
                 ):
                     return old_classic_membership
-                member.old_classic_membership = old_classic_membership
+                member.join.old_classic_membership = old_classic_membership
                 return None
             case Obstacle.MEMBERS:
                 group.migration.move_all(context.now)

@@ -10,7 +10,8 @@ from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
-from translation.engine.member import Group, Member, PendingMove
+from translation.engine.member import Group, Member
+from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send
 from translation.error_mapping import NO_COORDINATOR
 from translation.member_state import MemberEvent
@@ -54,13 +55,13 @@ def end_old_classic_membership(member: Member) -> Procedure[None]:
 
     Raises Failed as :func:`leave_classic_membership` does; it is tried again at the client's next JoinGroup.
     """
-    move = member.old_classic_membership
+    move = member.join.old_classic_membership
     if move is None:
         return
     if move.instance_id is None:
         yield from leave_classic(member.group, move)
     member.group.pending_moves.pop(move.member_id, None)
-    member.old_classic_membership = None
+    member.join.old_classic_membership = None
 
 
 def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:

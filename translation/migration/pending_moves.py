@@ -14,7 +14,8 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
-from translation.engine.member import Group, PendingMove
+from translation.engine.member import Group
+from translation.engine.member_parts import PendingMove
 from translation.partitions import owns_partitions
 from translation.policy.policy import Rule
 

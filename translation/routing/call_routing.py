@@ -181,7 +181,7 @@ def _translate_or_adopt(
 ) -> None:
     """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
     if member.joined:
-        if member.session_deadline < math.inf:
+        if member.deadlines.session_deadline < math.inf:
             member.renew_session(context.now)  # alive now, however long the call has to wait for its turn
         steps = translate()
     else:

@@ -122,7 +122,7 @@ def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
     return (
         member is not None
         and not member.joined
-        and not (member.queue.idle and member.waiting_join is None)
+        and not (member.queue.idle and member.join.waiting is None)
         and context.ids.is_issued(member.member_id)
     )
 

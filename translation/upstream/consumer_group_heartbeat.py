@@ -74,7 +74,7 @@ def to_send(request: ConsumerGroupHeartbeatRequest) -> Send:
 
 def mark_reply_lost(member: Member, membership: int) -> None:
     """The answer to a heartbeat of this membership will never come."""
-    member.reply_lost = membership == member.incarnation
+    member.broker.reply_lost = membership == member.incarnation
 
 
 def check_incarnation(
@@ -87,37 +87,39 @@ def check_incarnation(
     if membership != member.incarnation:  # it ended while the request was under way
         response = replaced(response, error_code=ErrorCode.UNKNOWN_MEMBER_ID, assignment=None)
     elif request.server_assignor is not None and response.error_code == ErrorCode.NONE:
-        member.broker_assignor = request.server_assignor
+        member.broker.assignor = request.server_assignor
     return response
 
 
 def _full_request(
     context: Context, member: Member, topics: frozenset[str], owned: Partitions
 ) -> ConsumerGroupHeartbeatRequest:
-    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(member, context.settings.upstream_margin_ms)
+    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(
+        member.client, context.settings.upstream_margin_ms
+    )
     # One of several processes says it at each heartbeat of a client, and nearly always the same.
     says = (
         member.member_epoch,
-        member.instance_id,
-        member.rack,
+        member.client.instance_id,
+        member.client.rack,
         rebalance_timeout_ms,
-        member.effective_assignor,
+        member.broker.effective_assignor,
     )
-    said = member.last_full_request
+    said = member.broker.last_full_request
     if said is not None and said[0] == says and said[1] is topics and said[2] is owned:
         return said[3]
     request = ConsumerGroupHeartbeatRequest(
         group_id=member.group.group_id,
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack,
+        instance_id=member.client.instance_id,
+        rack_id=member.client.rack,
         rebalance_timeout_ms=rebalance_timeout_ms,
         subscribed_topic_names=tuple(sorted(topics)),
-        server_assignor=member.effective_assignor,
+        server_assignor=member.broker.effective_assignor,
         topic_partitions=to_topics(owned),
     )
-    member.last_full_request = says, topics, owned, request
+    member.broker.last_full_request = says, topics, owned, request
     return request
 
 
@@ -132,8 +134,8 @@ def full_heartbeat(
     joining = member.member_epoch == 0
     response = yield from send_heartbeat(member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
-        member.broker_subscription = topics
-        member.subscribed_on = member.queue.running_on
+        member.broker.subscription = topics
+        member.broker.subscribed_on = member.queue.running_on
         _apply_response(context, member, response, NONE if joining else owned)
     return response
 
@@ -165,7 +167,7 @@ def complete_heartbeat(
     client_is_here: bool,
 ) -> HeartbeatProcedure:
     """What follows for the membership from the answer to a :func:`keepalive_request`; gives the answer that counts."""
-    if response.error_code == _TOPIC_REFUSED and member.subscribed_on != member.queue.running_on:
+    if response.error_code == _TOPIC_REFUSED and member.broker.subscribed_on != member.queue.running_on:
         # The topics are another connection's, and this one's principal may not describe all of them. That says nothing
         # of the client that subscribed to them.
         request = _minimal_request(member)
@@ -176,7 +178,10 @@ def complete_heartbeat(
         response = yield from send_heartbeat(member, request)
     if response.error_code == _NONE:
         _apply_response(
-            context, member, response, None if request.topic_partitions is None else member.possibly_owned
+            context,
+            member,
+            response,
+            None if request.topic_partitions is None else member.partitions.possibly_owned,
         )
     return response
 
@@ -186,38 +191,41 @@ def is_unchanged(member: Member, response: ConsumerGroupHeartbeatResponse) -> bo
 
     Else :func:`complete_heartbeat` and :func:`~translation.rebalance_detection.detect_rebalance` see to it.
     """
+    partitions = member.partitions
     return not (
         response.error_code != _NONE
         or response.member_epoch != member.member_epoch
         or member.machine.state is not _STABLE
-        or member.waiting_join is not None
-        or member.reply_lost
-        or member.pending_revocation
-        or member.synced_assignment != member.broker_assignment
+        or member.join.waiting is not None
+        or member.broker.reply_lost
+        or partitions.pending_revocation
+        or partitions.synced_assignment != partitions.broker_assignment
         or (response.assignment is not None and not _has_assigned(member, response.assignment))
     )
 
 
 def _has_assigned(member: Member, assignment: ConsumerGroupHeartbeatResponseAssignment) -> bool:
     """Whether it is the assignment that the member has. The same bytes are the same object, as a rule."""
-    known = member.decoded_assignment
-    if known is not None and known[0] is assignment and known[1] is member.broker_assignment:
+    known = member.broker.decoded_assignment
+    if known is not None and known[0] is assignment and known[1] is member.partitions.broker_assignment:
         return True
-    same = from_topics(assignment.topic_partitions) == member.broker_assignment
+    same = from_topics(assignment.topic_partitions) == member.partitions.broker_assignment
     if same:
-        member.decoded_assignment = assignment, member.broker_assignment
+        member.broker.decoded_assignment = assignment, member.partitions.broker_assignment
     return same
 
 
 def _drop_what_was_refused(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """The broker refused a heartbeat for something that it can do without."""
     if error_code == ErrorCode.UNSUPPORTED_ASSIGNOR:
-        reason = f"the broker does not have the assignor {member.effective_assignor!r} that the policy says"
+        reason = (
+            f"the broker does not have the assignor {member.broker.effective_assignor!r} that the policy says"
+        )
         context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        member.effective_assignor = member.broker_assignor or member.mapped_assignor
+        member.broker.effective_assignor = member.broker.assignor or member.client.mapped_assignor
     else:  # it was allowed when the client joined
-        _, forbidden = yield from lookup_topics(context, member.broker_subscription)
-        member.broker_subscription -= forbidden
+        _, forbidden = yield from lookup_topics(context, member.broker.subscription)
+        member.broker.subscription -= forbidden
 
 
 def keepalive_request(
@@ -225,7 +233,7 @@ def keepalive_request(
 ) -> ConsumerGroupHeartbeatRequest:
     """What :func:`keepalive_heartbeat` sends."""
     if has_to_report_owned(context, member, client_is_here=client_is_here):
-        return _full_request(context, member, member.broker_subscription, member.possibly_owned)
+        return _full_request(context, member, member.broker.subscription, member.partitions.possibly_owned)
     return _minimal_request(member)
 
 
@@ -235,15 +243,15 @@ def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
         group_id=member.group.group_id,
         member_id=member.member_id,
         member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
+        instance_id=member.client.instance_id,
         server_assignor=_changed_assignor(member),
     )
 
 
 def _changed_assignor(member: Member) -> str | None:
     """The assignor, if the broker was told another one. That of an adopted member is not known before it joins."""
-    unchanged = member.adopted or member.broker_assignor in (None, member.effective_assignor)
-    return None if unchanged else member.effective_assignor
+    unchanged = member.adopted or member.broker.assignor in (None, member.broker.effective_assignor)
+    return None if unchanged else member.broker.effective_assignor
 
 
 def assignor_for(context: Context, member: Member) -> str:
@@ -258,7 +266,8 @@ def assignor_for(context: Context, member: Member) -> str:
         return rule.assignor
     members = member.group.members.values()
     return next(
-        (one.mapped_assignor for one in members if one.joined and not one.adopted), member.mapped_assignor
+        (one.client.mapped_assignor for one in members if one.joined and not one.adopted),
+        member.client.mapped_assignor,
     )
 
 
@@ -274,9 +283,9 @@ def update_assignors(context: Context, group: Group) -> None:
     for member in group.members.values():
         assignor = assignor_for(context, member)
         if (
-            assignor != member.effective_assignor
+            assignor != member.broker.effective_assignor
         ):  # also while its first JoinGroup is under way with the older one
-            member.effective_assignor = assignor
+            member.broker.effective_assignor = assignor
             changed = True
     if changed:
         context.memberships.heartbeat_group(group)
@@ -293,7 +302,7 @@ def leave_for(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
         group_id=member.group.group_id,
         member_id=member_id,
         member_epoch=epoch,
-        instance_id=member.instance_id,
+        instance_id=member.client.instance_id,
     )
     response: ConsumerGroupHeartbeatResponse = yield Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
     return response
@@ -307,12 +316,12 @@ def _apply_response(
     ``owned`` is the list that the request carried: what it omitted is acknowledged. None if it carried none.
     """
     epoch_before = member.member_epoch
-    assigned = member.broker_assignment
+    assigned = member.partitions.broker_assignment
     if response.assignment is not None:
         assigned = from_topics(response.assignment.topic_partitions)
     released = acknowledge(member, assigned, owned)
     member.member_epoch = response.member_epoch
-    member.reply_lost = False
+    member.broker.reply_lost = False
     record_contact(context, member, response)
     if released or member.member_epoch > epoch_before > 0:
         # Released partitions are free for the others; a moved epoch says that the target is a new one.
@@ -321,14 +330,17 @@ def _apply_response(
 
 def record_contact(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
     """The broker has the member at this moment, and says when it wants to hear of it again."""
-    member.broker_replied_at = context.now
+    member.broker.replied_at = context.now
     if response.heartbeat_interval_ms > 0:  # the answer to a leave names none
-        member.keep_alive_s = response.heartbeat_interval_ms / 1000
+        member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
     schedule_keepalive(context, member)
 
 
 def schedule_keepalive(context: Context, member: Member) -> None:
     """Book the heartbeat that keeps the broker's session alive if the client's own come more slowly."""
-    member.keep_alive_at = context.now + member.keep_alive_s
-    if member.timer_at > member.keep_alive_at or member.timer_at > member.session_deadline:
+    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
+    if (
+        member.timer_at > member.deadlines.keep_alive_at
+        or member.timer_at > member.deadlines.session_deadline
+    ):
         context.book(member)  # else it is called early enough, as nearly always: both have moved back

@@ -43,7 +43,7 @@ def map_result(
     elif response.error_code != ErrorCode.NONE:
         schedule_keepalive(context, member)  # not now, but again after the usual time
     else:
-        yield from learn_topic_names(context, member.broker_assignment)
+        yield from learn_topic_names(context, member.partitions.broker_assignment)
         before = member.state
         detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:

@@ -6,8 +6,9 @@ list that goes out:
 
 * A JoinGroup carries the client's own list, from its subscription: :func:`owned_in_join`.
 * A heartbeat carries no list (null), which acknowledges nothing, unless :func:`has_to_report_owned` says that it must.
-  Then the list is ``Member.possibly_owned``, all that the client may work on.
-* What a list gave up is taken off ``Member.pending_revocation`` when the broker has answered: :func:`acknowledge`.
+  Then the list is ``HeldPartitions.possibly_owned``, all that the client may work on.
+* What a list gave up is taken off ``HeldPartitions.pending_revocation`` when the broker has answered:
+  :func:`acknowledge`.
 """
 
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -41,7 +42,7 @@ def owned_in_join(
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
-        known = {(names.get(pair[0]), pair[1]): pair for pair in member.possibly_owned}
+        known = {(names.get(pair[0]), pair[1]): pair for pair in member.partitions.possibly_owned}
         if context.settings.sole_process or reported_owned <= known.keys():
             return frozenset(pair for name, pair in known.items() if name in reported_owned)
     ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))
@@ -52,9 +53,9 @@ def emit_revoked(context: Context, member: Member, owned_partitions: Partitions)
     """Emit what the client gave up with its JoinGroup: from now on it does not work on that, however long it waits."""
     if not member.joined or member.adopted:
         return
-    given_up = member.possibly_owned - owned_partitions
+    given_up = member.partitions.possibly_owned - owned_partitions
     if given_up:
-        member.reported_owned = owned_partitions
+        member.partitions.reported_owned = owned_partitions
         context.events.emit(EventKind.REVOKED, member, partitions=given_up)
 
 
@@ -68,9 +69,9 @@ def has_to_report_owned(context: Context, member: Member, *, client_is_here: boo
     """
     if member.adopted:
         return False
-    never_had = not member.pending_revocation <= member.possibly_owned
+    never_had = not member.partitions.pending_revocation <= member.partitions.possibly_owned
     missed = not context.settings.sole_process
-    return member.reply_lost or member.member_epoch == 0 or (client_is_here and (never_had or missed))
+    return member.broker.reply_lost or member.member_epoch == 0 or (client_is_here and (never_had or missed))
 
 
 def acknowledge(member: Member, assigned: Partitions, owned: Partitions | None) -> Partitions:
@@ -79,8 +80,8 @@ def acknowledge(member: Member, assigned: Partitions, owned: Partitions | None) 
     ``owned`` is that list; None if the request carried none. Withdrawn partitions that it did not give up stay in
     ``pending_revocation``, unless they are assigned again.
     """
-    withdrawn = member.pending_revocation | (member.broker_assignment - assigned)
+    withdrawn = member.partitions.pending_revocation | (member.partitions.broker_assignment - assigned)
     released = NONE if owned is None else withdrawn - owned
-    member.broker_assignment = assigned
-    member.pending_revocation = withdrawn - released - assigned
+    member.partitions.broker_assignment = assigned
+    member.partitions.pending_revocation = withdrawn - released - assigned
     return released

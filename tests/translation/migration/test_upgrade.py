@@ -21,7 +21,7 @@ from tests.translation.live_groups import (
     told_to_move,
 )
 from translation.actions import Connection
-from translation.engine.member import PendingMove
+from translation.engine.member_parts import PendingMove
 from translation.policy.policy import Mode, Policy, Rule
 
 
