@@ -1,4 +1,4 @@
-"""The words that the translation and its shell speak: calls in, actions out.
+"""The data that the translation and its shell exchange: requests and responses in, actions out.
 
 The shell (``proxy``) hands every group call of a client to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to

@@ -28,11 +28,11 @@ def member_time(context: Context, member: Member, now: float) -> None:
 
 
 def group_time(context: Context, group: Group, now: float) -> None:
-    """Send the scheduled heartbeats of a group, except for members that have had one since."""
+    """Send the scheduled heartbeats of a group, except for members that were heartbeated since."""
     due = [when for when in group.scheduled_heartbeats if when <= now]
     group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
     if due:
-        update_assignors(context, group)  # whose the group votes for may have left
+        update_assignors(context, group)  # the member whose assignor the group votes for may have left
         for member in list(group.members.values()):
             if member.broker.replied_at < due[-1]:
                 heartbeat(context, member)
@@ -41,10 +41,10 @@ def group_time(context: Context, group: Group, now: float) -> None:
 
 
 def heartbeat(context: Context, member: Member) -> None:
-    """Send the proxy's own heartbeat for a member, if it can be reached and has no procedure under way.
+    """Send a heartbeat of the proxy's own accord for a member, if it has no procedure under way.
 
-    With several proxy processes only while its client is connected here: another process may serve it otherwise, and
-    this heartbeat would move the epoch without its knowledge.
+    With several proxy processes this happens only while its client is connected here: otherwise another process may
+    serve it, which would not learn of the epoch that this heartbeat moves.
     """
     served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
     if member.joined and served_here and member.queue.idle and member.join.waiting is None:
@@ -68,7 +68,7 @@ def _start(context: Context, member: Member, *, expiring: bool) -> None:
         steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
         context.scheduler.start(steps, member.queue, member.connection_id, member.client.client_id)
         return
-    # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
+    # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
     member.deadlines.keep_alive_at = math.inf
     if expiring:
         forget_expired(context, member)

@@ -19,8 +19,8 @@ from translation.upstream.consumer_group_heartbeat import leave
 def timeout_expired(context: Context, member: Member) -> bool:
     """Whether the session timeout or the rebalance timeout of a member has ended its membership.
 
-    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup that was answered
-    and goes on with its older generation. It is told to rejoin instead.
+    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup before it was
+    answered, and goes on with its older generation. It is told to rejoin instead.
     """
     if member.deadlines.session_deadline <= context.now:
         return True
@@ -50,7 +50,7 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
 
 
 def forget_expired(context: Context, member: Member) -> None:
-    """The same without a request to the broker, for members that have no connection left."""
+    """End such a membership here, without a request to the broker."""
     if not member.joined:
         return
     if member.deadlines.session_deadline <= context.now:

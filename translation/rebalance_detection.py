@@ -23,10 +23,11 @@ _STABLE = MemberState.STABLE
 
 
 def detect_rebalance(context: Context, member: Member) -> None:
-    """Compare what the client was handed with what the broker assigns, and have it join again if that differs.
+    """Compare what the client got by SyncGroup with what the broker assigns, and have it join again if they differ.
 
-    Only a member in Stable can be told: before, the SyncGroup answer will carry the change; after, it has been
-    told already. Additions alone are gathered for an eager client, because each of them stops all its partitions.
+    Only a member in Stable is told: before that, its SyncGroup answer carries the change; after it, the client has been
+    told already. If partitions were only added, an eager client is told a little later, for all of them together,
+    because each rejoin stops all its partitions.
     """
     if member.state is not _STABLE:
         return
@@ -54,11 +55,11 @@ def detect_rebalance(context: Context, member: Member) -> None:
         member.deadlines.addition_debounce_until == math.inf
         or visible != member.partitions.debounced_assignment
     ):
-        _gather_additions(context, member, visible)
+        _delay_additions(context, member, visible)
 
 
-def _gather_additions(context: Context, member: Member, visible: Partitions) -> None:
-    """Wait a little for more additions; each one that comes prolongs the wait, up to a limit."""
+def _delay_additions(context: Context, member: Member, visible: Partitions) -> None:
+    """Delay the rejoin for added partitions; each further addition prolongs the delay, up to a limit."""
     settings = context.settings
     member.partitions.debounced_assignment = visible
     member.deadlines.addition_debounce_limit = min(
@@ -71,7 +72,7 @@ def _gather_additions(context: Context, member: Member, visible: Partitions) -> 
 
 
 def announce_additions(context: Context, member: Member) -> None:
-    """Have an eager client join again for the additions that were gathered, if their time has come."""
+    """Have an eager client join again for the partitions that were added, if the delay is over."""
     if member.deadlines.addition_debounce_until <= context.now:
         member.deadlines.addition_debounce_until = member.deadlines.addition_debounce_limit = math.inf
         if member.state is _STABLE:

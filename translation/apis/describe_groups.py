@@ -1,7 +1,7 @@
-"""DescribeGroups: old tools see a translated group as they have always seen it.
+"""DescribeGroups: describes a consumer group in the classic form, so that old tools see its members.
 
-A broker tells DescribeGroups that a consumer group is Dead (up to v5) or unknown (v6), so exporters report a
-group without members. Here its ConsumerGroupDescribe is put into the classic form.
+A broker answers DescribeGroups that a consumer group is Dead (up to v5) or unknown (v6), and exporters then report a
+group without members. Such a group is described with ConsumerGroupDescribe, and that response is converted.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,11 @@ _CLASSIC_STATES: Mapping[str, str] = {
     "Assigning": "PreparingRebalance",
     "Reconciling": "CompletingRebalance",
 }
-"""Group states of KIP-848 that classic tools have no word for; the others have the same names."""
+"""The classic name of each group state that only KIP-848 has; the others have the same names."""
 
 
 def describe_groups(context: Context, connection: Connection, request: Request) -> Procedure[None]:
-    """Let the broker describe, and describe again what it calls Dead or unknown."""
+    """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
     message: DescribeGroupsRequest = request.message
     response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)

@@ -1,8 +1,8 @@
-"""Heartbeats: the client's own, and those that the proxy sends for it.
+"""Heartbeat: becomes one ConsumerGroupHeartbeat in which every field that has not changed is null.
 
-A client's Heartbeat becomes one ConsumerGroupHeartbeat with everything null, and its answer says
-REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which :mod:`translation.rebalance_detection`
-decides.
+It is answered REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which
+:mod:`translation.rebalance_detection` decides. Nearly all Heartbeats take the short way of
+:mod:`translation.apis.predicted_heartbeat` instead.
 """
 
 import math
@@ -29,7 +29,7 @@ from translation.upstream.heartbeat_outcome import map_result
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """Translate a Heartbeat. The member was known when the request came, and may have left when its turn comes."""
+    """Translate a Heartbeat. Its membership may have ended while it waited for its turn."""
     message: HeartbeatRequest = request.message
     generation.learn(member, message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
@@ -74,7 +74,7 @@ def conclude(
     asked: ConsumerGroupHeartbeatRequest,
     response: ConsumerGroupHeartbeatResponse,
 ) -> Procedure[None]:
-    """Answer the client by the broker's response. ``epoch`` is the member epoch that the heartbeat was sent with."""
+    """Answer the client according to the broker's response. ``epoch`` is the member epoch that was sent with it."""
     response = yield from complete_heartbeat(context, member, asked, response, client_is_here=True)
     code = yield from map_result(context, member, epoch, response)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:

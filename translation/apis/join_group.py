@@ -1,7 +1,8 @@
-"""JoinGroup: become a member of the new protocol, or say what is still held and take the next assignment.
+"""JoinGroup: makes the client a member of the new protocol, or reports what it still owns and fetches its assignment.
 
-The client is always answered as a follower: no leader, no member list, and the assignment comes from the
-broker by SyncGroup. Waiting happens here, because it is the one call in which every client expects to wait.
+Every client is answered as a follower: no leader and no member list, since the broker assigns the partitions and
+SyncGroup hands them out. If there is no assignment yet, the answer waits here: JoinGroup is the one call in which every
+client expects to wait.
 """
 
 import math
@@ -59,9 +60,10 @@ def join(
     request: Request,
     old_classic_membership: PendingMove | None,
 ) -> Procedure[None]:
-    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
+    """Handle a JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
-    ``old_classic_membership`` is the classic membership that this client gave up because the policy changed.
+    ``old_classic_membership`` is the classic membership that this client gave up because the policy changed. The
+    JoinGroup is answered with a generation, relayed (:class:`StaysClassic`), or ended by an :class:`Outcome`.
     """
     message: JoinGroupRequest = request.message
     if message.member_id and static_members.is_fenced(
@@ -113,7 +115,8 @@ def join(
             yield from learn_topic_names(context, member.partitions.broker_assignment)
             if (yield from _await_assignment(context, member, request, owned_partitions, deadline)):
                 break
-            # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
+            # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance that
+            # follows it must not be converted.
             yield from join_preflight(
                 context, member, connection, request, None, deadline, owns_partitions=False
             )
@@ -167,9 +170,10 @@ def _heartbeat_until_joined(
     deadline: float,
     incarnation: int,
 ) -> Procedure[Partitions]:
-    """Heartbeat until the broker has this membership; gives what the client holds in it.
+    """Send full heartbeats until the broker accepts one; return what the client owns in that membership.
 
-    ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost that membership.
+    ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost the membership
+    of that time. Raises the :class:`Outcome` with which the JoinGroup ends if the broker does not accept any.
     """
     topics = member.client.subscription
     attempts = 0
@@ -186,7 +190,7 @@ def _heartbeat_until_joined(
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
             yield from ensure_convertible(context, member, request, deadline)
             continue
-        # Leaving, or replacing another process, could end a membership that its client has begun since.
+        # What follows ends memberships. If the client has hung up, that could be one it has begun elsewhere since.
         ensure_client_waiting(context, member, request)
         if joining and member.join.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
             yield from leave_classic(member.group, member.join.old_classic_membership)
@@ -208,8 +212,8 @@ def _heartbeat_until_joined(
             owned_partitions = yield from owned_in_join(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
-            # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
-            # what it claims and does not get back is withheld until it has joined again without it.
+            # cooperative clients keep their partitions when JoinGroup fails. A new membership begins under the same
+            # id. SyncGroup withholds what the client reports as owned and does not get back, so that it joins again.
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from static_members.release_instance(context, member, is_new=not request.message.member_id)
@@ -222,8 +226,8 @@ def _heartbeat_until_joined(
 
 
 def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
-    """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
-    partitions to this one."""
+    """Record that the broker accepted the first heartbeat: the group is a consumer group, and its members are
+    heartbeated, because they may lose partitions to this one."""
     member.group.migration.converted()
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
@@ -233,9 +237,9 @@ def _begin_membership(context: Context, member: Member, incarnation: int) -> Non
 def _check_once_more(
     context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
 ) -> Procedure[None]:
-    """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
+    """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
-    Raises the outcome if that is not why.
+    Raises the outcome if that is so, or if it was checked before (``first`` is False).
     """
     if not first:
         raise PassesThrough(said, for_s=passthrough_backoff_s(context, member.group))
@@ -243,7 +247,7 @@ def _check_once_more(
 
 
 def _is_transient(code: int, *, joining: bool) -> bool:
-    """Whether the same heartbeat may be answered in another way a little later."""
+    """Whether the same heartbeat may be accepted a little later."""
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return True
     # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
@@ -253,10 +257,10 @@ def _is_transient(code: int, *, joining: bool) -> bool:
 def _end_abandoned_memberships(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[None]:
-    """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
+    """End adopted memberships whose client joins anew as another member and owns nothing.
 
-    So does a client whose own session timer ran out while it could not reach anybody. How long its session was is not
-    known before it has joined here, so its partitions would lie idle for much longer than it had meant.
+    A client does so when its own session timer ran out while it could not reach any broker. Its session timeout is
+    unknown here before it joins, so without this its partitions would have no owner for much longer than it asked for.
     """
     for other in list(member.group.members.values()):
         if (
@@ -274,10 +278,10 @@ def _end_abandoned_memberships(
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
-    """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
+    """End an old membership under this member's id, whatever the broker still has of it."""
     yield from leave(member, LEAVE_EPOCH if member.client.instance_id is None else LEAVE_STATIC_EPOCH)
     if member.joined:
-        # The client goes on holding what it holds.
+        # The client goes on working on what it owns.
         possibly_owned, reported_owned = member.partitions.possibly_owned, member.partitions.reported_owned
         context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
         member.partitions.possibly_owned, member.partitions.reported_owned = possibly_owned, reported_owned
@@ -286,11 +290,11 @@ def _leave_old_membership(context: Context, member: Member, error_code: int) -> 
 def _await_assignment(
     context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
 ) -> Procedure[bool]:
-    """Let a client that holds nothing wait until it has something, for a while.
+    """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
 
-    Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
-    the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
-    is asked when the wait gets long. False if the membership was lost meanwhile.
+    Since Kafka 4.3 assignments are computed in batches, and other members may have to revoke partitions first. No
+    heartbeat response tells "nothing yet" from "nothing for you"; but while none of its topics exists nothing will
+    come, so the broker is asked for them when the wait gets long. Returns False if the membership was lost meanwhile.
     """
     if owned_partitions or not member.client.subscription:
         return True
@@ -320,13 +324,13 @@ def _await_assignment(
 
 
 def _fail_if_served_elsewhere(context: Context) -> None:
-    """Raise if joining anew could end what the client has begun with another process meanwhile."""
+    """Raise if a new membership here could end one that the client has begun through another process meanwhile."""
     if not context.settings.sole_process:
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
 def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:
-    """Give the client its generation: the member epoch at this moment."""
+    """Answer with a generation: the client now owns what it reported, and its session timeout runs again."""
     generation.give(member)
     member.partitions.possibly_owned = owned_partitions
     member.partitions.reported_owned = None

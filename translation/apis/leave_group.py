@@ -1,4 +1,4 @@
-"""LeaveGroup: the client ends its membership. How one ends by a timeout is in :mod:`translation.expiry`."""
+"""LeaveGroup: the client ends its membership. :mod:`translation.expiry` ends one by a timeout."""
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -52,6 +52,7 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
 
 
 def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
+    """End a membership as the broker's code for it says; return the code for the client."""
     if member is None or not member.joined:
         return code
     if code in _NOT_DONE_BY_BROKER:

@@ -1,4 +1,7 @@
-"""SyncGroup: answer with the assignment that the broker gave. Sends nothing upstream; clients may repeat it."""
+"""SyncGroup: answers with the assignment that the broker's last response gave. Clients may repeat it.
+
+Nothing is sent to the broker, unless a topic's name has to be looked up or another process may have served the client.
+"""
 
 import math
 
@@ -20,14 +23,14 @@ from translation.partitions import NONE, Partitions, by_name, visible_to_client
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
-"""Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
+"""The states in which a client has to join first. In ABSENT the broker may have it, but no JoinGroup was answered."""
 
 
 def sync(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Answer with the newest assignment, which may be newer than the JoinGroup answer.
 
-    It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
-    what the client gets.
+    A member's procedures run one at a time, so none of its heartbeats is under way, and what the broker answered last
+    is what the client gets.
     """
     generation.learn(member, request.message.generation_id)
     context.connections.record_call(member, connection, request.message.generation_id)
@@ -72,6 +75,7 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
 
 
 def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
+    """The code that a SyncGroup is refused with; NONE if it is answered with the assignment."""
     if member.generation < 0:
         return static_members.membership_error(context, member, message)
     if not generation.is_current(member, message.generation_id):
@@ -86,7 +90,7 @@ def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int
 
 
 def _embedded(context: Context, member: Member, partitions: Partitions) -> bytes:
-    """The assignment in the client's own version; for nothing it is an empty list, never zero bytes."""
+    """Encode an assignment in the client's embedded version; an empty one is an empty list, never zero bytes."""
     topics = by_name(partitions, context.topic_names) if partitions is not NONE else {}
     return encode_assignment(
         ConsumerProtocolAssignment(

@@ -166,7 +166,7 @@ class ClientConnections:
     def _never_left(self, member: Member, connection: Connection) -> bool:
         """Whether a request on this connection proves that no other process has served the client since its JoinGroup.
 
-        That is so on the connection on which the JoinGroup was answered, if it is still open: any connection that
+        It does on the connection on which the JoinGroup was answered, while that is open: any connection that has
         closed since is an older one.
         """
         return connection.id == member.join_answered_on and self.is_connected(connection.id)

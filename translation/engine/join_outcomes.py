@@ -1,4 +1,4 @@
-"""The ways in which a JoinGroup ends without a generation, and how a JoinGroup waits."""
+"""The ways in which a JoinGroup ends without a generation, and how its answer is delayed."""
 
 import math
 from collections.abc import Generator

@@ -41,22 +41,22 @@ class Verdict(Enum):
     """What the broker knows of a member."""
 
     MEMBER = auto()
-    """A member of the new protocol that some process of Epochgate made: this one may go on with it."""
+    """A member of the new protocol that some process of Epochgate serves: this one may take it over."""
 
     NATIVE_MEMBER = auto()
-    """A member that speaks the new protocol by itself: nobody may speak for it."""
+    """A member whose client speaks the new protocol itself: the proxy must send nothing for it."""
 
     CLASSIC_MEMBER = auto()
     """A classic member in a consumer group: the broker itself answers its calls."""
 
     CLASSIC_GROUP = auto()
-    """No consumer group at all."""
+    """No consumer group."""
 
     LOADING = auto()
-    """The broker can't say yet."""
+    """The coordinator still loads the group."""
 
     UNAVAILABLE = auto()
-    """The broker can't say; its own answer to the call tells the client why."""
+    """The broker gives no description; if the call is relayed, its answer tells the client why."""
 
     REPLACED = auto()
     """Another member has its instance id."""
@@ -80,9 +80,10 @@ def adopt_then(
     proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
 ) -> Procedure[None]:
-    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID.
+    """Ask the broker about the member of a call; adopt it and ``proceed``, relay the call, or ``refuse`` it.
 
-    A classic member is refused too when it is its turn to be moved to the new protocol.
+    It is refused if the broker does not know the member either, and if it is a classic member whose turn it is to move
+    to the new protocol (UNKNOWN_MEMBER_ID: its client joins anew).
     """
     if not member.joined:
         verdict, found = yield from lookup_member(
@@ -111,14 +112,12 @@ def adopt_then(
 def readopt(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[ErrorCode]:
-    """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
+    """Adopt a known member anew: the broker has it at an epoch that is unknown here, so another process has served it.
 
-    What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
-    not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
-    either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
-
-    ILLEGAL_GENERATION if it is the call's generation that is not known, and the broker has not come to it yet: then no
-    process has given it to the client in this membership, but a classic group before it, and nothing changes.
+    What is known here does not count any more. The call shows that the client is here now. Returns NONE if the member
+    was adopted, else the code for the client: UNKNOWN_MEMBER_ID if the broker does not know the member either,
+    COORDINATOR_NOT_AVAILABLE if the broker gives no description. ILLEGAL_GENERATION, and nothing changes, if the call
+    has a generation that is above the broker's epoch too: it is of a classic group before this membership.
     """
     instance_id = request.message.group_instance_id
     verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
@@ -143,7 +142,10 @@ def readopt(
 def lookup_member(
     context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
 ) -> Procedure[Found]:
-    """Ask the broker who this is; with its instance id, also whether somebody else has that."""
+    """Ask the broker what it knows of a member; with an instance id, also whether another member has that.
+
+    The description is returned for :attr:`Verdict.MEMBER` only.
+    """
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Verdict.CLASSIC_GROUP, None
@@ -205,15 +207,16 @@ def _adopt(
 
 
 def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
-    """Take over a member that the broker has, in its client's JoinGroup: that brings all else, also what it owns."""
+    """Adopt a member in its client's JoinGroup, which says everything else, also what the client owns."""
     _take_epoch(member, found)
     context.events.emit(EventKind.ADOPTED, member)
 
 
 def resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
-    """In a JoinGroup: go on at the broker's epoch, if another process has moved it; False if it did not.
+    """In a JoinGroup, take over the broker's epoch if another process has moved it; return whether it has.
 
-    False too if the broker has no such member. Leaving instead of going on would free at once what the client claims.
+    False too if the broker has no such member. To leave and join anew instead would give away at once what the client
+    reports as owned.
     """
     _, found = yield from lookup_member(context, member, connection)
     if found is None or found.member_epoch == member.member_epoch:
@@ -223,6 +226,6 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
 
 
 def _take_epoch(member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
-    """What the client owns is not known at this epoch before its JoinGroup is answered."""
+    """Take over the broker's epoch. What the client owns at it is unknown until its JoinGroup is answered."""
     member.member_epoch = found.member_epoch
     member.adopted = True

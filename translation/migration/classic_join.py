@@ -16,13 +16,13 @@ _JOIN_RETRY_S = 0.2
 def relay_classic_join(
     context: Context, request: Request, cancelled_move: PendingMove | None = None
 ) -> Procedure[None]:
-    """A classic JoinGroup in a group that is being converted.
+    """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS.
 
-    ``cancelled_move`` is the move of a client that was to go to the new protocol, and is not any more: the classic
-    membership that it has left behind ends, or the group's rebalance would wait for it until its timeout.
+    The conversion of a group fails the pending JoinGroups of its classic members with that code, which is fatal for
+    Java clients up to 2.7.
 
-    The broker fails the pending JoinGroups of the members that are still classic with REBALANCE_IN_PROGRESS, which is
-    fatal for Java clients up to 2.7; so it is asked again instead.
+    ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
+    classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
     """
     if cancelled_move is not None:
         group = context.registry.group(request.message.group_id)
@@ -47,8 +47,5 @@ def relay_classic_join(
 
 
 def _client_is_gone(context: Context, request: Request) -> bool:
-    """Whether the client of a classic JoinGroup has gone, and has maybe joined elsewhere, while it waited.
-
-    It waits for the end of what it leaves behind, or for the broker's word.
-    """
+    """Whether the client of a JoinGroup has hung up, and may have joined elsewhere, while it waited here."""
     return not context.connections.is_still_connected(request)

@@ -32,23 +32,23 @@ _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
 
 
 class Obstacle(Enum):
-    """What stands in the way of converting a live classic group."""
+    """The reason why a live classic group can't be converted now."""
 
     NONE = auto()
     TRANSIENT = auto()
-    """A rebalance under way, or a coordinator that is not there: try again soon."""
+    """A rebalance is under way, or the coordinator is not there: try again soon."""
     MEMBERS = auto()
-    """The broker can't keep what an assignor wrote into the assignments, or can't read what a client subscribes to.
-    Without members it has nothing to keep or to read, so all of them are moved together."""
+    """The broker can't keep the user data that an assignor wrote into the assignments, or can't read a subscription. A
+    group without members has neither, so all members are moved together."""
     REVOCATION_PENDING = auto()
-    """A cooperative member has still to give up what it was not assigned again: try again soon, and go on when it has
-    had time for it (kafka-python may never say that it did)."""
+    """A cooperative member has still to give up what it was not assigned again: try again soon, and convert the group
+    after ``revocation_grace_s`` (kafka-python may never report that it gave them up)."""
     PERMANENT = auto()
     """This is not a group of consumers, or not one that can be translated."""
 
 
 def has_classic_members(group_id: str) -> Procedure[bool]:
-    """Whether the broker may have a classic group of this name with members in it."""
+    """Ask the broker whether it has a classic group of this id with members in it; True if it does not say."""
     response: DescribeGroupsResponse = yield Send(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
@@ -67,7 +67,10 @@ def _has_no_classic_members(group: DescribedGroup) -> bool:
 
 
 def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, str]]:
-    """Ask the broker whether a classic group can be converted, before any of its members is moved."""
+    """Ask the broker whether a classic group can be converted; return what stands in the way, and why.
+
+    A group whose members have partitions to give up counts as convertible once it has had time for that.
+    """
     obstacle, why = yield from _described_obstacle(group.group_id, context.allowed_assignors)
     if obstacle is not Obstacle.REVOCATION_PENDING:
         group.migration.nothing_to_revoke()
@@ -117,8 +120,8 @@ def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:
     if assignment.user_data:
         return Obstacle.MEMBERS, f"the assignment of {member.member_id} carries user data of its assignor"
     if not _named(subscription.owned_partitions) <= _named(assignment.assigned_partitions):
-        # A cooperative member gives up what it was not assigned again, and joins once more to say so. Until then the
-        # broker knows its assignment only, and in a converted group would give away what the client still holds.
+        # A cooperative member gives up what it was not assigned again, and joins once more to report that. Until then
+        # the broker knows its assignment only, and in a converted group would give away what the client works on.
         return Obstacle.REVOCATION_PENDING, f"{member.member_id} has partitions to give up"
     return Obstacle.NONE, ""
 

@@ -59,9 +59,9 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
 def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
 ) -> Procedure[None]:
-    """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
+    """Relay a JoinGroup of a client that was translated, after its memberships of the new protocol have ended."""
     if member is not None and member.joined and context.connections.is_stale(member, connection, request):
-        # That it claims nothing is not true any more: its client has joined again since, and works.
+        # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     if member is not None and any(one.joined for one in _memberships(member, request)):
@@ -83,9 +83,9 @@ def back_to_classic(
 
 
 def _memberships(member: Member, request: Request) -> list[Member]:
-    """What is known of this client: the member whose turn it is, and older ones with its instance id.
+    """The memberships of this client: the member whose turn it is, and older ones with its instance id.
 
-    The broker would put the classic client in the place of such a one, and make the group a classic one at once,
+    The broker would put the classic client in the place of an older one, and make the group a classic one at once,
     without a rebalance.
     """
     instance_id = request.message.group_instance_id
@@ -97,7 +97,10 @@ def _memberships(member: Member, request: Request) -> list[Member]:
 
 
 def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """End its memberships, each if the client still has it when its turn comes."""
+    """End the client's memberships, those that it still has when their turn comes.
+
+    :raises Outcome: they could not be ended, or the client has joined again or hung up meanwhile.
+    """
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
     member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf

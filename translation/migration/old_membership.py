@@ -22,9 +22,11 @@ _LEAVE_VERSION = 3
 
 
 def leave_consumer_membership(context: Context, member: Member, reason: str) -> Procedure[None]:
-    """End the membership in the new protocol of a client that has given up its partitions, and joins anew.
+    """End the membership of the new protocol of a client that has given up its partitions and joins anew.
 
-    It may have ended by itself. Raises Failed if the coordinator was not there to do it.
+    It may have ended by itself.
+
+    :raises Failed: the coordinator was not there to do it.
     """
     group = member.group
     if member.joined:
@@ -43,17 +45,17 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
 
 
 def leave_classic(group: Group, move: PendingMove) -> Procedure[None]:
-    """End the classic membership of a client that joins as a new member. Whether it still was one does not matter."""
+    """End the classic membership that a client was told to leave; that it has ended by itself is no error."""
     yield from leave_classic_membership(group.group_id, move.member_id, move.instance_id)
     group.pending_moves.pop(move.member_id, None)
 
 
 def end_old_classic_membership(member: Member) -> Procedure[None]:
-    """End the classic membership that was to end as soon as this one of the same client has begun, if there is one.
+    """End the client's classic membership, if it was kept until this one of the new protocol has begun.
 
-    That of a static client has ended: this one is in its place.
+    That of a static client has ended already: the broker has put this one in its place.
 
-    Raises Failed as :func:`leave_classic_membership` does; it is tried again at the client's next JoinGroup.
+    :raises Failed: as :func:`leave_classic_membership`; the client's next JoinGroup tries again.
     """
     move = member.join.old_classic_membership
     if move is None:
@@ -65,9 +67,9 @@ def end_old_classic_membership(member: Member) -> Procedure[None]:
 
 
 def leave_classic_membership(group_id: str, member_id: str, instance_id: str | None) -> Procedure[None]:
-    """LeaveGroup for one classic member; that there is none such is no error.
+    """Send LeaveGroup for one classic member; that there is no such member is no error.
 
-    Raises Failed if the coordinator was not there to do it: the client is to try again, and so are we.
+    :raises Failed: the coordinator was not there to do it. The client is to join again, which tries this again.
     """
     identity = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
     message = LeaveGroupRequest(group_id=group_id, members=(identity,))

@@ -20,13 +20,14 @@ from translation.partitions import owns_partitions
 from translation.policy.policy import Rule
 
 _FORGET_S = 900.0
-"""A client that was told to join anew and never did is gone; its membership has ended by its own timeouts."""
+"""A client that was told to join anew and has not done so after this time is gone, and its timeouts have ended its
+membership."""
 
 
 def request_rejoin(
     context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
 ) -> None:
-    """Remember a client that is told to join anew, mostly by its Heartbeat, and let the others wait for their turn."""
+    """Remember a client that is told to join anew, mostly by its Heartbeat; others are told after a pause."""
     message: HeartbeatRequest | JoinGroupRequest = request.message
     for forgotten in [
         move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
@@ -47,11 +48,11 @@ def request_rejoin(
 def match_pending_move(
     group: Group, connection: Connection, request: Request, *, given_here: bool
 ) -> PendingMove | None:
-    """The move that this JoinGroup completes: by member id, else by connection, else by client.
+    """Find the move that this JoinGroup completes: by member id, else by connection, else by client.
 
-    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says that
-    its member id was given out here, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client has completed its
-    move before; another one of the same client id and host may not have, and work on.
+    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says
+    that this process gave out the member id, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client completed
+    its move before; another client with the same client id and host may not have done so, and still work.
     """
     message: JoinGroupRequest = request.message
     if message.member_id in group.pending_moves:
@@ -75,8 +76,8 @@ def match_pending_move(
 def keeps_membership(message: JoinGroupRequest, move: PendingMove) -> bool:
     """Whether a client that was told to join anew goes on with the classic membership that it had.
 
-    It comes with its id, still claims partitions, or has an instance id, by which the broker itself puts it in the old
-    one's place.
+    It does so if it comes with its old member id, still reports owned partitions, or has an instance id, by which the
+    broker itself puts the new member in the old one's place.
     """
     return (
         message.member_id == move.member_id

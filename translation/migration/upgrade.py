@@ -18,10 +18,10 @@ from translation.policy.policy import Rule
 def move_classic_member(
     context: Context, member: Member, connection: Connection, request: Request, rule: Rule, *, mixed: bool
 ) -> Procedure[bool]:
-    """A classic member of a group that is to be translated sent a Heartbeat: whether it is told to join anew.
+    """Decide whether the Heartbeat of a classic member tells its client to join the new protocol.
 
-    ``mixed`` says that the group is a consumer group already, so that nothing has to be asked. A member whose turn
-    has not come is relayed until then.
+    ``mixed`` says that the group is a consumer group already, so the broker need not be asked whether it can be
+    converted. A member whose turn has not come is relayed until then.
     """
     group = member.group
     if not group.migration.may_move(context.now):
