@@ -12,7 +12,8 @@ from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure
 from translation.expiry import forget_expired, remove_expired, timeout_expired
 from translation.rebalance_detection import announce_additions
-from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
+from translation.upstream.assignor_vote import update_assignors
+from translation.upstream.consumer_group_heartbeat import schedule_keepalive
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
 

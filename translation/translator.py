@@ -14,7 +14,7 @@ from translation.member_state import MemberState
 from translation.policy.policy import Policy
 from translation.routing.call_routing import is_relayed, predict_heartbeat, route
 from translation.settings import TranslatorSettings
-from translation.upstream.consumer_group_heartbeat import update_assignors
+from translation.upstream.assignor_vote import update_assignors
 from translation.uuids import kafka_uuid
 
 
@@ -130,7 +130,7 @@ class Translator:
 
         Conversions that the broker refused are tried again. The members of live groups are moved one after another, at
         their own Heartbeats (:mod:`translation.migration.upgrade`). A changed assignor goes upstream at once and
-        disturbs nobody (:func:`translation.upstream.consumer_group_heartbeat.update_assignors`).
+        disturbs nobody (:func:`translation.upstream.assignor_vote.update_assignors`).
         """
         context = self._context
         context.now = now

@@ -36,10 +36,10 @@ from translation.migration.join_preflight import ensure_client_waiting, ensure_c
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
+from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    assignor_for,
     full_heartbeat,
     leave,
 )

@@ -17,11 +17,11 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from translation import rebalance_timeout
 from translation.actions import Connection, EventKind
 from translation.engine.context import Context, replaced
-from translation.engine.member import Group, Member
+from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, UpstreamLost
 from translation.member_state import MemberState
 from translation.partitions import NONE, Partitions, from_topics, to_topics
-from translation.policy.policy import Mode
+from translation.upstream.assignor_vote import changed_assignor
 from translation.upstream.metadata_lookup import lookup_topics
 from translation.upstream.owned_partitions import acknowledge, has_to_report_owned
 
@@ -250,51 +250,8 @@ def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
         member_id=member.member_id,
         member_epoch=member.member_epoch,
         instance_id=member.client.instance_id,
-        server_assignor=_changed_assignor(member),
+        server_assignor=changed_assignor(member),
     )
-
-
-def _changed_assignor(member: Member) -> str | None:
-    """The assignor, if the broker was told another one. That of an adopted member is not known before it joins."""
-    unchanged = member.adopted or member.broker.assignor in (None, member.broker.effective_assignor)
-    return None if unchanged else member.broker.effective_assignor
-
-
-def assignor_for(context: Context, member: Member) -> str:
-    """The server-side assignor that a member votes for: what the policy says, else what stands in for the client's own.
-
-    All members of a group that are served here vote for the same, that of the member that has been here for longest.
-    Since Kafka 4.4 (KAFKA-20434) the group epoch moves whenever another assignor has most votes; with one vote each for
-    two assignors the broker takes now one and now the other, and the group rebalances without end.
-    """
-    rule = context.rules.rule_for(member.group.group_id)
-    if rule.assignor is not None:
-        return rule.assignor
-    members = member.group.members.values()
-    return next(
-        (one.client.mapped_assignor for one in members if one.joined and not one.adopted),
-        member.client.mapped_assignor,
-    )
-
-
-def update_assignors(context: Context, group: Group) -> None:
-    """Have the members of a live group tell the broker their assignor, if it is another one now.
-
-    It goes with a heartbeat, because brokers accept it in any, so no client has to join again. It takes effect when the
-    broker next computes the group's assignment, since 4.4 at once.
-    """
-    if context.rules.rule_for(group.group_id).mode is not Mode.TRANSLATE:
-        return
-    changed = False
-    for member in group.members.values():
-        assignor = assignor_for(context, member)
-        if (
-            assignor != member.broker.effective_assignor
-        ):  # also while its first JoinGroup is under way with the older one
-            member.broker.effective_assignor = assignor
-            changed = True
-    if changed:
-        context.memberships.heartbeat_group(group)
 
 
 def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
