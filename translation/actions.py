@@ -26,7 +26,7 @@ CallId = NewType("CallId", int)
 
 
 def never() -> bool:
-    """For a connection of which nobody knows that its client has hung up."""
+    """False: the default for a connection whose client is not known to have hung up."""
     return False
 
 

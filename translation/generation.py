@@ -8,8 +8,8 @@ protocol has a member epoch instead, which moves with the broker's heartbeat res
 * A Heartbeat or SyncGroup has to have the current generation (:func:`is_current`). A commit may also have an older one
   while the client may not have heard the newest JoinGroup response (:func:`may_commit`).
 * The generation of a member that another process served is unknown here. It was a member epoch of the same membership,
-  so the client's own word counts up to the broker's epoch (:func:`adopt`, :func:`learn`); a newer one is of another
-  membership (:func:`is_of_another_membership`).
+  so what the client's calls carry counts up to the broker's epoch (:func:`adopt`, :func:`learn`); a newer one is of
+  another membership (:func:`is_of_another_membership`).
 * A call shows by its generation that another process has answered a JoinGroup of its client (:func:`served_elsewhere`).
 
 Everything that changes a member's generation is here. -1 stands for none: the client has no membership that it was told

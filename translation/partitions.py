@@ -95,7 +95,7 @@ def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> To
 
 
 def owns_partitions(message: JoinGroupRequest) -> bool:
-    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
+    """Whether a JoinGroup reports owned partitions, so that the membership of its client must not end yet."""
     try:
         _, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage:

@@ -3,7 +3,7 @@
 A classic coordinator answers so to all members of a group that rebalances. In the new protocol each member has changes
 of its own, so here a member's client is told exactly if its own partitions changed: the member then goes from Stable to
 PrepareRebalance, and :mod:`translation.apis.heartbeat` answers by that state. Three other ways lead there: the member
-is found at the broker (:mod:`translation.migration.adoption`), its SyncGroup withholds what the client claims
+is found at the broker (:mod:`translation.migration.adoption`), its SyncGroup withholds what the client owns
 (:mod:`translation.apis.sync_group`), or its SyncGroup does not come (:mod:`translation.expiry`).
 
 Most heartbeat responses change nothing. :func:`translation.upstream.consumer_group_heartbeat.is_unchanged` recognises

@@ -197,9 +197,9 @@ def _heartbeat_until_joined(
             member.join.old_classic_membership = None
             continue
         attempts += 1
-        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
+        why = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise Failed(error_mapping.for_join(code), said)
+            raise Failed(error_mapping.for_join(code), why)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from lookup_topics(context, topics)
@@ -219,10 +219,10 @@ def _heartbeat_until_joined(
             yield from static_members.release_instance(context, member, is_new=not request.message.member_id)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-            yield from _check_once_more(context, member, request, deadline, said, first=first)
+            yield from _check_once_more(context, member, request, deadline, why, first=first)
             refused_before = True
         else:
-            raise Failed(error_mapping.for_join(code), said)
+            raise Failed(error_mapping.for_join(code), why)
 
 
 def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
@@ -235,14 +235,14 @@ def _begin_membership(context: Context, member: Member, incarnation: int) -> Non
 
 
 def _check_once_more(
-    context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
+    context: Context, member: Member, request: Request, deadline: float, why: str, *, first: bool
 ) -> Procedure[None]:
     """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
     Raises the outcome if that is so, or if it was checked before (``first`` is False).
     """
     if not first:
-        raise PassesThrough(said, for_s=passthrough_backoff_s(context, member.group))
+        raise PassesThrough(why, for_s=passthrough_backoff_s(context, member.group))
     yield from ensure_convertible(context, member, request, deadline)
 
 

@@ -29,7 +29,7 @@ class PendingMove(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """What the client said of itself, most of it in its last JoinGroup."""
+    """What is known of the client itself, most of it from its last JoinGroup."""
 
     __slots__ = (
         "client_host",

@@ -157,7 +157,7 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
         context.forward(request)
         return
     member = group.members.get(message.member_id)
-    if member is not None and member.joined:  # whatever else its client has left behind before
+    if member is not None and member.joined:  # whatever older membership its client may have left
         move = group.pending_moves.get(member.member_id)
     else:
         move = match_pending_move(group, connection, request, given_here=given_here)

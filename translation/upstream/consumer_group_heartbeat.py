@@ -102,16 +102,16 @@ def _full_request(
         member.client, context.settings.upstream_margin_ms
     )
     # One of several processes sends it at each Heartbeat of a client, and it is nearly always the same.
-    says = (
+    contents = (
         member.member_epoch,
         member.client.instance_id,
         member.client.rack,
         rebalance_timeout_ms,
         member.broker.effective_assignor,
     )
-    said = member.broker.last_full_request
-    if said is not None and said[0] == says and said[1] is topics and said[2] is owned:
-        return said[3]
+    last = member.broker.last_full_request
+    if last is not None and last[0] == contents and last[1] is topics and last[2] is owned:
+        return last[3]
     request = ConsumerGroupHeartbeatRequest(
         group_id=member.group.group_id,
         member_id=member.member_id,
@@ -123,7 +123,7 @@ def _full_request(
         server_assignor=member.broker.effective_assignor,
         topic_partitions=to_topics(owned),
     )
-    member.broker.last_full_request = says, topics, owned, request
+    member.broker.last_full_request = contents, topics, owned, request
     return request
 
 
