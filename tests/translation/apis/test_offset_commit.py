@@ -142,12 +142,6 @@ def test_errors_of_a_commit(upstream: ErrorCode, client: ErrorCode) -> None:
     assert commit_error(bench, request) == client
 
 
-def test_a_commit_without_member_id_passes_through() -> None:
-    bench = Bench()
-    request = bench.commit(bench.connect(), "", -1)
-    assert bench.forwarded == [request]
-
-
 def transactional(bench: Bench, connection: Connection, generation: int, version: int = 3) -> RequestId:
     partitions = (TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=42),)
     request = TxnOffsetCommitRequest(
