@@ -18,7 +18,8 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import connection_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.runtime.time_slice import TimeSlice
-from proxy.server.client_connection import ClientConnection, ConnectionProgress
+from proxy.server.client_connection import ClientConnection
+from proxy.server.connection_progress import ConnectionProgress
 from proxy.server.disconnect_cause import DisconnectCause
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.connection_manager")

@@ -27,7 +27,8 @@ from proxy.observability.observability import Observability
 from proxy.observability.process_queries import QueryHandler
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
-from proxy.server.client_connection import ClientConnection, ConnectionDeps
+from proxy.server.client_connection import ClientConnection
+from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.translation_protocols import Translation

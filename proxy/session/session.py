@@ -1,6 +1,6 @@
 """One client connection and its upstream connection: bytes in, bytes and events out. No socket, no clock, no task.
 
-The shell (``proxy.server.client_connection``) feeds the bytes that it reads, writes those in
+The shell (``proxy.server.session_shell``) feeds the bytes that it reads, writes those in
 :attr:`ClientSession.to_upstream` and :attr:`ClientSession.to_client`, and handles :attr:`ClientSession.events` in
 order. ``proxy.session.session_state`` has the states, ``proxy.session.responses`` handles what the broker answers.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import trio
+from prometheus_client import Summary
 
 from proxy.transport.splice import Pipe, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import TcpStream
@@ -86,10 +87,13 @@ class WriteBuffer:
             self._nursery.start_soon(self._flush)
         self._notify()
 
-    async def drained(self) -> None:
-        """Wait until the buffer is at :data:`HIGH_WATER` or below."""
+    async def drained(self, paused: Summary | None = None) -> None:
+        """Wait until the buffer is at :data:`HIGH_WATER` or below; ``paused`` observes for how many seconds."""
+        started = trio.current_time()
         while self.size > HIGH_WATER:
             await self._progress.wait()
+        if paused is not None:
+            paused.observe(trio.current_time() - started)
 
     async def flushed(self) -> None:
         """Wait until everything is written, or the peer is gone."""

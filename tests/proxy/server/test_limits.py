@@ -26,7 +26,7 @@ class WatchedConnection:
 
     @property
     def cause(self) -> DisconnectCause | None:
-        return self.bench.connection._cause
+        return self.bench.connection._ending.cause
 
     def ended_by(self, cause: str) -> bool:
         return self.bench.count("client_to_proxy_disconnects_total", cause=cause) == 1

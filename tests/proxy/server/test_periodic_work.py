@@ -9,8 +9,8 @@ from proxy.config.schema import Limits
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.runtime.time_slice import SLICE_S
-from proxy.server.client_connection import ConnectionProgress
 from proxy.server.connection_manager import ConnectionManager
+from proxy.server.connection_progress import ConnectionProgress
 from tests.proxy.fakes import messages
 from tests.proxy.fakes.broker import a_cluster, connect
 from tests.proxy.fakes.serving import config_for, serving
@@ -45,7 +45,7 @@ async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told
             other, unlucky = await connect(proxy.port()), await connect(proxy.port())
             assert await proxy.ask(other, messages.plain(1)) is not None
             assert await proxy.ask(unlucky, messages.plain(2)) is not None
-            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._to_client
+            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._shell.to_client
             buffer._send_nowait, buffer._stream = None, Mistaken()
             assert await proxy.ask(unlucky, messages.plain(3)) is None
             assert await proxy.ask(other, messages.plain(4)) is not None
