@@ -26,7 +26,7 @@ from proxy.wire.framing import response_body_offset
 from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from proxy.wire.request_header import RequestHeader, expects_response
 from translation.actions import Request
-from translation.passthrough.observer import ASKED, OBSERVED
+from translation.passthrough.observer import OBSERVED, OBSERVED_WHEN_FORWARDED
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -114,7 +114,7 @@ class Relay:
     def tap(self, entry: InFlightRequest, request: Request) -> None:
         """Tell the shell of a group call that passes through, and of its response."""
         events, connection = self._core.events, self._negotiation.connection
-        if request.api_key in ASKED:
+        if request.api_key in OBSERVED_WHEN_FORWARDED:
             events.append(GroupCallPassed(connection, request, None))
         entry.tap = tap_group_call(
             request,
