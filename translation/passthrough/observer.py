@@ -29,8 +29,8 @@ OBSERVED: frozenset[int] = frozenset(
 """The APIs whose requests and responses the observer is shown when the broker has answered."""
 
 OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""The APIs whose requests the observer is also shown when they are relayed. The same holds for JoinGroup, which is never
-relayed before the translation has decided (:class:`translation.actions.Admitted`)."""
+"""The APIs whose requests the observer is also shown when they are relayed. It is shown a JoinGroup then, too, but by
+the translation, which decides first whether to relay it (:class:`translation.actions.Admitted`)."""
 
 
 class Observer:

@@ -16,7 +16,7 @@ class TopicNames:
     def __init__(self, *, limit: int = _LIMIT) -> None:
         self.names: dict[Uuid, str] = {}
         self._limit = limit
-        self._only: dict[tuple[str, str], str] = {}
+        self._only_topic: dict[tuple[str, str], str] = {}
         self.wanted = False
         """Whether an id came up whose name is not known; then the next Metadata response is read for names."""
 
@@ -29,19 +29,19 @@ class TopicNames:
 
     def subscribed(self, group_id: str, member_id: str, topics: tuple[str, ...]) -> None:
         """Remember what a member subscribes to: if that is one topic, every id that it is assigned is that topic's."""
-        known = (group_id, member_id) in self._only or len(self._only) < self._limit
+        known = (group_id, member_id) in self._only_topic or len(self._only_topic) < self._limit
         is_short = max(len(group_id), len(member_id)) <= _LONGEST_ID
         if len(topics) == 1 and known and is_short and len(topics[0]) <= _LONGEST_TOPIC:
-            self._only[group_id, member_id] = topics[0]
+            self._only_topic[group_id, member_id] = topics[0]
         else:
-            self._only.pop((group_id, member_id), None)
+            self._only_topic.pop((group_id, member_id), None)
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Forget the subscription of a member that has gone."""
-        self._only.pop((group_id, member_id), None)
+        self._only_topic.pop((group_id, member_id), None)
 
     def name(self, group_id: str, member_id: str, topic_id: Uuid) -> str:
         """Return the name of a topic that this member was assigned; empty if it is not known."""
-        name = self.names.get(topic_id) or self._only.get((group_id, member_id), "")
+        name = self.names.get(topic_id) or self._only_topic.get((group_id, member_id), "")
         self.wanted = self.wanted or not name
         return name
