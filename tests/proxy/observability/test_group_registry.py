@@ -16,7 +16,8 @@ from proxy.observability.group_metrics import (
     counts_of_view,
     families,
 )
-from proxy.observability.group_registry import GroupRegistry, view_of
+from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.group_views import view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind

@@ -4,7 +4,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics.registry import Metrics
 from proxy.observability.group_metrics import GroupCollector, GroupLabels, counts_of_record, counts_of_view
-from proxy.observability.group_registry import GroupRegistry, view_of
+from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.group_views import view_of
 from proxy.observability.metrics_aggregation import MetricsAggregator, dump_metrics
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, life
