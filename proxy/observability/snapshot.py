@@ -82,7 +82,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The migration progress of a group: ``done`` of ``total`` members use the new protocol.
 
-    ``by`` is ``broker`` if a broker said so, ``proxy`` if it is counted by how the members come. ``translated``,
+    ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls. ``translated``,
     ``classic`` and ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
     """
 

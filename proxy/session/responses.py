@@ -18,22 +18,22 @@ _LARGEST_RESPONSE = 2**31 - 1
 
 
 class Responses:
-    """The responses of one session's broker."""
+    """Handles the responses on one session's upstream connection."""
 
     def __init__(self, core: SessionCore) -> None:
         self._to_client = core.to_client
         self.trusted = False
-        """Whether the broker has answered an ordinary request, so that its client is one that it lets in."""
+        """Whether the broker has answered an ordinary request, and so has let the client in."""
         self._state = core.state
         self._in_flight = core.in_flight
         self._sasl = core.sasl
         self._context = core.context
         self._frames = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._current: InFlightRequest | None = None  # whose response is arriving in pieces
-        self._collecting: bytearray | None = None  # a large response to be edited or read
+        self._collecting: bytearray | None = None  # a large response to be rewritten or decoded
 
     def flush_ready(self) -> None:
-        """Give the client what the proxy answers itself and nothing stands before any more."""
+        """Give the client the proxy's own responses that are next in order."""
         client = self._in_flight.client
         while client and (response := client[0].response) is not None:
             client.popleft()

@@ -20,14 +20,14 @@ class ClassicObserver:
         self._members = members
 
     def join_forwarded(self, now: float, member: ObservedMember, message: JoinGroupRequest) -> None:
-        """A member joins again: it gives up at once what it no longer claims."""
+        """A member joins again: it gives up at once what it no longer reports as owned."""
         member.wait_in_join_group(now)
         if member.state is MemberState.STABLE:
             self._members.change(member, MemberEvent.JOIN_FORWARDED, "it joins again")
-        claimed = in_join_group(message)
-        given_up = (member.owned or NOTHING) - claimed
+        reported_owned = in_join_group(message)
+        given_up = (member.owned or NOTHING) - reported_owned
         if given_up:
-            member.owned = claimed
+            member.owned = reported_owned
             self._members.emit(EventKind.REVOKED, member, partitions=given_up)
 
     def join_answered(

@@ -20,30 +20,30 @@ CONSUMER = "consumer"
 
 
 def in_heartbeat(topics: Iterable[Any]) -> Owned:
-    """The partitions of a ConsumerGroupHeartbeat: an owned list, or an assignment."""
+    """Return the partitions of a ConsumerGroupHeartbeat: an owned list, or an assignment."""
     return frozenset(("", topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
 def in_join_group(message: JoinGroupRequest) -> Owned:
-    """What a consumer that joins claims to own still; all its protocols carry the same list."""
+    """Return the owned partitions that a JoinGroup reports; all its protocols carry the same list."""
     if message.protocol_type != CONSUMER or not message.protocols:
         return NOTHING
-    claimed: set[tuple[str, Any, int]] = set()
+    reported_owned: set[tuple[str, Any, int]] = set()
     for protocol in message.protocols:
         try:
             _, subscription = decode_subscription(protocol.metadata)
         except CodecError:
             continue
-        claimed.update(
+        reported_owned.update(
             (owned.topic, None, index)
             for owned in subscription.owned_partitions
             for index in owned.partitions
         )
-    return frozenset(claimed)
+    return frozenset(reported_owned)
 
 
 def in_assignment(assignment: bytes) -> Owned:
-    """What SyncGroup assigned to a consumer; nothing if that can't be read."""
+    """Return what SyncGroup assigned to a consumer; nothing if that can't be read."""
     try:
         _, message = decode_assignment(assignment)
     except CodecError:
@@ -54,7 +54,7 @@ def in_assignment(assignment: bytes) -> Owned:
 
 
 def to_topic_partitions(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
-    """The set for people and the journal; ``name_of`` returns the names of topics that are known by id."""
+    """Return the set for people and the journal; ``name_of`` returns the names of topics that are known by id."""
     indexes: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for name, topic_id, index in partitions:
         indexes[name, topic_id or b""].append(index)
