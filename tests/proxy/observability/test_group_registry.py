@@ -1,4 +1,4 @@
-"""What is known of groups, and the pictures that are made and merged of it."""
+"""Records of groups by their events, and the snapshots that are made and merged from them."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A repeated Heartbeat that is sure to pass through is relayed before anybody looks at it, and observed afterwards."""
+"""A repeated Heartbeat that is sure to pass through is relayed without the translation, and observed afterwards."""
 
 import pytest
 
