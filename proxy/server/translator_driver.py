@@ -192,19 +192,19 @@ class TranslatorDriver:
             self._request_metrics.metrics.internal_errors.labels("observer").inc()
             _log.error("the observer failed", api_key=request.api_key, exc_info=error)
             return
-        self._tell(events)
+        self._report(events)
 
     def _admitted(self, admitted: Admitted) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
         self._observe(admitted.request, lambda now: self._observer.request_forwarded(now, admitted.request))
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _report(self, events: Iterable[Event]) -> None:
         """Emit events, and tell the observer of those that move a member from it or to the translation."""
         for event in events:
             self._emit(event)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._tell(self._observer.member_moved(event.group_id, event.member_id, event.reason))
+                self._report(self._observer.member_moved(event.group_id, event.member_id, event.reason))
             elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
                 self._observer.member_translated(event.group_id, event.member_id)
 
@@ -269,7 +269,7 @@ class TranslatorDriver:
         )
 
     def _expire_observed_members(self) -> None:
-        self._tell(self._observer.handle_time(trio.current_time()))
+        self._report(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled."""
@@ -336,7 +336,7 @@ class TranslatorDriver:
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
-        self._tell((emit.event,))
+        self._report((emit.event,))
 
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:

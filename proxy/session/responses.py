@@ -37,7 +37,7 @@ class Responses:
         client = self._in_flight.client
         while client and (response := client[0].response) is not None:
             client.popleft()
-            self._give(response)
+            self._pass_to_client(response)
 
     def receive(self, data: bytes) -> None:
         """Take what was read from the broker.
@@ -52,7 +52,7 @@ class Responses:
                 if piece.first:
                     self._begin(piece)
                 else:
-                    self._go_on(piece)
+                    self._continue(piece)
         except FrameError as error:
             raise UpstreamError(error.kind, f"the broker sent {error}") from error
         except UnexpectedResponseError as error:
@@ -94,7 +94,7 @@ class Responses:
     def _begin(self, piece: Piece) -> None:
         if self._sasl.headerless and self._sasl.expects_uncounted_tokens and not self._in_flight.upstream:
             check_token(piece, self._context.limits)  # without a header, and nobody counted it
-            self._give(piece.data)
+            self._pass_to_client(piece.data)
             return
         entry = self._in_flight.expected(piece.data)
         if entry.rewrite is None and entry.on_response is None:
@@ -108,10 +108,10 @@ class Responses:
             self._current = entry
             self._collecting = bytearray(piece.data)
 
-    def _go_on(self, piece: Piece) -> None:
+    def _continue(self, piece: Piece) -> None:
         entry = self._current
         if entry is None:  # a large token of SASL
-            self._give(piece.data)
+            self._pass_to_client(piece.data)
         elif self._collecting is None:
             if piece.last:
                 self._current = None
@@ -142,7 +142,7 @@ class Responses:
             entry.on_response(frame)
             return
         rewritten = frame if entry.rewrite is None else entry.rewrite(frame)
-        self._give(rewritten)
+        self._pass_to_client(rewritten)
         if entry.tap is not None:
             entry.tap.take(rewritten, last=True)
         self._completed(entry, len(frame))
@@ -155,6 +155,6 @@ class Responses:
         if self._in_flight.client:
             self.flush_ready()
 
-    def _give(self, data: bytes) -> None:
+    def _pass_to_client(self, data: bytes) -> None:
         if self._state.client is not _GONE:
             self._to_client.append(data)
