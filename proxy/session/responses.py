@@ -42,7 +42,7 @@ class Responses:
     def receive(self, data: bytes) -> None:
         """Take what was read from the broker.
 
-        :raises UpstreamError: it ends the connection.
+        :raises UpstreamError: the broker sent something that ends the connection.
         """
         self._frames.feed(data)
         try:
@@ -60,10 +60,10 @@ class Responses:
         except CodecError as error:
             raise UpstreamError("malformed_response", f"the broker sent a {error}") from error
 
-    # -- bytes that need not come here ---------------------------------------------------------------------
+    # -- bytes that may be spliced -------------------------------------------------------------------------
 
     def passthrough_bytes(self) -> int:
-        """Bytes that the broker will send next and that go to the client whatever they are."""
+        """Return how many of the broker's next bytes may be spliced to the client."""
         entry = self._current
         if entry is None or self._collecting is not None or self._state.client is _GONE:
             return 0
@@ -75,13 +75,13 @@ class Responses:
         return max(0, min(passthrough_bytes - 1, entry.endpoint_rewriter.passthrough_bytes))
 
     def trailing_bytes(self) -> int:
-        """Bytes of the same response that follow those, and come here."""
+        """Return how many bytes of the same response follow those, and have to be read."""
         return self._frames.unfed_bytes - self.passthrough_bytes()
 
     def spliced(self, n: int) -> None:
-        """``n`` of the :meth:`passthrough_bytes` went to the client past this."""
+        """``n`` of the :meth:`passthrough_bytes` were spliced to the client."""
         entry = self._current
-        assert entry is not None  # noqa: S101  there was something to move
+        assert entry is not None  # noqa: S101  passthrough_bytes was not 0
         self._frames.skip(n)
         if entry.endpoint_rewriter is not None:
             entry.endpoint_rewriter.skipped(n)
@@ -93,7 +93,7 @@ class Responses:
 
     def _begin(self, piece: Piece) -> None:
         if self._sasl.headerless and self._sasl.expects_uncounted_tokens and not self._in_flight.upstream:
-            check_token(piece, self._context.limits)  # without a header, and nobody counted it
+            check_token(piece, self._context.limits)  # a token without a header, and for no request
             self._pass_to_client(piece.data)
             return
         entry = self._in_flight.expected(piece.data)
@@ -110,7 +110,7 @@ class Responses:
 
     def _continue(self, piece: Piece) -> None:
         entry = self._current
-        if entry is None:  # a large token of SASL
+        if entry is None:  # a large SASL token
             self._pass_to_client(piece.data)
         elif self._collecting is None:
             if piece.last:
