@@ -79,7 +79,7 @@ def a_heartbeat(number: int) -> Request:
 
 
 def as_known(observer: Observer) -> list[object]:
-    (member,) = observer._members.values()
+    (member,) = observer._by_id.values()
     return [member.connection_id, member.alive_until, member.state, member.generation, member.owned]
 
 
