@@ -350,12 +350,14 @@ class Watch:
         )
 
     def _sync_answered(self, process: "ProxyProcess", standing: Standing) -> None:
-        member = process.translator._context.find(self.group_id, standing.member_id)
+        member = process.translator._context.registry.find(self.group_id, standing.member_id)
         assert member is not None, "SyncGroup was answered for a member that is not known"
         names = process.translator._context.topic_names
-        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.synced_assignment}
-        standing.handed = member.synced_assignment
-        standing.given = {member.broker_assignment}
+        self._ids[standing.client] = {
+            pid: (names[pid[0]], pid[1]) for pid in member.partitions.synced_assignment
+        }
+        standing.handed = member.partitions.synced_assignment
+        standing.given = {member.partitions.broker_assignment}
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 
