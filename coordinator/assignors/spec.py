@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives back."""
+"""Input and output of an assignor."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ class AssignmentImpossible(CoordinatorError):
 
 
 class MemberSpec(msgspec.Struct, frozen=True):
-    """One member: its existing topics in Java's order, and what it is to own until now."""
+    """One member: its existing topics in Java's order, and its current target assignment."""
 
     instance_id: str | None
     topic_ids: tuple[Uuid, ...]

@@ -27,7 +27,7 @@ def serve(shard: Shard, request: ConsumerGroupHeartbeatRequest, call: Call) -> C
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Raise RequestRefused unless the request makes sense by itself."""
+    """Raise RequestRefused unless the request is valid by itself."""
     needs_member_id = (
         version >= FIRST_VERSION_WITH_CLIENT_MADE_MEMBER_ID
         or request.member_epoch > admission.JOIN_EPOCH
