@@ -67,14 +67,14 @@ class Summary(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """How often a partition had two owners."""
+        """Return how often a partition had two owners."""
         return self.overlaps.get(VIOLATION, 0)
 
 
 def run(
     spark: "SparkSession", lines: "DataFrame", out: Path | str, *, skew_us: int = DEFAULT_SKEW_US
 ) -> Summary:
-    """Write the tables of the audit into ``out``. ``lines`` are as ``journal.events`` gives them.
+    """Write the tables of the audit into ``out``. ``lines`` come from ``journal.events``.
 
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
@@ -159,7 +159,7 @@ class _Found:
 
 
 def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]]:
-    """The table of a finding, and its row there."""
+    """Return the table of a finding, and its row there."""
     match found:
         case Interval(partition, hold, until_us, end_event, end_kind):
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
@@ -216,13 +216,13 @@ def _bad_snapshots(found: "DataFrame") -> "DataFrame":
 
 
 def _proofs(clocks: "DataFrame") -> dict[Replicas, int]:
-    """The largest proof for each two replicas (ahead, behind)."""
+    """Return the largest proof for each two replicas (ahead, behind)."""
     rows = clocks.groupBy("ahead", "behind").agg(F.max("at_least_us").alias("apart")).collect()
     return {(row["ahead"], row["behind"]): row["apart"] for row in rows}
 
 
 def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handovers]:
-    """Handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
+    """Return the handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
     overlap = F.col("overlaps")
     left = gaps.where("until_us is not null").select(
         _replica_of("from_event").alias("origin"),
@@ -243,7 +243,7 @@ def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handover
 
 
 def _replica_of(event: str) -> "SparkColumn":
-    """The first part of an event's identity, which may have dots of its own."""
+    """Return the first part of an event's identity, which may contain dots itself."""
     boot_and_seq = F.substring_index(event, ".", -2)
     return F.left(F.col(event), F.length(event) - F.length(boot_and_seq) - F.lit(1))
 

@@ -51,7 +51,7 @@ def progress(
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Report how far each group is, how long its members paused, and which are stuck: follows the journal."""
+    """Report how far each group is, how long its members paused, and which members are stuck; follows the journal."""
     check_source(journal, bootstrap, topic)
     with told(), session("progress", master, pairs(conf)) as spark:
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
