@@ -1,4 +1,4 @@
-"""What one request takes longer through the proxy: Heartbeats, JoinGroups, and a small relayed request.
+"""Measures the latency that the proxy adds: to Heartbeats, JoinGroups, and a small relayed request.
 
 A Heartbeat is one of a translated group (direct: a native member's), or one of a group that passes through. The
 JoinGroup is a new member's, which brokers and the proxy answer with a member id at once (KIP-394): the first one of a
@@ -42,9 +42,9 @@ DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 def measure(
     bootstrap: str, sole: Gateway, several: Gateway, relays: Mapping[str, str], rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """Through the only process, and through one that may be one of several and sees to more at each Heartbeat.
+    """Measure through the only process, and through one of several, which has more to do at each Heartbeat.
 
-    ``relays`` are the addresses of relays before the same broker that know nothing of Kafka, by their names.
+    ``relays`` are the addresses of plain relays in front of the same broker, by their names.
     """
     topic = f"latency-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -90,7 +90,7 @@ def measure(
 def _heartbeat(
     bootstrap: str, kind: type[ClassicMember | NativeMember], group: str, topic: str
 ) -> Callable[[], None]:
-    """The heartbeat of a new member that is alone in its group and has settled."""
+    """Return the heartbeat of a new member that is alone in its group and has settled."""
     member = kind(Line(coordinator(bootstrap, group)), group, topic)
     if isinstance(member, ClassicMember):
         member.join()
@@ -99,7 +99,7 @@ def _heartbeat(
 
 
 def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """The first JoinGroup of a connection, and the next one."""
+    """Return the first JoinGroup of a connection, and the next one."""
     times: dict[tuple[str, str], list[float]] = {}
     warm_up = WARM_UP // ROUNDS_FOR_A_JOIN
     group = f"translated-joins-{topic}"
@@ -123,7 +123,7 @@ def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[
 
 
 def _leader(bootstrap: str) -> str:
-    """A node's own address: the bootstrap of a one-node cluster may be another port."""
+    """Return a node's own address: the bootstrap address of a one-node cluster may be another port."""
     return coordinator(bootstrap, "any")
 
 
@@ -146,7 +146,7 @@ def _quantiles(times: list[float]) -> dict[str, float]:
 
 
 def small_request(line: Line, topic: str) -> Callable[[], None]:
-    """ListOffsets of one partition: relayed by its header, and a broker answers it from memory."""
+    """Return ListOffsets of one partition: relayed by its header, and answered by a broker from memory."""
     partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
     message = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)

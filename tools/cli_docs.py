@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: the command line, from the commands themselves and :mod:`proxy.console.exit_codes`."""
+"""Writes docs/reference/cli.md from the commands themselves and :mod:`proxy.console.exit_codes`."""
 
 import inspect
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ A code has the same meaning for every command.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     codes = [f"| {code:d} | `{code.name}` | {meaning} |\n" for code, meaning in MEANINGS.items()]
     root = typer.main.get_command(command_line())
     return "".join((_HEAD, *codes, "\n## epochgate\n", *_parameters(root), *_commands("epochgate", root)))

@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that follow from the code: ``python -m tools.docs``. A test holds them to it."""
+"""Writes the pages of docs/ that are generated from the code: ``python -m tools.docs``. A test compares them."""
 
 import inspect
 import typing
@@ -108,7 +108,7 @@ error codes, {reasons}, and the same after `observed: ` for JoinGroups that pass
 
 
 def configuration() -> str:
-    """The page about the configuration and the policy."""
+    """Return the page about the configuration and the policy."""
     config, policy = (_rows("", msgspec.inspect.type_info(one)) for one in (Config, Policy))
     return "".join((_CONFIGURATION, *config, _POLICY, *policy))
 
@@ -134,7 +134,7 @@ def _rows(prefix: str, info: Any) -> list[str]:
 
 
 def _section_or_null(info: Any) -> Any | None:
-    """The section that may stand where there is `null`; None for any other type."""
+    """Return the section that may stand where there is `null`; None for any other type."""
     if not isinstance(info, msgspec.inspect.UnionType):
         return None
     bare = (_unwrapped(one)[0] for one in info.types)
@@ -142,7 +142,7 @@ def _section_or_null(info: Any) -> Any | None:
 
 
 def _unwrapped(info: Any) -> tuple[Any, str, str]:
-    """The bare type, its description, and the bounds of its values."""
+    """Return the bare type, its description, and the bounds of its values."""
     meaning = ""
     while isinstance(info, msgspec.inspect.Metadata):
         meaning = meaning or (info.extra_json_schema or {}).get("description", "")
@@ -221,7 +221,7 @@ This page is written by `make docs` from `proxy/observability/snapshot.py` and `
 
 
 def api() -> str:
-    """The page about the HTTP interface."""
+    """Return the page about the HTTP interface."""
     structs = (
         snapshot.Snapshot,
         snapshot.GroupView,
@@ -245,7 +245,7 @@ def _struct(kind: type[msgspec.Struct]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """A type of the interface in words."""
+    """Describe a type of the interface in words."""
     arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
     if typing.get_origin(kind) is tuple:
         return f"list of {_type(arguments[0])}"
@@ -256,7 +256,7 @@ def _type(kind: Any) -> str:
 
 
 def metrics() -> str:
-    """The page about the metrics."""
+    """Return the page about the metrics."""
     rows = [
         f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
         for one in sorted(Metrics().table)
