@@ -1,4 +1,4 @@
-"""Whether a client is within its contract: the one thing that entitles it to its partitions.
+"""Decides whether a client is within its contract, which is what entitles it to its partitions.
 
 A classic client is within its contract from the moment at which it takes over the assignment of a SyncGroup
 answer until the first of these, which then holds until it takes over another assignment:
@@ -26,12 +26,12 @@ Pid = tuple[Any, int]
 
 
 def flat(partitions: Any) -> frozenset[Pid]:
-    """Partitions by topic id as a set of pairs."""
+    """Flatten partitions by topic id into a set of pairs."""
     return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
 
 
 class Standing:
-    """What is known of one client process and its membership, all from the outside."""
+    """The state of one client process and its membership, as seen from outside."""
 
     __slots__ = (
         "_kernel",
@@ -114,7 +114,7 @@ class Standing:
         """Every assignment that the broker gave this member since then."""
 
     def excuse(self) -> str | None:
-        """Why this client is outside its contract; None if it is within."""
+        """Return why this client is outside its contract; None if it is within."""
         if self.over is None:
             self.over = self._lapsed()
         return self.over
@@ -137,18 +137,18 @@ class Standing:
         return None
 
     def end(self, why: str) -> None:
-        """It is outside its contract from now on."""
+        """Put the client outside its contract from now on."""
         if self.over is None:
             self.over = why
 
     def renew(self) -> None:
-        """It took over another assignment."""
+        """Record that it took over another assignment."""
         self.disowned = frozenset()
         if self.client.alive:
             self.over = None
 
     def age(self, by_ms: int) -> None:
-        """The clock by which it is measured jumped forward."""
+        """Account for a jump of the clock by which it is measured."""
         self.excuse()
         self.heard_ms -= by_ms
         if self.asked_to_rejoin_ms is not None:
@@ -157,12 +157,12 @@ class Standing:
             self.joined_ms -= by_ms
 
     def heard(self) -> None:
-        """A call of it was read."""
+        """Record that a call of it was read."""
         self.excuse()  # what has lapsed is not mended by a late call
         self.heard_ms = self._kernel.now_ms
 
     def break_off(self) -> None:
-        """Its way to the broker is broken; JoinGroups that waited were heard until now."""
+        """Record that its connection to the broker broke; JoinGroups that waited count as heard until now."""
         if self.joins_waiting:
             self.deserted_join = True
             self.joins_waiting.clear()

@@ -1,4 +1,4 @@
-"""What travels on simulated connections: decoded messages, with what the headers say."""
+"""The messages on simulated connections: decoded, with the fields of their headers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +51,7 @@ SHOWN_WHEN_PASSED = frozenset(
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """A request. ``number`` is the sender's own, for that connection: its correlation id."""
+    """A request. ``number`` is its correlation id on this connection."""
 
     number: int
     api_key: int
