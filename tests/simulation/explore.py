@@ -43,7 +43,7 @@ from tests.simulation.fingerprint import fingerprint
 from tests.simulation.network import Link, Network, Pipe
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import Reply
 from tests.simulation.world import World
 from translation.settings import TranslatorSettings

@@ -24,7 +24,8 @@ from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
-from tests.simulation.watch import Violation, Watch
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
 from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,

@@ -7,7 +7,7 @@ import msgspec
 from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
 SETTLES_WITHIN_MS = 120_000

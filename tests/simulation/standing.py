@@ -19,10 +19,16 @@ All times are those at which something was read or answered at the proxy: that i
 
 from typing import Any
 
+from protocol_codecs import ErrorCode
 from tests.simulation.kernel import Kernel
 
 Pid = tuple[Any, int]
 """A partition of one incarnation of a topic: topic id and index."""
+
+MEMBERSHIP_IS_OVER = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
+)
+"""The errors by which a client learns that it is no member any more."""
 
 
 def flat(partitions: Any) -> frozenset[Pid]:

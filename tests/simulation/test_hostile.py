@@ -30,7 +30,7 @@ from tests.simulation.plan import ALWAYS_MS, ClientPlan, Plan
 from tests.simulation.promptness import WITHIN_MS
 from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.simulation import compare_without_hostile, play, run
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, Emit, Event, EventKind

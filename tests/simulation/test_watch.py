@@ -20,7 +20,7 @@ from tests.simulation.clients.habits import JAVA_EAGER
 from tests.simulation.clients.speech import commit_request
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, ConnectionId

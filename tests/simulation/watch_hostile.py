@@ -14,7 +14,8 @@ from protocol_codecs import ApiKey
 from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import REBALANCE_TIMEOUT_MS, UNKNOWN_TOPIC, Hostile
 from tests.simulation.fingerprint import fingerprint
-from tests.simulation.watch import Violation, Watch
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
 from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
 from translation.engine.connections import ClientConnections
@@ -43,7 +44,7 @@ class HostileWatch:
     def call_arrived(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
         self._watch.count(f"hostile calls of {client.principal.name}")
         if client.principal.reads_group:
-            self._watch.spoken_for(ask)
+            self._watch.memberships.spoken_for(ask)
 
     def deserted(self, client: Hostile, ask: Ask) -> None:
         """Ignore it: an attacker never waits for an answer."""
@@ -53,7 +54,7 @@ class HostileWatch:
     ) -> None:
         self._watch.aside(process, f"answers {client}:", message)
         if client.plan.stalls:
-            self._watch.told_in_its_place(ask, message)
+            self._watch.memberships.told_in_its_place(ask, message)
 
     def forwarded(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
         self._watch.aside(process, f"relays for {client}:", ask.message)
@@ -68,7 +69,7 @@ class HostileWatch:
 
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         self._watch.aside(process, f"<- for {call.client_id}", message)
-        self._watch.learn_assignment(call, message)
+        self._watch.memberships.learn_assignment(call, message)
 
     # -- what must be so -------------------------------------------------------------------------------------------
 

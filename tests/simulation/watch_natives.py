@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from tests.simulation.clients.native import NativeMember
-from tests.simulation.watch import MEMBERSHIP_IS_OVER, Violation, Watch, codes_in
-from tests.simulation.wire import Ask
+from tests.simulation.standing import MEMBERSHIP_IS_OVER
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
+from tests.simulation.wire import Ask, codes_in
 from translation.actions import Call, Event, EventKind
 
 if TYPE_CHECKING:

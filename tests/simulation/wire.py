@@ -65,3 +65,18 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     message: Any
+
+
+def generation_in(message: Any) -> int:
+    """Return the generation in a call; -1 if it has none."""
+    generation = getattr(message, "generation_id", None)
+    if generation is None:
+        generation = getattr(message, "generation_id_or_member_epoch", -1)
+    return int(generation)
+
+
+def codes_in(message: Any) -> set[int]:
+    """Return the error codes of a response."""
+    if hasattr(message, "error_code"):
+        return {message.error_code}
+    return {partition.error_code for topic in message.topics for partition in topic.partitions}
