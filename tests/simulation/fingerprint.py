@@ -5,8 +5,10 @@ variables and what it waits in. What only counts or records (call ids, sequence 
 it depends on the way to a state and not on the state.
 """
 
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any
@@ -88,87 +90,128 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 def fingerprint(*things: Any, opaque: tuple[type, ...] = ()) -> bytes:
     """Sixteen bytes for these things and everything that they refer to, except what is inside of ``opaque`` types."""
+    return blake2b(repr(words_of(*things, opaque=opaque)).encode(), digest_size=16).digest()
+
+
+def words_of(*things: Any, opaque: tuple[type, ...] = ()) -> list[Any]:
+    """What :func:`fingerprint` is made of. Quicker to compare with the words of the same things at another time."""
     walker = _Walker(opaque)
     for thing in things:
         walker.walk(thing)
-    return blake2b(repr(walker.words).encode(), digest_size=16).digest()
+    return walker.words
 
 
 class _Walker:
+    """Puts a state into words, one after another. What is done with an object depends on its type alone."""
+
     def __init__(self, opaque: tuple[type, ...]) -> None:
         self._by_name = (type, BuiltinFunctionType, Story, Log, Network, *opaque)
+        self._ways = _WAYS[opaque]
         self.words: list[Any] = []
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []
 
     def _put(self, *words: Any) -> None:
-        self.words.append(words)
+        self.words.extend(words)
 
     def walk(self, thing: Any) -> None:
-        if isinstance(thing, (_PLAIN, Enum)):
-            self._put(thing)
-            return
-        if isinstance(thing, (tuple, list, deque)):
-            self._put(type(thing).__name__, len(thing))
-            for item in thing:
-                self.walk(item)
-            return
-        if isinstance(thing, (frozenset, set)):
-            self._put("set", sorted(map(_name_of, thing)))
-            return
-        if isinstance(thing, self._by_name):
-            self._put(type(thing).__name__)
-            return
-        number = self._seen.get(id(thing))
-        if number is not None:
+        kind = type(thing)
+        way = self._ways.get(kind)
+        if way is None:
+            way = self._ways[kind] = self._way_of(kind)
+        way(self, thing)
+
+    def _way_of(self, kind: type) -> "Callable[[_Walker, Any], None]":
+        if issubclass(kind, Enum):
+            return _Walker._walk_enum
+        if issubclass(kind, _PLAIN):
+            return _Walker._walk_plain
+        if issubclass(kind, (tuple, list, deque)):
+            return _Walker._walk_items
+        if issubclass(kind, (frozenset, set)):
+            return _Walker._walk_set
+        if issubclass(kind, self._by_name):
+            return _Walker._walk_name
+        for kinds, inside in _INSIDES:
+            if issubclass(kind, kinds):
+                return partial(_Walker._walk_once, inside=inside)
+        return partial(_Walker._walk_once, inside=_Walker._walk_object)
+
+    def _walk_plain(self, thing: Any) -> None:
+        self.words.append(thing)
+
+    def _walk_enum(self, thing: Any) -> None:
+        self._put(type(thing).__name__, thing._name_)
+
+    def _walk_items(self, things: Any) -> None:
+        self._put(type(things).__name__, len(things))
+        for item in things:
+            self.walk(item)
+
+    def _walk_set(self, things: Any) -> None:
+        self._put("set", sorted(map(_name_of, things)))
+
+    def _walk_name(self, thing: Any) -> None:
+        self.words.append(type(thing).__name__)
+
+    def _walk_once(self, thing: Any, inside: "Callable[[_Walker, Any], None]") -> None:
+        number = self._seen.setdefault(id(thing), len(self._seen))
+        if number != len(self._kept):
             self._put("again", number)
             return
-        self._seen[id(thing)] = len(self._seen)
         self._kept.append(thing)  # so that its id is not given to another
-        self._walk_new(thing)
+        inside(self, thing)
 
-    def _walk_new(self, thing: Any) -> None:  # noqa: C901
-        match thing:
-            case dict():
-                self._put("dict", len(thing))
-                for key in sorted(thing, key=_name_of):
-                    self._put(_name_of(key))
-                    self.walk(key) if not isinstance(key, _PLAIN) else None
-                    self.walk(thing[key])
-            case GroupCoordinator():
-                state = snapshot.complete(thing)
-                del state["offsets"]  # they say when they were committed
-                state["timers"] = sorted(map(repr, state["timers"]))
-                self._put(state)
-            case Kernel():
-                self._put("kernel", thing.now_ms)
-                self._put(sorted({self._event(event) for event in thing._heap}))
-            case Timers():
-                self._put("timers")
-                booked = [(when, timed) for when, _, timed in thing._heap if timed.timer_at == when]
-                self._put(sorted((when, _name_of(timed)) for when, timed in booked))
-            case Scheduler():
-                self._put("scheduler")
-                for running in thing._calls.values():
-                    self.walk(running)
-            case Call() | Ask() | Reply() | Request():
-                self._put(type(thing).__name__)
-                self.walk(thing.message)
-            case GeneratorType():
-                self._walk_generator(thing)
-            case MethodType():
-                self._put(thing.__func__.__qualname__)
-                self.walk(thing.__self__)
-            case FunctionType():
-                self._put(thing.__qualname__)
-                for cell in thing.__closure__ or ():
-                    self.walk(cell.cell_contents)
-            case msgspec.Struct():
-                self._put(type(thing).__name__)
-                for field in thing.__struct_fields__:
-                    self.walk(getattr(thing, field))
-            case _:
-                self._walk_object(thing)
+    def _walk_dict(self, thing: Any) -> None:
+        self._put("dict", len(thing))
+        try:
+            keys = sorted(thing)
+        except TypeError:
+            keys = sorted(thing, key=_name_of)
+        for key in keys:
+            if type(key) is str:
+                self.words.append(key)
+            else:
+                self._put(_name_of(key))
+                self.walk(key) if not isinstance(key, _PLAIN) else None
+            self.walk(thing[key])
+
+    def _walk_coordinator(self, thing: Any) -> None:
+        state = snapshot.complete(thing)
+        del state["offsets"]  # they say when they were committed
+        state["timers"] = sorted(map(repr, state["timers"]))
+        self._put(state)
+
+    def _walk_kernel(self, thing: Any) -> None:
+        self._put("kernel", thing.now_ms)
+        self._put(sorted({self._event(event) for event in thing._heap}))
+
+    def _walk_timers(self, thing: Any) -> None:
+        booked = [(when, timed) for when, _, timed in thing._heap if timed.timer_at == when]
+        self._put("timers", sorted((when, _name_of(timed)) for when, timed in booked))
+
+    def _walk_scheduler(self, thing: Any) -> None:
+        self._put("scheduler")
+        for running in thing._calls.values():
+            self.walk(running)
+
+    def _walk_message(self, thing: Any) -> None:
+        self._put(type(thing).__name__)
+        self.walk(thing.message)
+
+    def _walk_method(self, thing: Any) -> None:
+        self._put(thing.__func__.__qualname__)
+        self.walk(thing.__self__)
+
+    def _walk_function(self, thing: Any) -> None:
+        self._put(thing.__qualname__)
+        for cell in thing.__closure__ or ():
+            self.walk(cell.cell_contents)
+
+    def _walk_struct(self, thing: Any) -> None:
+        self._put(type(thing).__name__)
+        for field in thing.__struct_fields__:
+            self.walk(getattr(thing, field))
 
     @staticmethod
     def _event(event: tuple[int, int, Any, tuple[Any, ...]]) -> tuple[int, str, str]:
@@ -191,15 +234,44 @@ class _Walker:
             self.walk(generator.gi_yieldfrom)
 
     def _walk_object(self, thing: Any) -> None:
-        self._put(type(thing).__name__)
-        names = list(getattr(thing, "__dict__", ()))
-        for kind in type(thing).__mro__:
-            slots = getattr(kind, "__slots__", ())
-            names.extend((slots,) if isinstance(slots, str) else slots)
-        for name in sorted(set(names) - _LEFT_OUT):
-            if hasattr(thing, name):
-                self._put(name)
-                self.walk(getattr(thing, name))
+        kind = type(thing)
+        own = getattr(thing, "__dict__", ())
+        names = _NAMES.get((kind, *own))
+        if names is None:
+            names = _NAMES[(kind, *own)] = tuple(sorted({*own, *_slots_of(kind)} - _LEFT_OUT))
+        self._put(kind.__name__)
+        for name in names:
+            value = getattr(thing, name, _UNSET)
+            if value is not _UNSET:
+                self.words.append(name)
+                self.walk(value)
+
+
+_UNSET = object()
+_NAMES: dict[tuple[Any, ...], tuple[str, ...]] = {}
+"""Type and instance attributes -> the attributes that are walked."""
+_WAYS: defaultdict[tuple[type, ...], dict[type, Callable[[_Walker, Any], None]]] = defaultdict(dict)
+"""Opaque types -> type -> how one of it is walked."""
+_INSIDES: tuple[tuple[tuple[type, ...], Callable[[_Walker, Any], None]], ...] = (
+    ((dict,), _Walker._walk_dict),
+    ((GroupCoordinator,), _Walker._walk_coordinator),
+    ((Kernel,), _Walker._walk_kernel),
+    ((Timers,), _Walker._walk_timers),
+    ((Scheduler,), _Walker._walk_scheduler),
+    ((Call, Ask, Reply, Request), _Walker._walk_message),
+    ((GeneratorType,), _Walker._walk_generator),
+    ((MethodType,), _Walker._walk_method),
+    ((FunctionType,), _Walker._walk_function),
+    ((msgspec.Struct,), _Walker._walk_struct),
+)
+
+
+def _slots_of(kind: type) -> set[str]:
+    names: set[str] = set()
+    for base in kind.__mro__:
+        slots = getattr(base, "__slots__", ())
+        names.update((slots,) if isinstance(slots, str) else slots)
+    return names
 
 
 def _name_of(thing: Any) -> str:

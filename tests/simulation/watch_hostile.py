@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from protocol_codecs import ApiKey
 from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import REBALANCE_TIMEOUT_MS, UNKNOWN_TOPIC, Hostile
-from tests.simulation.fingerprint import fingerprint
+from tests.simulation.fingerprint import words_of
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
 from tests.simulation.wire import Ask
@@ -73,12 +73,12 @@ class HostileWatch:
 
     # -- what must be so -------------------------------------------------------------------------------------------
 
-    def before(self, process: "ProxyProcess") -> bytes:
+    def before(self, process: "ProxyProcess") -> list[Any]:
         """Take the state of a process before an event of a connection without rights."""
         return state_of_members(process.translator, process.now_s)
 
     def after(
-        self, process: "ProxyProcess", client: Hostile, before: bytes, what: str, actions: list[Action]
+        self, process: "ProxyProcess", client: Hostile, before: list[Any], what: str, actions: list[Action]
     ) -> None:
         """Check the state after that event, and the actions that the translation returned."""
         for action in actions:
@@ -100,8 +100,8 @@ class HostileWatch:
             raise Violation(7, f"{process} sends {name} with a hostile client's words for another one")
 
 
-def state_of_members(translator: Translator, now: float) -> bytes:
-    """Return a fingerprint of all groups and members of a process at a time (seconds of its own clock)."""
+def state_of_members(translator: Translator, now: float) -> list[Any]:
+    """Return the state of all groups and members of a process at a time (seconds of its own clock), for comparison."""
     context = translator._context
     booked = sorted(
         (when, type(timed).__name__, timed.group_id if isinstance(timed, Group) else timed.member_id)
@@ -109,7 +109,7 @@ def state_of_members(translator: Translator, now: float) -> bytes:
         if isinstance(timed, (Group, Member)) and timed.timer_at == when and _group_of(timed) != OPEN_GROUP
     )
     ids = context.ids
-    return fingerprint(
+    return words_of(
         {one: _known_of(group, now) for one, group in context.groups.items() if one != OPEN_GROUP},
         booked,
         ids._issued,
