@@ -57,17 +57,17 @@ def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: i
 
 
 def decode_bounded(
-    message_type: type[M], version: int, buffer: Buffer, offset: int, most_elements: int
+    message_type: type[M], version: int, buffer: Buffer, offset: int, max_elements: int
 ) -> tuple[M, int]:
     """Like :func:`decode_prefix`, with a limit on elements, for bytes from an untrusted peer.
 
-    ``most_elements`` bounds the elements of all arrays of the message together; tagged fields count as elements too.
+    ``max_elements`` bounds the elements of all arrays of the message together; tagged fields count as elements too.
     Elements are counted before any object is created for them. A message that needs the reference codec may have a
     tenth as many, because that codec is about ten times slower.
 
     Raises TooManyElements, MalformedMessage and UnsupportedVersion.
     """
-    if len(buffer) - offset <= most_elements // REFERENCE_SLOWNESS:
+    if len(buffer) - offset <= max_elements // REFERENCE_SLOWNESS:
         return decode_prefix(message_type, version, buffer, offset)  # no element takes less than a byte
     try:
         decoder: Callable[[Buffer, int, int], tuple[M, int]] = _bounded_decoders[message_type][version]
@@ -75,7 +75,7 @@ def decode_bounded(
         _check_version(message_type, version)
         decoder = DecoderBuilder(message_type, version, whole=False, bounded=True).build()
         _bounded_decoders[message_type][version] = decoder
-    return decoder(buffer, offset, most_elements)
+    return decoder(buffer, offset, max_elements)
 
 
 def encoder_for(message_type: type[M], version: int) -> Callable[[M], bytes]:

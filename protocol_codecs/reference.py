@@ -25,13 +25,13 @@ _MAX_VARINT_BYTES = 5
 
 
 def decode_prefix(
-    message_type: type[M], version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+    message_type: type[M], version: int, buffer: bytes, offset: int, max_elements: float = math.inf
 ) -> tuple[M, int]:
     """Decode a message that begins at ``offset``; return it and its end offset.
 
-    Raises MalformedMessage, and TooManyElements if its arrays and tagged fields have more than ``most_elements``.
+    Raises MalformedMessage, and TooManyElements if its arrays and tagged fields have more than ``max_elements``.
     """
-    reader = _Reader(message_type.__schema__, version, buffer, offset, most_elements)
+    reader = _Reader(message_type.__schema__, version, buffer, offset, max_elements)
     return reader.message(message_type), reader.position
 
 
@@ -88,10 +88,10 @@ class _Place:
 
 class _Reader(_Place):
     def __init__(
-        self, schema: Schema, version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+        self, schema: Schema, version: int, buffer: bytes, offset: int, max_elements: float = math.inf
     ) -> None:
         super().__init__(schema, version)
-        self.elements_left = most_elements
+        self.elements_left = max_elements
         self.buffer = buffer
         self.position = offset
         self.value_start = offset

@@ -148,7 +148,7 @@ class EmbeddedCluster:
             raise UnknownTopic(name)
         del self.topics[name]
         self._set_image(self.image.without(name))
-        self.announce_records()
+        self.notify_records()
 
     def create_partitions(self, name: str, count: int) -> None:
         """Increase a topic's partitions to ``count``. Raises UnknownTopic, and ValueError for fewer than it has."""
@@ -192,11 +192,11 @@ class EmbeddedCluster:
 
     # Waiting for records
 
-    def announce_records(self) -> None:
+    def notify_records(self) -> None:
         """Wake the requests that wait for records."""
         self._arrivals.unpark_all()
 
-    async def records_announced(self) -> None:
+    async def wait_for_records(self) -> None:
         """Wait until records were appended to any partition."""
         await self._arrivals.park()
 

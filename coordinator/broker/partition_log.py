@@ -5,7 +5,7 @@ from bisect import bisect_right
 import msgspec
 
 from coordinator.errors import CoordinatorError
-from protocol_codecs.records import BatchHeader, placed, read_headers
+from protocol_codecs.records import BatchHeader, read_headers, rebased
 
 LEADER_EPOCH = 0
 """Leaders never change here, so neither does their epoch."""
@@ -105,7 +105,7 @@ class PartitionLog:
     def _store(self, content: bytes, header: BatchHeader) -> None:
         base = self.next_offset
         self.next_offset = base + header.last_offset_delta + 1
-        stored = placed(content, base, LEADER_EPOCH)
+        stored = rebased(content, base, LEADER_EPOCH)
         self._batches.append(_Stored(base, self.next_offset, header.max_timestamp, stored))
         self._base_offsets.append(base)
         self._bytes += len(stored)

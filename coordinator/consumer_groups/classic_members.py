@@ -69,8 +69,8 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
     # 1. What the member declares.
     subscribed = _subscription(request)
     declared = _declared(member, request, subscribed, call)
-    names_changed = subscription.note_member(draft, member, declared)
-    regex_change = regular_expressions.note_regex(draft, member, declared)
+    names_changed = subscription.record_subscription(draft, member, declared)
+    regex_change = regular_expressions.record_regex(draft, member, declared)
     bump = names_changed or regex_change is not RegexChange.NONE
     version = subscription.current_version(draft)
     if bump or group.metadata_expired(shard.now_ms):

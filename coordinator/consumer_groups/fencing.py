@@ -55,7 +55,7 @@ def expire(shard: Shard, group_id: str, member_id: str, *, only_at_epoch: int | 
         fence(shard, group, [member])
 
 
-def leave_for_a_while(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
+def leave_temporarily(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
     """Keep a static member's place and partitions until it returns or its session expires (epoch -2)."""
     left = member.replace(
         member_epoch=STATIC_LEAVE_EPOCH,

@@ -34,8 +34,8 @@ def heartbeat(
     declared = member.replace(
         **_declared(request), client_id=call.client_id, client_host=call.client_host, classic=None
     )
-    names_changed = subscription.note_member(draft, member, declared)
-    regex_change = regular_expressions.note_regex(draft, member, declared)
+    names_changed = subscription.record_subscription(draft, member, declared)
+    regex_change = regular_expressions.record_regex(draft, member, declared)
     bump = (
         names_changed
         or regex_change is RegexChange.UPDATED_AND_RESOLVED

@@ -34,7 +34,7 @@ class RegexChange(Enum):
     """The topics of the new one are known already, or there is no new one: the assignment can be computed now."""
 
 
-def note_regex(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
+def record_regex(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
     """Record a change of the member's expression, and schedule a resolution if one is due.
 
     Raises RequestRefused with INVALID_REGULAR_EXPRESSION.

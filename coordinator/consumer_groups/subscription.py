@@ -20,7 +20,7 @@ class GroupVersion(msgspec.Struct, frozen=True):
     is_homogeneous: bool
 
 
-def note_member(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
+def record_subscription(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
     """Record the member's declarations if they changed; return whether its topics by name have changed."""
     if new == old:
         return False

@@ -28,7 +28,7 @@ class Handovers(NamedTuple):
     shortest_us: int
 
 
-def accounted_for(
+def explained_by_clocks(
     skew_us: int, proofs: Mapping[Replicas, int], handovers: Mapping[Replicas, Handovers]
 ) -> dict[Replicas, int]:
     """Return, for each two replicas (ahead, behind), the longest overlap that their clocks explain, if beyond the skew.
@@ -45,7 +45,7 @@ def accounted_for(
     return found
 
 
-class Judge:
+class OverlapClassifier:
     """Classifies overlaps, given the losses of the journal and the replicas whose clocks are wrong."""
 
     def __init__(self, skew_us: int, clocks: Mapping[Replicas, int], losses: Iterable[Loss]) -> None:

@@ -54,7 +54,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Print a PipelineError without a traceback and exit."""
     try:
         yield

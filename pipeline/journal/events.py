@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
-from pipeline.journal.lines import NUMBERS, Line, judge, owned_text
+from pipeline.journal.lines import NUMBERS, Line, owned_text, parse_line
 from pipeline.readiness.records import connector_missing
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
@@ -80,14 +80,14 @@ def of_topic(rows: "DataFrame") -> "DataFrame":
     )
 
 
-def judged(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
+def parsed(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
     """Parse lines into events with these fields; other lines become rows with the line, its place and ``why_not``."""
     kinds = tuple(Column(name, LONG if name in NUMBERS else TEXT, "") for name in fields)
-    table = Table("judged", "", (*kinds, *_SET_ASIDE))
+    table = Table("parsed", "", (*kinds, *_SET_ASIDE))
 
-    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def parse_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            answers = [judge(line) for line in batch["line"].to_pylist()]
+            answers = [parse_line(line) for line in batch["line"].to_pylist()]
             events = [answer for answer in answers if isinstance(answer, Line)]
             values = {one.name: pa.array(_values(events, one.name), one.kind) for one in kinds}
             yield _batch(table, values, len(events))
@@ -96,7 +96,7 @@ def judged(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
                 rows = batch.append_column(_WHY_NOT.name, reasons).filter(reasons.is_valid())
                 yield _batch(table, {one.name: rows[one.name] for one in _SET_ASIDE}, rows.num_rows)
 
-    return lines.mapInArrow(judge_batches, table.ddl)
+    return lines.mapInArrow(parse_batches, table.ddl)
 
 
 def _values(events: list[Line], field: str) -> list[Any]:
@@ -109,12 +109,12 @@ def _batch(table: Table, known: Mapping[str, pa.Array], rows: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
 
 
-def good(rows: "DataFrame") -> "DataFrame":
+def valid(rows: "DataFrame") -> "DataFrame":
     """Return the events."""
     return rows.where("why_not is null").drop(*(column.name for column in _SET_ASIDE))
 
 
-def bad(rows: "DataFrame") -> "DataFrame":
+def rejected(rows: "DataFrame") -> "DataFrame":
     """Return the lines that are no events, with the columns of the quarantine table."""
     return rows.where("why_not is not null").select(
         "source",

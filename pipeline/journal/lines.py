@@ -70,7 +70,7 @@ _LINE = msgspec.json.Decoder(Line)
 _VERSION_ALONE = msgspec.json.Decoder(_Version)
 
 
-def judge(line: bytes | None) -> Line | str:
+def parse_line(line: bytes | None) -> Line | str:
     """Return the event, or the reason why the line is none."""
     if line is None:
         return "no content"

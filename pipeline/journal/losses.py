@@ -49,7 +49,7 @@ class Loss(NamedTuple):
         return self.last_seq - self.first_seq + 1
 
 
-def check_told_once(processes: Iterable[Process]) -> None:
+def check_single_source(processes: Iterable[Process]) -> None:
     """Raise PipelineError if a journal contains both the files and the topic of one process.
 
     Both have the same events under their own sequence numbers, so everything would count twice. A topic beside files
@@ -64,7 +64,7 @@ def check_told_once(processes: Iterable[Process]) -> None:
             )
 
 
-def look(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
+def find_losses(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
     """Return the boots and the losses of a journal. Both are few: a boot is a start of a process, a loss a fault."""
     buckets = (
         events.groupBy("replica", "boot", F.bitmap_bucket_number("seq").alias("bucket"))

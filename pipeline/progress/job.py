@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline.journal import events, losses
 from pipeline.progress import pauses, streams
-from pipeline.progress.alone import alone
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
+from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.readiness.records import connector_missing
 from pipeline.watch import step
@@ -85,7 +85,7 @@ def _run(
     text: str,
 ) -> Summary:
     folder = str(Path(out).absolute())
-    with alone(spark, folder):
+    with single_run(spark, folder):
         Path(folder, WINDOWS.name).mkdir(exist_ok=True)  # the other tables are there from the start
         running = Running(streams.start(lines, folder, options, follow_s=every_s))
         by_hand = contextlib.nullcontext(_never) if every_s is None else _told_to_end()
@@ -159,7 +159,7 @@ class Running:
 def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
     """Write the tables that are derived from transitions and windows."""
     transitions = TRANSITIONS.read(spark, folder)
-    losses.check_told_once(map(tuple, transitions.select("replica", "boot").distinct().collect()))
+    losses.check_single_source(map(tuple, transitions.select("replica", "boot").distinct().collect()))
     PAUSES.write(pauses.pauses(transitions), folder)
     found = PAUSES.read(spark, folder)
     CONVERGENCES.write(pauses.convergences(found), folder)

@@ -34,7 +34,7 @@ class Options(NamedTuple):
     stuck_after_s: float = 120.0
 
 
-def once(good: "DataFrame", lateness: str) -> "DataFrame":
+def deduplicated(good: "DataFrame", lateness: str) -> "DataFrame":
     """Return every event once, with its time as ``at``."""
     timed = good.withColumn("at", F.timestamp_micros("time_us"))
     if not good.isStreaming:
@@ -92,8 +92,8 @@ def start(
 
     With ``follow_s`` they look for more at that interval (seconds); without it they read everything there is, and end.
     """
-    rows = events.judged(lines)
-    unique = once(events.good(rows), options.lateness)
+    rows = events.parsed(lines)
+    unique = deduplicated(events.valid(rows), options.lateness)
     trigger = {"availableNow": True} if follow_s is None else {"processingTime": f"{follow_s} seconds"}
     writers = {
         WINDOWS.name: windows(unique, options.window)
@@ -102,7 +102,7 @@ def start(
         TRANSITIONS.name: transitions(unique)
         .writeStream.format("parquet")
         .option("path", f"{out}/{TRANSITIONS.name}"),
-        QUARANTINE.name: events.bad(rows)
+        QUARANTINE.name: events.rejected(rows)
         .writeStream.format("parquet")
         .option("path", f"{out}/{QUARANTINE.name}"),
     }

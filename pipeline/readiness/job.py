@@ -110,7 +110,7 @@ def _verdicts(
     rows = GROUPS.read(spark, folder)
     rows = rows.join(together, rows["group_id"] == together["of_group"], "left").drop("of_group")
 
-    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def judge_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             judged = []
             for group in batch.to_pylist():
@@ -118,7 +118,7 @@ def _verdicts(
                 judged.append((group["group_id"], verdict, [reason._asdict() for reason in reasons]))
             yield VERDICTS.batch(judged)
 
-    return rows.mapInArrow(judge_batches, VERDICTS.ddl)
+    return rows.mapInArrow(judge_groups, VERDICTS.ddl)
 
 
 def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options) -> tuple[int, list[Path]]:

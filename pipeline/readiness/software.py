@@ -14,7 +14,7 @@ _SCHEMA = "group_id string, software array<string>"
 
 def of_groups(lines: "DataFrame") -> "DataFrame":
     """Return group ids with their clients' software, from lines as ``journal.events`` returns them."""
-    told = events.good(events.judged(lines, ("group", "software"))).where("`group` != '' and software != ''")
+    told = events.valid(events.parsed(lines, ("group", "software"))).where("`group` != '' and software != ''")
     return told.groupBy(F.col("group").alias("group_id")).agg(
         F.sort_array(F.collect_set("software")).alias("software")
     )

@@ -20,7 +20,7 @@ class Source:
     def add(self, line: str) -> None:
         """Append a line at the current depth; a long one is broken inside its brackets."""
         indent = "    " * self._depth
-        self.lines += [indent + part for part in broken(line, _WIDTH - len(indent))]
+        self.lines += [indent + part for part in wrapped(line, _WIDTH - len(indent))]
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -67,7 +67,7 @@ class Source:
         return function
 
 
-def broken(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int) -> list[str]:
     """Break a line of Python that is too wide at the commas of its widest brackets."""
     spans = [(opening, closing) for opening, closing in _bracketed(line) if closing - opening > width // 3]
     if len(line) <= width or not spans:
@@ -78,7 +78,7 @@ def broken(line: str, width: int) -> list[str]:
     cuts = [i for i, c in enumerate(inner) if c == "," and not any(a < i < b for a, b in inside)]
     ends = [*(cut + 1 for cut in cuts), len(inner)]
     parts = [inner[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
-    body = [f"    {piece}" for part in parts if part for piece in broken(part, width - 4)]
+    body = [f"    {piece}" for part in parts if part for piece in wrapped(part, width - 4)]
     return [line[: opening + 1], *body, line[closing:]]
 
 

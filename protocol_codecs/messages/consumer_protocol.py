@@ -60,19 +60,19 @@ def encode_assignment(message: ConsumerProtocolAssignment, version: int) -> byte
 
 
 def decode_subscription(
-    buffer: Buffer, most_elements: int = _ANY_NUMBER
+    buffer: Buffer, max_elements: int = _ANY_NUMBER
 ) -> tuple[int, ConsumerProtocolSubscription]:
     """Return the version that the embedded subscription claims, and its content, read as Kafka's clients do.
 
     A version newer than 3 is read as 3, and bytes after the message are ignored: newer versions only append. A v1 that
-    ends before its owned partitions (kafka-go writes such) owns nothing. ``most_elements`` bounds the topics and owned
+    ends before its owned partitions (kafka-go writes such) owns nothing. ``max_elements`` bounds the topics and owned
     partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolSubscription, buffer)
-    message, end = decode_bounded(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE, most_elements)
+    message, end = decode_bounded(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE, max_elements)
     if version > _V1 or (version == _V1 and end < len(buffer)):
         message, _ = decode_bounded(
-            ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE, most_elements
+            ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE, max_elements
         )
     return claimed, message
 
@@ -88,15 +88,15 @@ def lacks_owned_partitions(buffer: Buffer) -> bool:
 
 
 def decode_assignment(
-    buffer: Buffer, most_elements: int = _ANY_NUMBER
+    buffer: Buffer, max_elements: int = _ANY_NUMBER
 ) -> tuple[int, ConsumerProtocolAssignment]:
     """Return the version that the embedded assignment claims, and its content, read as Kafka's clients do.
 
-    A version newer than 3 is read as 3, and bytes after the message are ignored. ``most_elements`` bounds topics and
+    A version newer than 3 is read as 3, and bytes after the message are ignored. ``max_elements`` bounds topics and
     partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolAssignment, buffer)
-    message, _ = decode_bounded(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE, most_elements)
+    message, _ = decode_bounded(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE, max_elements)
     return claimed, message
 
 

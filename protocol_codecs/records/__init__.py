@@ -14,9 +14,9 @@ from protocol_codecs.records.batch import (
     UnreadableCompression,
     decode_batch,
     encode_batch,
-    placed,
     read_header,
     read_headers,
+    rebased,
 )
 from protocol_codecs.records.classic_group import (
     GroupMetadataKey,
@@ -94,7 +94,7 @@ __all__ = [
     "encode_batch",
     "encode_key",
     "encode_value",
-    "placed",
     "read_header",
     "read_headers",
+    "rebased",
 ]

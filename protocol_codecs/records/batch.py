@@ -1,6 +1,6 @@
 """Record batches of magic 2, the unit of partition logs, Produce and Fetch (KIP-98).
 
-A broker stores batches as they come and reads only their headers: :func:`read_header`, :func:`placed`. To read the
+A broker stores batches as they come and reads only their headers: :func:`read_header`, :func:`rebased`. To read the
 records, decode the whole batch: :func:`decode_batch`. Of compressed records only gzip can be read; other batches are
 relayed undecoded.
 """
@@ -208,7 +208,7 @@ def decode_batch(buffer: bytes, position: int = 0) -> RecordBatch:
     )
 
 
-def placed(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+def rebased(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """Return the batch with this base offset and leader epoch, as a broker sets them before it stores a batch."""
     return b"".join(
         (base_offset.to_bytes(8, "big"), batch[8:_LENGTH_END], leader_epoch.to_bytes(4, "big"), batch[16:])

@@ -30,7 +30,7 @@ async def serve(context: RequestContext, request: FetchRequest) -> FetchResponse
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
         while not _is_due(context, request):
-            await context.cluster.records_announced()
+            await context.cluster.wait_for_records()
     left = max(request.max_bytes, 1)
     topics = []
     for asked in request.topics:

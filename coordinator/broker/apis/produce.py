@@ -25,7 +25,7 @@ _NO_OFFSET = -1
 async def serve(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Serve the request; return None for acks 0."""
     topics = tuple(_topic(context, topic, request.acks) for topic in request.topic_data)
-    context.cluster.announce_records()
+    context.cluster.notify_records()
     return None if request.acks == _NO_ACKS else ProduceResponse(responses=topics)
 
 

@@ -18,7 +18,7 @@ _LOOK_S = 0.2
 
 
 @contextlib.contextmanager
-def alone(spark: "SparkSession", folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
+def single_run(spark: "SparkSession", folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Lock ``folder`` against other runs, after waiting for a run that is about to end.
 
     The lock is held by the JVM, not by this process: when a command is killed, its JVM notices a little later and keeps
