@@ -63,7 +63,7 @@ def measure(
     cpu_before = sole.cpu_s()
     times = _in_turn(exchanges, rounds)
     cpu_us = (sole.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
-    # By themselves: one process more in turn has the others wait longer for the processors' caches.
+    # Measured separately: with one more process taking turns, the others find less in the processors' caches.
     exchanges = {("heartbeat_of_several", DIRECT): native, ("heartbeat_of_several", PROXIED): of_several}
     times |= _in_turn(exchanges, rounds)
     passing = f"passing-{topic}"

@@ -111,7 +111,7 @@ def _in_turn(
             if number:  # the first warms up
                 cpu[way].append((proxies[way].cpu_s() - before) / beats * 1e6)
         print(f"{mode}: round {number} of {rounds}", file=sys.stderr, flush=True)
-    # Other work only ever adds time, and adds to both alike only on the whole: so medians, and pairs of one round.
+    # Other load only adds time, and affects both alike only on average: hence medians, and pairs of one round.
     median = {way: statistics.median(values) for way, values in cpu.items()}
     lost = statistics.median(w / wo - 1 for w, wo in zip(cpu["with"], cpu["without"], strict=True))
     least = min(cpu["with"]) / min(cpu["without"]) - 1

@@ -159,7 +159,7 @@ class GroupCoordinator:
         self.shard.next_record_offset += 1
         end_transaction(self.shard, producer_id, committed=committed)
 
-    # Coming and going
+    # Start and stop
 
     def load(self, now_ms: int) -> None:
         """Read the log, and restart all sessions. Raises CorruptLog and BrokenInvariant."""

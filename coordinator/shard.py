@@ -112,7 +112,7 @@ class Shard:
         own = self.group_configs.get(group_id, GroupConfig()).assignment_interval_ms
         return self.config.consumer_assignment_interval_ms if own is None else own
 
-    # Acting
+    # Changes, answers and timers
 
     def apply(self, records: Sequence[CoordinatorRecord], producer_id: int = NO_PRODUCER_ID) -> None:
         """Replay the records of a change, and log them; with a producer id the transaction's end makes it effective."""

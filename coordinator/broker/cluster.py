@@ -99,7 +99,7 @@ class EmbeddedCluster:
         self.log_damage: list[CorruptLog] = []
         """What was found damaged at the end of the logs when they were opened, and cut off."""
 
-    # What is where
+    # Leaders and coordinators
 
     @property
     def bootstrap(self) -> str:
@@ -128,7 +128,7 @@ class EmbeddedCluster:
         image = self.image.by_id(topic_id)
         return None if image is None else self.topics[image.name]
 
-    # Changing it
+    # Changes
 
     def create_topic(
         self, name: str, partitions: int = 1, *, settings: Mapping[str, str] | None = None

@@ -21,7 +21,7 @@ async def serve_connection(cluster: EmbeddedCluster, node_id: int, stream: trio.
         async with stream:
             await _Connection(cluster, node_id, stream).run()
     except* (trio.BrokenResourceError, trio.ClosedResourceError, BadFrame, CodecError, dispatch.UnknownApi):
-        pass  # a client that goes, or does not speak the protocol, is no concern of anybody else
+        pass  # a client that disconnects or violates the protocol must not affect others
 
 
 class _Connection:

@@ -63,7 +63,7 @@ class ClassicGroup:
         self.new_member_added = False
         """Whether somebody joined since the initial rebalance delay began."""
 
-    # What it is
+    # Properties
 
     @property
     def is_empty(self) -> bool:
@@ -123,7 +123,7 @@ class ClassicGroup:
             for member in self.members_in_order()
         )
 
-    # Who may
+    # Checks
 
     def supports_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether a member with these assignors may join: one of them must be offered by all."""

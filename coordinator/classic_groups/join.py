@@ -181,7 +181,7 @@ def _replaced(
     is_leader = group.leader_id == member_id
     if call.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
         return joined(group, member_id, with_members=is_leader, skip_assignment=is_leader)
-    # Older clients would compute an assignment that nobody wants if they saw themselves as the leader.
+    # Before v9, a client that saw itself as the leader would compute an assignment, which is not needed here.
     return JoinGroupResponse(
         member_id=member_id,
         generation_id=group.generation,

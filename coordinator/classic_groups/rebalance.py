@@ -127,7 +127,7 @@ def expect_heartbeat(
     shard.schedule(ClassicHeartbeat(group.group_id, member.member_id), delay_ms)
 
 
-# When timers fire
+# Timers
 
 
 def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
@@ -148,7 +148,7 @@ def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
 def on_join_timeout(shard: Shard, group_id: str) -> None:
     """End the join phase at its timeout."""
     group = shard.groups.get(group_id)
-    # It may be another group than the one that waited: that was made a consumer group, and this one came after it.
+    # The group that the timer was set for may have been converted meanwhile, and this one created after it.
     if isinstance(group, ClassicGroup) and group.state is _S.PREPARING_REBALANCE:
         complete_join_phase(shard, group)
 

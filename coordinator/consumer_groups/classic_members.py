@@ -66,7 +66,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
     replaced = group.static_member(instance_id)
     downgrades = replaced is not None and may_downgrade_by_replacing(shard, group, replaced)
 
-    # 1. What the member declares.
+    # 1. The member's declarations.
     subscribed = _subscription(request)
     declared = _declared(member, request, subscribed, call)
     names_changed = subscription.record_subscription(draft, member, declared)

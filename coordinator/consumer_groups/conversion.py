@@ -64,7 +64,7 @@ def upgraded(shard: Shard, group: ClassicGroup) -> Draft:
         waiting.answer_join_with_error(shard, member, ErrorCode.REBALANCE_IN_PROGRESS)
         waiting.answer_sync_with_error(shard, member, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.protocol_name is None:
-        # Kafka trips over this too: nobody has completed a rebalance, so there is no protocol yet.
+        # Kafka fails here too: no rebalance has completed, so there is no protocol yet.
         raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id!r} has no protocol yet")
     consumer_group = ConsumerGroup(group.group_id)
     consumer_group.group_epoch = consumer_group.assignment_epoch = group.generation

@@ -43,7 +43,7 @@ def assigned_partitions(content: bytes, image: MetadataImage) -> tuple[Partition
     """Return the partitions of an embedded assignment, and its user data. Raises MalformedMessage."""
     _, assignment = decode_assignment(content)
     partitions = {
-        # Of a topic that was created again with fewer partitions, what is left: assignors trip over the rest.
+        # A recreated topic may have fewer partitions, and assignors fail on those that no longer exist.
         topic.topic_id: tuple(number for number in assigned.partitions if number < topic.partitions)
         for assigned in assignment.assigned_partitions
         if (topic := image.by_name(assigned.topic)) is not None

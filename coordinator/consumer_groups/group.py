@@ -79,7 +79,7 @@ class ConsumerGroup:
         self.metadata_refresh_deadline_ms = 0
         self.metadata_refresh_epoch = 0
 
-    # What it is
+    # Properties
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -131,7 +131,7 @@ class ConsumerGroup:
         previous = self.static_members.get(member.instance_id)
         return {} if previous is None else self.target_assignment.get(previous, {})
 
-    # Classic members of it
+    # Classic members
 
     @property
     def classic_members(self) -> int:

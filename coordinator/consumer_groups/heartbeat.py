@@ -30,7 +30,7 @@ def heartbeat(
         if not joins:
             admission.check_epoch(member, request.member_epoch, owned)
 
-    # 1. What the member declares; a changed subscription, or another assignor of the group, bumps the group epoch.
+    # 1. The member's declarations; a changed subscription, or another assignor of the group, bumps the group epoch.
     declared = member.replace(
         **_declared(request), client_id=call.client_id, client_host=call.client_host, classic=None
     )

@@ -79,7 +79,7 @@ def run(
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
     folder = str(Path(out).absolute())
-    # Kept on disk, for who wrote last must be known before the first group is gone through.
+    # Kept on disk: each process's last event must be known before the first group is replayed.
     rows = events.parsed(lines, _READ).persist(StorageLevel.DISK_ONLY)
     with step(spark, "reading the journal"):
         boots, lost = losses.find_losses(events.valid(rows))

@@ -107,7 +107,7 @@ class Arena:
             for seat in self._seats:
                 self._living[seat.name].close()
 
-    # Beginning.
+    # Start.
 
     def _start(self, stack: contextlib.ExitStack, cluster: Cluster) -> None:
         self._kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
@@ -158,7 +158,7 @@ class Arena:
             **SPEC,
         )
 
-    # Middle.
+    # Faults.
 
     def _change_policy(self, mode: str) -> None:
         """Change the policy while the group works, and wait until all its members have moved and it is whole."""

@@ -10,7 +10,7 @@ their calls and answers cross in every way. From there on, at every state, any o
   crashes and is back at once, or time passes although messages are in flight.
 
 States are the same if their fingerprints are (:mod:`tests.simulation.fingerprint`); each is looked at once.
-Conversations are generators, which cannot be copied, so a state is reached again by taking the same choices from the
+Procedures are generators, which cannot be copied, so a state is reached again by taking the same choices from the
 beginning.
 The invariants are checked at every step, and from each state at the horizon the run must settle.
 
