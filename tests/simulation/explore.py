@@ -78,7 +78,7 @@ SCOPES = (
 )
 
 
-class _HandNetwork(Network):
+class _ManualNetwork(Network):
     """A network whose messages wait until the explorer delivers them; with ``free`` they arrive at once, in order."""
 
     def __init__(self, world: World) -> None:
@@ -143,7 +143,7 @@ class _SmallWorld(World):
                 calm_from_ms=0,
             )
         )
-        hands = _HandNetwork(self)
+        hands = _ManualNetwork(self)
         self.network = self.processes[0]._network = hands
         self.hands = hands
         self.kernel.run_until(scope.arrives_ms - 1)

@@ -107,7 +107,7 @@ def _zombie_commit(world: "World") -> None:
 # -- connections ---------------------------------------------------------------------------------------------------
 
 
-def _honest_shells(world: "World") -> list[ShellConnection]:
+def _honest_connections(world: "World") -> list[ShellConnection]:
     """Return connections of honest clients: attackers handle their own, so a plan is the same without them."""
     return [
         shell
@@ -118,11 +118,11 @@ def _honest_shells(world: "World") -> list[ShellConnection]:
 
 
 def _client_links(world: "World") -> list[Link]:
-    return [shell.client for shell in _honest_shells(world) if shell.client_open]
+    return [shell.client for shell in _honest_connections(world) if shell.client_open]
 
 
 def _upstream_links(world: "World") -> list[Link]:
-    return [shell.upstream for shell in _honest_shells(world)]
+    return [shell.upstream for shell in _honest_connections(world)]
 
 
 def _cut(world: "World", link: Link | None) -> None:
@@ -267,7 +267,7 @@ def _move(world: "World") -> None:
         world.watch.fault(f"{client} is served by {world.processes[home]} from now on")
         world.watch.standings[client].broken_ms = world.kernel.now_ms
         world.watch.standings[client].moved = True
-        client.hang_up_all()
+        client.close_lines()
 
 
 def _fail_over(world: "World") -> None:

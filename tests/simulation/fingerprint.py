@@ -28,12 +28,11 @@ from translation.engine.timers import Timers
 
 _HISTORY = frozenset(
     {
-        "_births",
+        "_abandoned",
         "_called_on",
         "_client_on",
         "_commits",
         "_connection_of",
-        "_deserted",
         "_last_call_id",
         "_last_id",
         "_last_number",
@@ -41,6 +40,7 @@ _HISTORY = frozenset(
         "_links",
         "_requests",
         "_sequence",
+        "_starts",
         "_uuids",
         "asked_ms",
         "awaiting",

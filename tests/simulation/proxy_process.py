@@ -142,7 +142,7 @@ class ProxyProcess:
         self._requests: dict[RequestId, ShellConnection] = {}
         self._predictions: dict[CallId, PredictedHeartbeat] = {}
         self._called_on: dict[CallId, ConnectionId] = {}
-        self._deserted: set[RequestId] = set()
+        self._abandoned: set[RequestId] = set()
         self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._working = False
         self._wake_ms = math.inf
@@ -221,7 +221,7 @@ class ProxyProcess:
         if link is shell.client:
             shell.client_open = False
             shell.inbox.clear()
-            self._desert(shell)
+            self._abandon(shell)
             if shell.known and shell.upstream_open and not shell.owes_join:
                 self._do("client_gone", shell.connection.id)
             else:
@@ -240,17 +240,17 @@ class ProxyProcess:
         if shell.known:
             self._do("upstream_lost", shell.connection.id)
 
-    def _desert(self, shell: ShellConnection) -> None:
+    def _abandon(self, shell: ShellConnection) -> None:
         """Record that nobody waits for the requests that the translator works on."""
         if shell.awaiting is not None:
-            self._deserted.add(shell.awaiting)
+            self._abandoned.add(shell.awaiting)
             self._requests.pop(shell.awaiting, None)
             shell.awaiting = None
         for ask, _ in shell.owed:
-            self._observer(shell.client.near).deserted(shell.client.near, ask)
+            self._observer(shell.client.near).abandoned(shell.client.near, ask)
 
     def _forget(self, shell: ShellConnection) -> None:
-        self._desert(shell)
+        self._abandon(shell)
         self._by_link.pop(shell.client, None)
         self._by_link.pop(shell.upstream, None)
 
@@ -433,7 +433,7 @@ class ProxyProcess:
     def _answer(self, answer: Answer) -> None:
         shell = self._requests.pop(answer.request_id, None)
         if shell is None:
-            assert answer.request_id in self._deserted, f"a request was answered twice: {answer}"
+            assert answer.request_id in self._abandoned, f"a request was answered twice: {answer}"
             return
         assert shell.awaiting == answer.request_id
         shell.awaiting = None

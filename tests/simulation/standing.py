@@ -41,6 +41,7 @@ class Standing:
 
     __slots__ = (
         "_kernel",
+        "abandoned_join",
         "answered_ms",
         "asked_to_rejoin_ms",
         "broken_ms",
@@ -48,7 +49,6 @@ class Standing:
         "classic",
         "client",
         "committed_with",
-        "deserted_join",
         "disowned",
         "generation",
         "given",
@@ -94,7 +94,7 @@ class Standing:
         """The member id under which a proxy last began a membership for it, of which it may not have heard yet."""
         self.taking_over: set[int] = set()
         """Its JoinGroups that came without a member id, to take over an instance id."""
-        self.deserted_join = False
+        self.abandoned_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
         self.joined_ms: int | None = None
@@ -170,7 +170,7 @@ class Standing:
     def break_off(self) -> None:
         """Record that its connection to the broker broke; JoinGroups that waited count as heard until now."""
         if self.joins_waiting:
-            self.deserted_join = True
+            self.abandoned_join = True
             self.joins_waiting.clear()
             self.heard_ms = self._kernel.now_ms
         self.broken_ms = self._kernel.now_ms

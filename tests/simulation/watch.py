@@ -172,11 +172,11 @@ class Watch:
         if ask.api_key == ApiKey.OFFSET_COMMIT:
             self.commits.arrived(process, client, ask)
 
-    def deserted(self, client: "Caller", ask: Ask) -> None:
+    def abandoned(self, client: "Caller", ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
         standing = self.standings[client]
         self._check_promptness(standing, ask)
-        self.memberships.deserted(standing, ask)
+        self.memberships.abandoned(standing, ask)
 
     def answered(
         self, process: "ProxyProcess", client: "Caller", ask: Ask, message: Any, *, arrives: bool

@@ -78,7 +78,7 @@ class AnswerWatch:
         changed = any(given != standing.handed for given in standing.given)
         withheld = not standing.claims <= standing.handed
         # What a JoinGroup did whose answer nobody heard can only be undone by another one.
-        known = standing.synced and not standing.deserted_join
+        known = standing.synced and not standing.abandoned_join
         if not (adopted or changed or withheld) and known and standing.excuse() is None:
             raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
 

@@ -46,7 +46,7 @@ class HostileWatch:
         if client.principal.reads_group:
             self._watch.memberships.spoken_for(ask)
 
-    def deserted(self, client: Hostile, ask: Ask) -> None:
+    def abandoned(self, client: Hostile, ask: Ask) -> None:
         """Ignore it: an attacker never waits for an answer."""
 
     def answered(

@@ -68,10 +68,10 @@ class MembershipWatch:
                 standing.joined_ms = None
 
     @staticmethod
-    def deserted(standing: Standing, ask: Ask) -> None:
+    def abandoned(standing: Standing, ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
         if ask.number in standing.joins_waiting:
-            standing.deserted_join = True
+            standing.abandoned_join = True
             standing.joins_waiting.discard(ask.number)
             standing.heard()
 
@@ -100,7 +100,7 @@ class MembershipWatch:
         """The classic contract: a process that joins without a member id takes the instance id over."""
         for other in self._watch.standings.values():
             same_instance = other.instance_id == join.group_instance_id and other.client is not client
-            if same_instance and (not join.member_id or other.client.born < client.born):
+            if same_instance and (not join.member_id or other.client.start_number < client.start_number):
                 other.end("another process has its instance id")
                 other.replaced = True
 
@@ -110,7 +110,7 @@ class MembershipWatch:
             if (
                 other.instance_id is not None
                 and other.instance_id == standing.instance_id
-                and other.client.born < standing.client.born
+                and other.client.start_number < standing.client.start_number
             ):
                 other.end("another process has its instance id")
                 other.replaced = True
@@ -146,7 +146,7 @@ class MembershipWatch:
             standing.previous_generation = standing.generation
         standing.joined_at = served_by
         standing.generation = message.generation_id
-        standing.synced = standing.deserted_join = False
+        standing.synced = standing.abandoned_join = False
         standing.joined_ms = self._watch.kernel.now_ms
         _, subscription = decode_subscription(ask.message.protocols[0].metadata)
         names = {name: topic.topic_id for name, topic in self._watch.broker.image.topics.items()}

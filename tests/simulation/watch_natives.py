@@ -44,7 +44,7 @@ class NativeWatch:
     def call_arrived(self, process: "ProxyProcess", client: NativeMember, ask: Ask) -> None:
         """Ignore it: the member is not judged by what a proxy has read of it."""
 
-    def deserted(self, client: NativeMember, ask: Ask) -> None:
+    def abandoned(self, client: NativeMember, ask: Ask) -> None:
         """Ignore it, for the same reason."""
 
     def forwarded(self, process: "ProxyProcess", client: NativeMember, ask: Ask) -> None:

@@ -60,7 +60,7 @@ class World:
         self.newcomers = deque(plan.newcomers)
         self.homes: dict[str, int] = {}
         """Which process serves a client's address."""
-        self._births = 0
+        self._starts = 0
         self._links = 0
         self._uuids = 0
         for client in plan.clients:
@@ -77,9 +77,9 @@ class World:
 
     # -- what everybody needs --------------------------------------------------------------------------------------
 
-    def next_birth(self) -> int:
-        self._births += 1
-        return self._births
+    def next_start_number(self) -> int:
+        self._starts += 1
+        return self._starts
 
     def _new_uuid(self) -> str:
         self._uuids += 1

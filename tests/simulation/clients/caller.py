@@ -20,7 +20,7 @@ class Surroundings(Protocol):
     kernel: Kernel
     watch: Watch
 
-    def next_birth(self) -> int:
+    def next_start_number(self) -> int:
         """Return the next number in the order in which processes start."""
         ...
 
@@ -53,7 +53,7 @@ class Caller:
         self.kernel = world.kernel
         self.watch = world.watch
         self.alive = True
-        self.born = world.next_birth()
+        self.start_number = world.next_start_number()
         self.held: frozenset[Pid] = frozenset()
         self.lines: dict[str, Link] = {}
         self._outstanding: dict[Link, deque[Outstanding]] = {}
@@ -131,19 +131,19 @@ class Caller:
     def _timed_out(self, link: Link, outstanding: Outstanding) -> None:
         if outstanding in self._outstanding.get(link, ()):
             self.watch.timed_out(self, link, outstanding.ask, outstanding.asked_ms)
-            self.hang_up(link)
+            self.close_line(link)
 
-    def hang_up(self, link: Link) -> None:
+    def close_line(self, link: Link) -> None:
         """Close a connection, for example after a request timeout."""
         link.close(self)
         self.disconnected(link)
 
-    def hang_up_all(self) -> None:
+    def close_lines(self) -> None:
         """Close every connection, to look for the coordinator again."""
         for link in list(self._outstanding):
-            self.hang_up(link)
+            self.close_line(link)
 
-    def put_aside(self, line: str) -> None:
+    def retire_line(self, line: str) -> None:
         """Close a line, after its requests in flight have arrived; the next request dials another connection."""
         link = self.lines.pop(line, None)
         if link is not None:

@@ -205,7 +205,7 @@ class ClassicClient(Caller):
             return
         self.phase = Phase.JOINING
         if self.habits.connections is Connections.NEW_EACH_GENERATION:
-            self.put_aside("group")
+            self.retire_line("group")
         self.asked_for = self.topics
         claims = self._claims()
         if not claims <= self.named():
@@ -238,7 +238,7 @@ class ClassicClient(Caller):
         if attempt == self._attempt and self.phase is Phase.JOINING:
             self.watch.count("vice: two JoinGroups race")
             self.watch.note(self, "loses patience and sends JoinGroup again on another connection")
-            self.put_aside(self._line(ApiKey.JOIN_GROUP))
+            self.retire_line(self._line(ApiKey.JOIN_GROUP))
             self._attempt += 1
             self._impatience += 1
             self._join(self._attempt)
@@ -273,7 +273,7 @@ class ClassicClient(Caller):
             if self.habits.gives_up_when_join_fails:
                 self.hold(())
         elif code in _LOOK_FOR_COORDINATOR:
-            self.hang_up_all()
+            self.close_lines()
         if self.habits.join_error_drops_id:
             self._forget_id()
         self.later(_RETRY_MS, self._join, attempt)
@@ -417,7 +417,7 @@ class ClassicClient(Caller):
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self._fenced_out()
         elif code in _LOOK_FOR_COORDINATOR:
-            self.hang_up_all()
+            self.close_lines()
 
     def _stop_ignoring(self, attempt: int) -> None:
         if attempt == self._attempt:

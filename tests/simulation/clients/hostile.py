@@ -128,7 +128,7 @@ class Hostile:
             if self.plan.stalls:
                 self._stall()
             else:
-                self._annoy()
+                self._attack()
             self._kernel.after(self.chance.randint(1, self.plan.pause_ms), self.start)
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class Hostile:
         for link in list(self._open):
             self._close(link)
 
-    def _annoy(self) -> None:
+    def _attack(self) -> None:
         """Send one or several calls, on a new connection or on an existing one."""
         link = self._any_link()
         if link is None:
