@@ -24,7 +24,7 @@ from tools.kafka.settings import GROUP_DEFAULTS
 
 PARTITIONS = 6
 CLIENT_SESSION_S = 10.0
-"""What the clients ask for; librdkafka's own default is 45 s."""
+"""The clients' session timeout; librdkafka's own default is 45 s."""
 
 BROKER_SESSION_S = int(GROUP_DEFAULTS["group.consumer.session.timeout.ms"]) / 1000
 HEARTBEAT_MS = 3_000

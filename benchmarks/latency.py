@@ -34,7 +34,7 @@ ROUNDS_FOR_A_JOIN = 10
 """A first JoinGroup takes a connection of its own, so there are fewer of them."""
 SMALL_REQUEST = 100
 TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
-"""How much may be added to the median."""
+"""The target: the most that may be added to the median."""
 _MEMBER_ID_REQUIRED = (79).to_bytes(2, "big")
 DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 

@@ -60,7 +60,7 @@ TABLES = {
     "gaps": (*_HOLD, "from_event"),
     "intervals": (*_HOLD, "member", "from_event"),
 }
-"""What is compared, and what brings it in order."""
+"""The tables that are compared, and the columns that sort them."""
 ON_A_CLUSTER = "audit on two workers"
 _LOOK_S = 0.5
 

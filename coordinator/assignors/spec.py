@@ -35,6 +35,6 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
 
 GroupAssignment = dict[str, Partitions]
-"""What each member is to own. A member that is missing is to own nothing."""
+"""The target assignment of each member. A missing member owns nothing."""
 
 Assignor = Callable[[GroupSpec], GroupAssignment]

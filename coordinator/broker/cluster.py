@@ -97,7 +97,7 @@ class EmbeddedCluster:
         self._arrivals = trio.lowlevel.ParkingLot()
         self._logs: list[RecordLog] = []
         self.log_damage: list[CorruptLog] = []
-        """What was found damaged at the end of the logs when they were opened, and cut off."""
+        """The damaged ends of the logs that were cut off when they were opened."""
 
     # Leaders and coordinators
 

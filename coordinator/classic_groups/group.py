@@ -87,7 +87,7 @@ class ClassicGroup:
 
     @property
     def awaiting_joins(self) -> int:
-        """How many members have joined the rebalance that is being prepared."""
+        """The number of members that have joined the rebalance in preparation."""
         return sum(member.awaiting_join is not None for member in self.members.values())
 
     @property

@@ -45,7 +45,7 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     assigned: EpochedPartitions = {}
     pending_revocation: EpochedPartitions = {}
     classic: ConsumerGroupClassicMemberMetadata | None = None
-    """What the member declared in JoinGroup; None if it speaks the new protocol."""
+    """The member's declarations in JoinGroup; None if it speaks the new protocol."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self

@@ -22,7 +22,7 @@ from coordinator.timers import RegexResolution
 from protocol_codecs.error_code import ErrorCode
 
 MIN_REFRESH_INTERVAL_MS = 10_000
-"""How long the expressions of a group are left alone after they were resolved; fixed in Kafka."""
+"""The least time between two resolutions of a group's expressions; fixed in Kafka."""
 
 
 class RegexChange(Enum):

@@ -54,7 +54,7 @@ RESTART_S = 3.0
 """After how long the supervisor of a consumer or a proxy that ended by itself starts it again."""
 
 STALL_S = 2.0
-"""Who sleeps for a moment and wakes so much too late was kept from a core, and clients were with it."""
+"""If a short sleep ends this much too late, this process had no core, and neither had the clients."""
 
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0

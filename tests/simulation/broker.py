@@ -98,7 +98,7 @@ class Broker:
         self.watch = watch
         self.config = config
         self.trouble: ErrorCode | None = None
-        """What it answers instead of serving, while it is not the coordinator or not yet."""
+        """The error that it answers while it is not the coordinator, or not yet."""
         self._log = Log()
         self._uuids = SeededUuids(kernel.random.getrandbits(32))
         self._connections: dict[Link, _Served] = {}

@@ -31,14 +31,14 @@ class Oversights:
         self._added: set[Pid] = set()
         """Partitions that are newer than this generation of the classic group."""
         self._assigned: frozenset[Pid] = frozenset()
-        """What its members were assigned in it, those included that have left since."""
+        """The assignments of its members in it, including members that have left since."""
         self._withheld: frozenset[Pid] = frozenset()
-        """What they were assigned in the generation before it, and nobody in it."""
+        """Partitions that were assigned in the generation before it, and to nobody in it."""
         self._instances: dict[str, str] = {}
         """Its static members: instance and member ids."""
         self._converted_at = -1
         self._missed: frozenset[Pid] = frozenset()
-        """What of all these nobody was assigned at the epoch at which it became a consumer group."""
+        """Those of all these that nobody was assigned at the epoch of the conversion to a consumer group."""
         self._downgraded_at = -1
         """The generation at which it became a classic group."""
         self._cut_short_at = -1
@@ -46,7 +46,7 @@ class Oversights:
         self._untold_at = -1
         """The same, if no rebalance followed."""
         self._untold: frozenset[Pid] = frozenset()
-        """What its classic members had not been told by then that it is theirs."""
+        """Partitions that its classic members had not been told of by then."""
         self._restarted_at = -1
         """The generation in which a static member started again."""
 

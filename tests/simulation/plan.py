@@ -30,7 +30,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     through_proxy: bool = False
     """Whether a member of the new protocol comes through the proxy."""
     commits_for_ms: int = 0
-    """How long from its start on a member of the new protocol commits; then it idles, and goes on heartbeating."""
+    """For how long after its start a member of the new protocol commits; then it only heartbeats."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,16 +51,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     slow_network: bool
     hold_ups_ms: int = 0
-    """How long the network may hold up what begins and what ends a membership (:mod:`tests.simulation.hold_ups`)."""
+    """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
     starts_observed: bool = False
     """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
     newcomers: tuple[ClientPlan, ...] = ()
-    """Who comes when a fault says that another client comes, in this order."""
+    """The clients that are added by the fault that adds clients, in this order."""
     faults: tuple[FaultPlan, ...]
     calm_from_ms: int
     hostiles: tuple[HostilePlan, ...] = ()
-    """Who means the group no good. They are gone when it gets calm."""
+    """The attackers. They end before ``calm_from_ms``."""
 
 
 ANOTHER_COMES = "another client comes"
@@ -74,7 +74,7 @@ CHANGES = {
     "the policy is read again": 1,
     "a late thread commits": 3,
 }
-"""What happens in the best of worlds, with weights."""
+"""Changes of normal operation, with weights."""
 
 FAULTS = {
     "a client crashes": 4,
@@ -95,7 +95,7 @@ FAULTS = {
     "an instance id is used twice": 2,
     "a topic is created again": 1,
 }
-"""What should not happen, with weights."""
+"""Faults, with weights."""
 
 
 SWITCH = "the policy changes the mode"

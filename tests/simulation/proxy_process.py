@@ -79,7 +79,7 @@ class ShellConnection:
         self.calls: deque[Call] = deque()
         self.call_outstanding = False
         self.upstream_queue: deque[Call | Ask] = deque()
-        """What was sent to the broker and not answered yet."""
+        """The requests that were sent to the broker and not answered yet."""
 
     @property
     def owes_join(self) -> bool:
@@ -93,7 +93,7 @@ class Surroundings(Protocol):
     kernel: Kernel
     watch: Watch
     policy: Policy
-    """What its policy file says."""
+    """The content of its policy file."""
 
 
 class ProxyProcess:
@@ -118,7 +118,7 @@ class ProxyProcess:
         self._make_translator = make_translator
         self._last_id = 0
         self._ahead_ms = 0
-        """How much its clock is ahead of everybody else's."""
+        """How far its clock is ahead of all others."""
         self._paused = False
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.start()

@@ -105,7 +105,7 @@ class Standing:
         self.classic = False
         """Whether the broker itself answered its last JoinGroup: it is a classic member."""
         self.disowned: frozenset[Pid] = frozenset()
-        """What it went on working on although its last JoinGroup did not claim it; it has no right to that."""
+        """Partitions that it still works on although its last JoinGroup did not claim them; it has no right to them."""
         self.committed_with: dict[tuple[str, int, int], int] = {}
         """The generation of each of its commits, by topic, partition and offset."""
         self.member_id = ""
@@ -115,7 +115,7 @@ class Standing:
         self.synced = False
         self.claims: frozenset[Pid] = frozenset()
         self.handed: frozenset[Pid] = frozenset()
-        """What the last SyncGroup answer gave."""
+        """The assignment of the last SyncGroup answer."""
         self.given: set[frozenset[Pid]] = set()
         """Every assignment that the broker gave this member since then."""
 

@@ -65,10 +65,10 @@ class Watch:
         self.memberships = MembershipWatch(self)
         self.answers = AnswerWatch(self)
         self.observers: dict[Any, Any] = {}
-        """Who looks at what a proxy does for a client, if that is not this one: the hostile ones, and natives."""
+        """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}
         self.client_of: dict[str, Standing] = {}
-        """Who uses a member id."""
+        """The client that uses each member id."""
         self.last_fault_ms = -(10**9)
         self.counts: dict[str, int] = {}
         self._promptness = Promptness()

@@ -16,7 +16,7 @@ _FOLDER = ROOT / "build" / "chart" / "schemas"
 _REFERENCE = re.compile(r'"(?:/api/_definitions\.json)?#/\$defs/([^"]+)"')
 
 OLDEST = "1.27.0"
-"""What Chart.yaml promises."""
+"""The oldest version of Kubernetes that Chart.yaml supports."""
 
 NEWEST = "1.37.0"
 

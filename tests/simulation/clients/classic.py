@@ -92,7 +92,7 @@ class ClassicClient(Caller):
         self.fenced = False
         self.names: dict[Pid, Named] = {}
         self.memory: frozenset[Named] = frozenset()
-        """What it was last assigned, whatever happened since (kafka-python)."""
+        """Its last assignment, whatever happened since (kafka-python)."""
         self.lost_all = False
         """Told that its membership is over; noticed at the next poll."""
         self.wants_rejoin = False

@@ -12,7 +12,7 @@ class Claims(Enum):
     """The owned partitions that a client reports in JoinGroup."""
 
     TRUTHFUL = auto()
-    """What it holds at this moment."""
+    """The partitions that it holds at this moment."""
 
     NOTHING = auto()
     """Never anything (sarama; every client with embedded version 0)."""
@@ -80,7 +80,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Its subscription says version 1, and ends before the owned partitions that version 1 has (kafka-go)."""
 
     keeps_unsubscribed: bool = False
-    """What it has just unsubscribed from is held, and claimed, until SyncGroup (franz-go)."""
+    """It holds, and claims, partitions of topics that it has just unsubscribed from until SyncGroup (franz-go)."""
 
     shares_with_fetch: bool = False
     """Fetches on the connection of its group calls: they wait behind the long poll (sarama, old librdkafka)."""

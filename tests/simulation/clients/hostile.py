@@ -39,10 +39,10 @@ from tests.simulation.wire import GROUP, Ask, Reply
 
 UNKNOWN_TOPIC = "nobody-has-this-topic"
 REBALANCE_TIMEOUT_MS = 66_666
-"""Nobody else declares it, so that it shows whose words a request of the proxy has."""
+"""No other client declares this value, so it identifies requests that contain an attacker's fields."""
 
 _STALLS_MS = (3_000, 20_000, 10**8)
-"""How long the answers of the broker on a stalled connection take; the last means for ever."""
+"""The delays of the broker's answers on a stalled connection; the last one is infinite."""
 
 
 class HostilePlan(msgspec.Struct, frozen=True, kw_only=True):
