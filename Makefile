@@ -114,6 +114,9 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
 	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)
 
+bench-versions: setup ## earlier versions beside this one (table, build/versions.json; COMMITS="3bef796 42857bb")
+	$(BIN)/python -m benchmarks.versions $(COMMITS) $(ARGS)
+
 bench-hostile: setup ## a member among strangers: what floods and huge calls cost it, with and without us (table, build/hostile.json; ARGS="--calls 20000")
 	$(BIN)/python -m benchmarks.hostile $(ARGS)
 

@@ -49,33 +49,39 @@ def measure(
     topic = f"latency-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    translated = _heartbeat(sole.bootstrap, ClassicMember, f"translated-{topic}", topic)
-    of_several = _heartbeat(several.bootstrap, ClassicMember, f"translated-several-{topic}", topic)
-    native = _heartbeat(bootstrap, NativeMember, f"native-{topic}", topic)
+    translated = heartbeat_of_new_member(sole.bootstrap, ClassicMember, f"translated-{topic}", topic)
+    of_several = heartbeat_of_new_member(
+        several.bootstrap, ClassicMember, f"translated-several-{topic}", topic
+    )
+    native = heartbeat_of_new_member(bootstrap, NativeMember, f"native-{topic}", topic)
     exchanges: dict[tuple[str, str], Callable[[], None]] = {
-        ("request", DIRECT): small_request(Line(_leader(bootstrap)), topic),
-        ("request", PROXIED): small_request(Line(_leader(sole.bootstrap)), topic),
+        ("request", DIRECT): small_request(Line(leader(bootstrap)), topic),
+        ("request", PROXIED): small_request(Line(leader(sole.bootstrap)), topic),
         ("heartbeat", DIRECT): native,
         ("heartbeat", PROXIED): translated,
     }
     for name, address in relays.items():
         exchanges["request", name] = small_request(Line(address), topic)
     cpu_before = sole.cpu_s()
-    times = _in_turn(exchanges, rounds)
+    times = in_turn(exchanges, rounds)
     cpu_us = (sole.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
     # Measured separately: with one more process taking turns, the others find less in the processors' caches.
     exchanges = {("heartbeat_of_several", DIRECT): native, ("heartbeat_of_several", PROXIED): of_several}
-    times |= _in_turn(exchanges, rounds)
+    times |= in_turn(exchanges, rounds)
     passing = f"passing-{topic}"
     exchanges = {
-        ("passing_heartbeat", DIRECT): _heartbeat(bootstrap, ClassicMember, f"{passing}-direct", topic),
-        ("passing_heartbeat", PROXIED): _heartbeat(sole.bootstrap, ClassicMember, passing, topic),
+        ("passing_heartbeat", DIRECT): heartbeat_of_new_member(
+            bootstrap, ClassicMember, f"{passing}-direct", topic
+        ),
+        ("passing_heartbeat", PROXIED): heartbeat_of_new_member(
+            sole.bootstrap, ClassicMember, passing, topic
+        ),
     }
-    times |= _in_turn(exchanges, rounds)
-    times |= _joins(bootstrap, sole.bootstrap, topic, rounds // ROUNDS_FOR_A_JOIN)
+    times |= in_turn(exchanges, rounds)
+    times |= joins({DIRECT: bootstrap, PROXIED: sole.bootstrap}, topic, rounds // ROUNDS_FOR_A_JOIN)
     result: dict[str, Any] = {"rounds": rounds, "proxy_cpu_us_per_request": round(cpu_us, 1)}
     for what in dict.fromkeys(what for what, _ in times):
-        ways = {way: _quantiles(taken) for (one, way), taken in times.items() if one == what}
+        ways = {way: quantiles(taken) for (one, way), taken in times.items() if one == what}
         added = {
             way: {q: round(ways[way][q] - ways[DIRECT][q], 1) for q in ("p50", "p99")}
             for way in ways
@@ -87,7 +93,7 @@ def measure(
     return result
 
 
-def _heartbeat(
+def heartbeat_of_new_member(
     bootstrap: str, kind: type[ClassicMember | NativeMember], group: str, topic: str
 ) -> Callable[[], None]:
     """Return the heartbeat of a new member that is alone in its group and has settled."""
@@ -98,12 +104,13 @@ def _heartbeat(
     return heartbeat_of(member)
 
 
-def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Return the first JoinGroup of a connection, and the next one."""
+def joins(addresses: Mapping[str, str], topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
+    """Return the microseconds of the first JoinGroup of a connection, and of the next one, by each way's bootstrap address."""
     times: dict[tuple[str, str], list[float]] = {}
     warm_up = WARM_UP // ROUNDS_FOR_A_JOIN
-    group = f"translated-joins-{topic}"
-    for way, address in ((DIRECT, coordinator(bootstrap, group)), (PROXIED, coordinator(proxied, group))):
+    for way, bootstrap in addresses.items():
+        group = f"translated-joins-{way}-{topic}"
+        address = coordinator(bootstrap, group)
         times["first_join", way], times["next_join", way] = [], []
         frame: bytes | None = None
         for n in range(rounds + warm_up):
@@ -122,14 +129,15 @@ def _joins(bootstrap: str, proxied: str, topic: str, rounds: int) -> dict[tuple[
     return times
 
 
-def _leader(bootstrap: str) -> str:
-    """Return a node's own address: the bootstrap address of a one-node cluster may be another port."""
+def leader(bootstrap: str) -> str:
+    """Return a node's own address: the bootstrap of a one-node cluster may be another port."""
     return coordinator(bootstrap, "any")
 
 
-def _in_turn(
+def in_turn(
     exchanges: dict[tuple[str, str], Callable[[], None]], rounds: int
 ) -> dict[tuple[str, str], list[float]]:
+    """Microseconds of each exchange, which take turns for so many rounds and some more to warm up."""
     times: dict[tuple[str, str], list[float]] = {name: [] for name in exchanges}
     for n in range(rounds + WARM_UP):
         for name, exchange in exchanges.items():
@@ -140,7 +148,8 @@ def _in_turn(
     return times
 
 
-def _quantiles(times: list[float]) -> dict[str, float]:
+def quantiles(times: list[float]) -> dict[str, float]:
+    """Median and 99th percentile."""
     cuts = statistics.quantiles(times, n=100)
     return {"p50": round(cuts[49], 1), "p99": round(cuts[98], 1)}
 

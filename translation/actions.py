@@ -1,4 +1,4 @@
-"""The words that the translation and its shell speak: calls in, actions out.
+"""The data that the translation and its shell exchange: requests and responses in, actions out.
 
 The shell (``proxy``) hands every group call of a client to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
@@ -12,6 +12,7 @@ from typing import Any, NewType
 
 import msgspec
 
+from protocol_codecs import ApiKey
 from translation.partitions import TopicPartitions
 
 ConnectionId = NewType("ConnectionId", int)
@@ -25,7 +26,7 @@ CallId = NewType("CallId", int)
 
 
 def never() -> bool:
-    """For a connection of which nobody knows that its client has hung up."""
+    """False: the default for a connection whose client is not known to have hung up."""
     return False
 
 
@@ -46,6 +47,12 @@ class Connection(msgspec.Struct, frozen=True):
     versions: Mapping[int, tuple[int, int]]
     software: str = ""
     peer_closed: Callable[[], bool] = never
+
+    def version(self, api_key: ApiKey, newest: int, oldest: int = 0) -> int | None:
+        """The newest version of an API up to ``newest`` that the broker has; None if it has none from ``oldest`` on."""
+        low, high = self.versions.get(api_key, (0, -1))
+        version = min(high, newest)
+        return version if version >= max(low, oldest) else None
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -1,17 +1,20 @@
 """Dispatches deadlines that are due: those of members, and the scheduled heartbeats of groups.
 
-What a timeout of the client's ends is decided in :mod:`translation.expiry`, and for how long additions are gathered in
-:mod:`translation.rebalance_detection`; keep-alives are sent from here.
+:mod:`translation.expiry` decides what a timeout of the client ends, :mod:`translation.rebalance_detection` for how long
+additions are collected. The heartbeats that the proxy sends of its own accord start here: keep-alives, and those that
+fetch a new assignment after the group has changed.
 """
 
 import math
 
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
+from translation.engine.procedure import Procedure
 from translation.expiry import forget_expired, remove_expired, timeout_expired
 from translation.rebalance_detection import announce_additions
-from translation.upstream.consumer_group_heartbeat import schedule_keepalive, update_assignors
-from translation.upstream.proxy_heartbeat import proxy_heartbeat
+from translation.upstream.assignor_vote import update_assignors
+from translation.upstream.consumer_group_heartbeat import schedule_keepalive
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
 
 def member_time(context: Context, member: Member, now: float) -> None:
@@ -20,34 +23,34 @@ def member_time(context: Context, member: Member, now: float) -> None:
         _start(context, member, expiring=True)
         return  # booked again by whatever renews the deadline
     announce_additions(context, member)
-    if member.keep_alive_at <= now:
+    if member.deadlines.keep_alive_at <= now:
         heartbeat(context, member)
     context.book(member)
 
 
 def group_time(context: Context, group: Group, now: float) -> None:
-    """Send the scheduled heartbeats of a group, except for members that have had one since."""
+    """Send the scheduled heartbeats of a group, except for members that were heartbeated since."""
     due = [when for when in group.scheduled_heartbeats if when <= now]
     group.scheduled_heartbeats = [when for when in group.scheduled_heartbeats if when > now]
     if due:
-        update_assignors(context, group)  # whose the group votes for may have left
+        update_assignors(context, group)  # the member whose assignor the group votes for may have left
         for member in list(group.members.values()):
-            if member.broker_replied_at < due[-1]:
+            if member.broker.replied_at < due[-1]:
                 heartbeat(context, member)
     if group.scheduled_heartbeats:
         context.timers.book(group, group.scheduled_heartbeats[0])
 
 
 def heartbeat(context: Context, member: Member) -> None:
-    """Send the proxy's own heartbeat for a member, if it can be reached and has no procedure under way.
+    """Send a heartbeat of the proxy's own accord for a member, if it has no procedure under way.
 
-    With several proxy processes only while its client is connected here: another process may serve it otherwise, and
-    this heartbeat would move the epoch without its knowledge.
+    With several proxy processes this happens only while its client is connected here: otherwise another process may
+    serve it, which would not learn of the epoch that this heartbeat moves.
     """
     served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
-    if member.joined and served_here and member.queue.idle and member.waiting_join is None:
+    if member.joined and served_here and member.queue.idle and member.join.waiting is None:
         _start(context, member, expiring=False)
-    elif member.keep_alive_at <= context.now:
+    elif member.deadlines.keep_alive_at <= context.now:
         if member.join_answered_on != member.queue.running_on and context.connections.is_connected(
             member.join_answered_on
         ):
@@ -55,12 +58,18 @@ def heartbeat(context: Context, member: Member) -> None:
         schedule_keepalive(context, member)
 
 
+def _heartbeat(context: Context, member: Member) -> Procedure[None]:
+    """Send one heartbeat, unless the membership has ended by the time that it is this procedure's turn."""
+    if member.joined:
+        yield from heartbeat_upstream(context, member)
+
+
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
-        steps = remove_expired(context, member) if expiring else proxy_heartbeat(context, member)
-        context.scheduler.start(steps, member.queue, member.connection_id, member.client_id)
+        steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
+        context.scheduler.start(steps, member.queue, member.connection_id, member.client.client_id)
         return
-    # Its upstream connection is gone, so nothing can be said for it: the broker's own timeouts decide.
-    member.keep_alive_at = math.inf
+    # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
+    member.deadlines.keep_alive_at = math.inf
     if expiring:
         forget_expired(context, member)

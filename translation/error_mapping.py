@@ -1,7 +1,7 @@
-"""What the broker's error codes mean for a classic client.
+"""Maps the broker's error codes to those that a classic client understands.
 
-The new protocol has codes that old clients have never heard of, and old clients treat some that they know as
-fatal in places where classic brokers never sent them. These tables are the whole translation.
+The new protocol has codes that old clients do not know. Some that they know are fatal for them in responses in which
+classic brokers never sent them. These tables are the whole mapping.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from protocol_codecs import ErrorCode
 
 MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-"""The broker has no membership that goes with what was sent."""
+"""The broker has no membership with the member id and epoch of the request."""
 
 NOT_CONVERTIBLE = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND})
-"""Answers at epoch 0 that mean that this group can't have new-protocol members: a classic group that is not
+"""Codes at epoch 0 for a group that can't have members of the new protocol: a classic group that is not
 convertible, a share or streams group, or a broker with the new protocol switched off."""
 
 NOT_BESIDE = NOT_CONVERTIBLE | {ErrorCode.GROUP_MAX_SIZE_REACHED}
-"""Answers at epoch 0 that may be others when the client's classic membership has ended."""
+"""Codes at epoch 0 that may not come again once the client's classic membership has ended."""
 
 NO_COORDINATOR = frozenset(
     {
@@ -25,7 +25,7 @@ NO_COORDINATOR = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Nothing was done, because whoever was asked is not the group's coordinator, or not yet."""
+"""The broker did nothing, because it is not the group's coordinator, or has not loaded it yet."""
 
 ENDS_MEMBERSHIP = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 """Codes for the client after which its membership is over (it joins anew, or it is told to stop)."""

@@ -19,17 +19,17 @@ from translation.upstream.consumer_group_heartbeat import leave
 def timeout_expired(context: Context, member: Member) -> bool:
     """Whether the session timeout or the rebalance timeout of a member has ended its membership.
 
-    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup that was answered
-    and goes on with its older generation. It is told to rejoin instead.
+    If only SyncGroup is missing, the membership does not end: the client had given up the JoinGroup before it was
+    answered, and goes on with its older generation. It is told to rejoin instead.
     """
-    if member.session_deadline <= context.now:
+    if member.deadlines.session_deadline <= context.now:
         return True
-    if member.rebalance_deadline > context.now:
+    if member.deadlines.rebalance_deadline > context.now:
         return False
     if member.state is not MemberState.COMPLETING_REBALANCE:
         return True
-    member.rebalance_deadline = math.inf
-    context.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
+    member.deadlines.rebalance_deadline = math.inf
+    context.memberships.change_state(member, MemberEvent.SYNC_MISSED, "no SyncGroup came")
     return False
 
 
@@ -50,12 +50,15 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
 
 
 def forget_expired(context: Context, member: Member) -> None:
-    """The same without a request to the broker, for members that have no connection left."""
+    """End such a membership here, without a request to the broker."""
     if not member.joined:
         return
-    if member.session_deadline <= context.now:
-        kind, reason = EventKind.SESSION_EXPIRED, f"no sign of life for {member.session_timeout_ms} ms"
+    if member.deadlines.session_deadline <= context.now:
+        kind, reason = EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
     else:
-        kind, reason = EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.rebalance_timeout_ms} ms"
-    context.end_membership(member, MemberEvent.EXPIRED, kind, reason)
-    context.drop_if_idle(member)
+        kind, reason = (
+            EventKind.REBALANCE_EXPIRED,
+            f"did not rejoin within {member.client.rebalance_timeout_ms} ms",
+        )
+    context.memberships.end(member, MemberEvent.EXPIRED, kind, reason)
+    context.registry.drop_if_idle(member)

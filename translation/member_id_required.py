@@ -23,7 +23,7 @@ _UNDERSTOOD_FROM = 4
 
 
 def _may_be_given_one(request: Request) -> bool:
-    """Whether this client can be given another member id."""
+    """Whether this client can be given another member id by MEMBER_ID_REQUIRED."""
     message: JoinGroupRequest = request.message
     return request.version >= _UNDERSTOOD_FROM and message.group_instance_id is None
 
@@ -36,14 +36,14 @@ def comes_without_member_id(request: Request) -> bool:
 def older_join_may_arrive(context: Context, connection: Connection, request: Request) -> bool:
     """Whether an earlier JoinGroup under this member id may still reach the classic coordinator.
 
-    It was relayed on another connection, and its client lost patience with it. If it arrived, it would make the member
-    of the new protocol with this id a classic one.
+    It was relayed on another connection, and its client gave it up before it was answered. If it arrived, it would make
+    the member of the new protocol with this id a classic one.
     """
     message: JoinGroupRequest = request.message
     return (
         context.ids.may_become_classic(message.member_id, connection.id)
         and _may_be_given_one(request)
-        and context.find(message.group_id, message.member_id) is None
+        and context.registry.find(message.group_id, message.member_id) is None
         and not partitions.owns_partitions(message)
     )
 
@@ -51,8 +51,8 @@ def older_join_may_arrive(context: Context, connection: Connection, request: Req
 def may_be_left_again(context: Context, request: Request) -> bool:
     """Whether a LeaveGroup for this client's classic membership may be under way from another process.
 
-    The client was there before, hung up, and came here. A LeaveGroup that still stands on its way to the broker would
-    end the membership that begins here under the same id, with the partitions that the client works on by then.
+    The client was connected there before, hung up, and came here. A LeaveGroup that is still on its way to the broker
+    would end the membership that begins here under the same id, and free the partitions that the client works on.
     """
     return not context.settings.sole_process and _may_be_given_one(request)
 
@@ -68,24 +68,24 @@ class NeedsNewMemberId(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer with a fresh member id, whichever of its JoinGroups the client waits for."""
         member_id = context.ids.issue()
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
-        for waiting in (*member.superseded_requests, request):
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=f"given another member id: {self}")
+        for waiting in (*member.join.superseded_requests, request):
             context.answer(waiting, _required(waiting, member_id))
-        member.superseded_requests.clear()
+        member.join.superseded_requests.clear()
 
 
 def ensure_id_of_ours(context: Context, member: Member, request: Request, *, owns_partitions: bool) -> None:
     """Raise if a client that begins a membership here would do so under an id of the form that native members have.
 
-    A classic member that joined a group with native members in it has such an id (seen on 4.4.0). Under that another
-    process of Epochgate would take it for one of them. ``owns_partitions`` says that its JoinGroup reports some.
+    A classic member that joined a group with native members in it has such an id (seen on 4.4.0), and another process
+    of Epochgate would take it for a native one. ``owns_partitions`` says that its JoinGroup reports owned partitions.
 
     :raises NeedsNewMemberId: the client has to join under another id.
     """
     if (
         not member.joined
         and not owns_partitions
-        and not context.is_ours(member)
+        and not context.registry.is_ours(member)
         and _may_be_given_one(request)
     ):
         raise NeedsNewMemberId("its own is of the form that native members have")

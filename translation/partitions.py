@@ -4,7 +4,7 @@ Assignments are compared by topic id, not by name: a topic that was deleted and 
 name, but its partitions are other partitions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Protocol
 
@@ -69,6 +69,16 @@ def by_name(partitions: Partitions, names: Mapping[Uuid, str]) -> dict[str, tupl
     return {name: tuple(sorted(indexes)) for name, indexes in sorted(out.items())}
 
 
+def visible_to_client(
+    assigned: Partitions, names: Mapping[Uuid, str], subscription: Collection[str]
+) -> Partitions:
+    """The part of an assignment that a client can be told: of topics known by name and in its subscription.
+
+    Clients break on partitions of topics that they did not subscribe to (aiokafka ends with an error).
+    """
+    return frozenset([pair for pair in assigned if names.get(pair[0]) in subscription])
+
+
 def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> TopicPartitions:
     """The set for people: sorted by name and index, with the topic's id."""
     return tuple(
@@ -85,7 +95,7 @@ def to_topic_partitions(partitions: Partitions, names: Mapping[Uuid, str]) -> To
 
 
 def owns_partitions(message: JoinGroupRequest) -> bool:
-    """Whether the client comes with partitions in hand, so that its membership must not end yet."""
+    """Whether a JoinGroup reports owned partitions, so that the membership of its client must not end yet."""
     try:
         _, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage:

@@ -16,12 +16,29 @@ from protocol_codecs.messages.join_group import JoinGroupRequest
 _MAX_INT32 = 2**31 - 1
 
 
-class _Timed(Protocol):
-    """What is kept of a member; the deadline is in seconds of the caller's clock."""
+class _Client(Protocol):
+    """What the client declared in its JoinGroup."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
+
+
+class _Deadlines(Protocol):
+    """In seconds of the caller's clock."""
+
     rebalance_deadline: float
+
+
+class _Member(Protocol):
+    """What is kept of a member."""
+
+    @property
+    def client(self) -> _Client:
+        """What its client declared."""
+
+    @property
+    def deadlines(self) -> _Deadlines:
+        """What is due when."""
 
 
 def of_client_ms(message: JoinGroupRequest) -> int:
@@ -29,11 +46,11 @@ def of_client_ms(message: JoinGroupRequest) -> int:
     return message.session_timeout_ms if message.rebalance_timeout_ms < 0 else message.rebalance_timeout_ms
 
 
-def told_to_broker_ms(member: _Timed, margin_ms: int) -> int:
+def told_to_broker_ms(client: _Client, margin_ms: int) -> int:
     """The rebalance timeout in the member's ConsumerGroupHeartbeat: the client's, its session timeout and a margin."""
-    return min(member.rebalance_timeout_ms + member.session_timeout_ms + margin_ms, _MAX_INT32)
+    return min(client.rebalance_timeout_ms + client.session_timeout_ms + margin_ms, _MAX_INT32)
 
 
-def start(member: _Timed, now: float) -> None:
+def start(member: _Member, now: float) -> None:
     """The client has its rebalance timeout, from now on, to make its next call of the rebalance."""
-    member.rebalance_deadline = now + member.rebalance_timeout_ms / 1000
+    member.deadlines.rebalance_deadline = now + member.client.rebalance_timeout_ms / 1000

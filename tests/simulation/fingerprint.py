@@ -23,7 +23,8 @@ from tests.simulation.network import Network
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
-from translation.engine.procedure import RunningProcedure, Scheduler
+from translation.engine.procedure import RunningProcedure
+from translation.engine.scheduler import Scheduler
 from translation.engine.timers import Timers
 
 _HISTORY = frozenset(

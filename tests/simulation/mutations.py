@@ -11,24 +11,34 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import deadlines, member_id_required, static_members, translator
+from translation import (
+    authorization,
+    deadlines,
+    generation,
+    member_id_required,
+    relayed_responses,
+    static_members,
+    translator,
+)
 from translation.actions import EventKind
-from translation.admission import gate, passed_calls
-from translation.apis import heartbeat, join_group, leave_group, offset_commit, predicted_heartbeat
-from translation.engine import context, join_outcomes
-from translation.engine.admitted_groups import Admissions
+from translation.apis import heartbeat, join_group, leave_group, predicted_heartbeat
+from translation.engine import join_outcomes, registry
+from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
+from translation.engine.memberships import Memberships
 from translation.engine.native_members import NativeMembers
-from translation.engine.procedure import ProcedureQueue, Scheduler
+from translation.engine.procedure import ProcedureQueue
+from translation.engine.registry import Registry
+from translation.engine.scheduler import Scheduler
 from translation.member_state import MemberEvent, MemberState
-from translation.migration import adoption, downgrade, join_preflight, upgrade
+from translation.migration import adoption, classic_join, downgrade, join_preflight
 from translation.partitions import NONE, from_topics
+from translation.routing import call_routing, join_routing
 from translation.settings import TranslatorSettings
-from translation.translator import Translator
 from translation.upstream import consumer_group_heartbeat
-from translation.upstream.proxy_heartbeat import detect_rebalance
+from translation.upstream.heartbeat_outcome import detect_rebalance
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -54,33 +64,31 @@ def acknowledge_early() -> Iterator[None]:
 
 def skip_the_generation_check() -> AbstractContextManager[Any]:
     """A commit is taken with any generation."""
-    return patch.object(offset_commit, "_generation_counts", lambda member, generation: True)
+    return patch.object(generation, "may_commit", lambda member, carried: True)
 
 
 def forget_the_previous_generation() -> AbstractContextManager[Any]:
     """Between JoinGroup and SyncGroup a commit with the previous generation is refused."""
-    return patch.object(
-        offset_commit, "_generation_counts", lambda member, generation: generation == member.generation
-    )
+    return patch.object(generation, "may_commit", generation.is_current)
 
 
 def hand_out_withheld_partitions() -> AbstractContextManager[Any]:
     """SyncGroup gives what the broker has withdrawn."""
-    sync = translator.sync
+    sync = call_routing.sync
 
     def broken(context: Context, member: Member, *rest: Any) -> Any:
-        member.broker_assignment |= member.possibly_owned
-        member.pending_revocation = NONE
+        member.partitions.broker_assignment |= member.partitions.possibly_owned
+        member.partitions.pending_revocation = NONE
         return (yield from sync(context, member, *rest))
 
-    return patch.object(translator, "sync", broken)
+    return patch.object(call_routing, "sync", broken)
 
 
 def ignore_a_lost_answer() -> AbstractContextManager[Any]:
     """After a lost answer heartbeats go on as if nothing had happened."""
     return patch.object(
         consumer_group_heartbeat,
-        "_needs_full_request",
+        "has_to_report_owned",
         lambda context, member, *, client_is_here: member.member_epoch == 0,
     )
 
@@ -91,9 +99,9 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, *, expiring: bool) -> None:
         if expiring and member.connection_id is not None:
-            context.end_membership(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
+            context.memberships.end(member, MemberEvent.EXPIRED, EventKind.SESSION_EXPIRED, "broken")
             steps = _leave_later(context, member)
-            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client_id)
+            context.scheduler.start(steps, ProcedureQueue(), member.connection_id, member.client.client_id)
         else:
             start(context, member, expiring=expiring)
 
@@ -111,19 +119,19 @@ def ignore_the_claim() -> AbstractContextManager[Any]:
         return NONE
         yield
 
-    return patch.object(join_group, "_owned_partitions", broken)
+    return patch.object(join_group, "owned_in_join", broken)
 
 
 def forget_what_is_withheld() -> AbstractContextManager[Any]:
     """A client that claimed more than it got is not asked to join again without it."""
-    change_state = Context.change_state
+    change_state = Memberships.change_state
 
-    def broken(self: Context, member: Member, event: MemberEvent, reason: str) -> None:
+    def broken(self: Memberships, member: Member, event: MemberEvent, reason: str) -> None:
         if event is MemberEvent.SYNC_ANSWERED_WITHHOLDING:
             event = MemberEvent.SYNC_ANSWERED
         change_state(self, member, event, reason)
 
-    return patch.object(Context, "change_state", broken)
+    return patch.object(Memberships, "change_state", broken)
 
 
 def no_keep_alive() -> AbstractContextManager[Any]:
@@ -136,9 +144,9 @@ def no_suspended_session() -> AbstractContextManager[Any]:
     park = join_outcomes.wait_in_join
 
     def broken(member: Member, request: Any, until: float) -> Any:
-        if member.session_deadline == math.inf:
-            member.session_deadline = until + 0.2
-            member._context.book(member)
+        if member.deadlines.session_deadline == math.inf:
+            member.deadlines.session_deadline = until + 0.2
+            member._owner._environment.book(member)
         return (yield from park(member, request, until))
 
     return patch.object(join_group, "wait_in_join", broken)
@@ -151,8 +159,10 @@ def adopt_with_the_described_assignment() -> AbstractContextManager[Any]:
     def broken(context: Context, member: Member, connection: Any, request: Any, found: Any) -> None:
         real(context, member, connection, request, found)
         member.adopted = False
-        member.broker_assignment = member.possibly_owned = from_topics(found.assignment.topic_partitions)
-        member.reply_lost = True
+        member.partitions.broker_assignment = member.partitions.possibly_owned = from_topics(
+            found.assignment.topic_partitions
+        )
+        member.broker.reply_lost = True
 
     return patch.object(adoption, "_adopt", broken)
 
@@ -163,14 +173,14 @@ def rejoin_at_every_epoch() -> AbstractContextManager[Any]:
     def broken(context: Context, member: Member) -> None:
         detect_rebalance(context, member)
         if member.state is MemberState.STABLE and member.member_epoch != member.generation:
-            context.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
+            context.memberships.change_state(member, MemberEvent.ASSIGNMENT_CHANGED, "broken")
 
-    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", broken)
+    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", broken)
 
 
 def never_tell() -> AbstractContextManager[Any]:
     """Changes of the assignment are kept from the client."""
-    return patch("translation.upstream.proxy_heartbeat.detect_rebalance", lambda context, member: None)
+    return patch("translation.upstream.heartbeat_outcome.detect_rebalance", lambda context, member: None)
 
 
 def trust_to_be_the_only_process() -> AbstractContextManager[Any]:
@@ -195,22 +205,22 @@ def let_a_late_join_group_in() -> AbstractContextManager[Any]:
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
     """Back to observe, a membership ends although its client still claims partitions."""
-    return patch.object(translator, "owns_partitions", lambda message: False)
+    return patch.object(join_routing, "owns_partitions", lambda message: False)
 
 
 def a_told_heartbeat_is_no_life() -> AbstractContextManager[Any]:
     """A Heartbeat that is told to move to the other protocol does not renew the session."""
-    moves_back = translator.Translator._moves_back
+    has_to_move_back = downgrade.has_to_move_back
 
-    def broken(self: Any, connection: Any, request: Any) -> bool:
-        member = self._context.find(request.message.group_id, request.message.member_id)
-        before = None if member is None else member.session_deadline
-        moves = moves_back(self, connection, request)
+    def broken(context: Context, connection: Any, request: Any) -> bool:
+        member = context.registry.find(request.message.group_id, request.message.member_id)
+        before = math.inf if member is None else member.deadlines.session_deadline
+        moves = has_to_move_back(context, connection, request)
         if moves and member is not None:
-            member.session_deadline = before
+            member.deadlines.session_deadline = before
         return moves
 
-    return patch.object(translator.Translator, "_moves_back", broken)
+    return patch.object(downgrade, "has_to_move_back", broken)
 
 
 def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager[Any]:
@@ -221,23 +231,23 @@ def convert_in_the_middle_of_a_cooperative_rebalance() -> AbstractContextManager
 def trust_a_client_that_was_away() -> AbstractContextManager[Any]:
     """What a process knows of a client counts although another process may have served it meanwhile."""
 
-    def broken(self: Context, member: Member, generation: int) -> bool:
-        return not self.settings.sole_process and generation > member.generation
+    def broken(member: Member, carried: int, *, sole_process: bool) -> bool:
+        return not sole_process and carried > member.generation
 
-    return patch.object(Context, "served_elsewhere", broken)
+    return patch.object(generation, "served_elsewhere", broken)
 
 
 def do_not_call_off_a_move() -> AbstractContextManager[Any]:
     """A member that was told to go back is told again although the policy says translate again."""
-    moves_back = translator.Translator._moves_back
+    has_to_move_back = downgrade.has_to_move_back
 
-    def broken(self: Any, connection: Any, request: Any) -> bool:
-        group = self._context.groups.get(request.message.group_id)
-        return (group is not None and request.message.member_id in group.pending_moves) or moves_back(
-            self, connection, request
+    def broken(context: Context, connection: Any, request: Any) -> bool:
+        group = context.registry.groups.get(request.message.group_id)
+        return (group is not None and request.message.member_id in group.pending_moves) or has_to_move_back(
+            context, connection, request
         )
 
-    return patch.object(translator.Translator, "_moves_back", broken)
+    return patch.object(downgrade, "has_to_move_back", broken)
 
 
 def count_a_join_group_that_nobody_waits_for() -> AbstractContextManager[Any]:
@@ -262,7 +272,7 @@ def look_for_a_client_where_a_late_call_came() -> AbstractContextManager[Any]:
     return patch.object(
         ClientConnections,
         "record_call",
-        lambda self, member, connection, generation: self.bind(member, connection),
+        lambda self, member, connection, carried: self.bind(member, connection),
     )
 
 
@@ -285,8 +295,8 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
     """The broker's word for an older process counts although a newer one takes its instance id over here."""
 
     def broken(context: Context, member: Member) -> None:
-        if member.instance_id is not None:
-            member.group.static_members[member.instance_id] = member.member_id
+        if member.client.instance_id is not None:
+            member.group.static_members[member.client.instance_id] = member.member_id
 
     return patch.object(static_members, "claim_instance", broken)
 
@@ -339,7 +349,7 @@ def take_the_end_of_an_older_connection_for_that_of_its_client() -> AbstractCont
 
 def believe_any_newer_generation() -> AbstractContextManager[Any]:
     """A generation that the broker has not come to is taken for one that another process gave."""
-    return patch.object(adoption, "_is_of_another_membership", lambda *_: False)
+    return patch.object(generation, "is_of_another_membership", lambda *_: False)
 
 
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
@@ -360,9 +370,9 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
 
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
     """A conversation that holds an older record of a group makes the process forget the newer one."""
-    drop = Context.drop_group_if_empty
+    drop = Registry.drop_group_if_empty
 
-    def broken(self: Context, group: Any) -> None:
+    def broken(self: Registry, group: Any) -> None:
         newer = self.groups.get(group.group_id)
         if newer is not None:
             self.groups[group.group_id] = group
@@ -370,29 +380,29 @@ def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
             if group.group_id in self.groups:
                 self.groups[group.group_id] = newer
 
-    return patch.object(Context, "drop_group_if_empty", broken)
+    return patch.object(Registry, "drop_group_if_empty", broken)
 
 
 def forget_a_group_that_gives_up_partitions() -> AbstractContextManager[Any]:
     """A group whose conversion waits for partitions to be given up is forgotten when no member of it is left here."""
-    drop = Context.drop_group_if_empty
+    drop = Registry.drop_group_if_empty
 
-    def broken(self: Context, group: Any) -> None:
+    def broken(self: Registry, group: Any) -> None:
         before, group.migration._grace_until = group.migration._grace_until, math.inf
         drop(self, group)
         group.migration._grace_until = before
 
-    return patch.object(Context, "drop_group_if_empty", broken)
+    return patch.object(Registry, "drop_group_if_empty", broken)
 
 
 def join_a_classic_group_for_a_client_that_has_gone() -> AbstractContextManager[Any]:
     """A classic JoinGroup that waited goes to the broker although its client has hung up."""
-    return patch.object(upgrade, "_client_is_gone", lambda *_: False)
+    return patch.object(classic_join, "_client_is_gone", lambda *_: False)
 
 
 def convert_a_group_that_has_just_become_classic() -> AbstractContextManager[Any]:
     """A member leaves a consumer group of classic members, which is converted again in the rebalance that follows."""
-    return patch.object(join_preflight, "_may_have_become_classic", lambda group: False)
+    return patch.object(join_preflight, "_may_have_become_classic", lambda group, now: False)
 
 
 def move_a_classic_member_with_partitions() -> AbstractContextManager[Any]:
@@ -421,48 +431,48 @@ def leave_a_group_alone_for_ever() -> Iterator[None]:
 
 def let_everybody_act() -> AbstractContextManager[Any]:
     """Nobody asks the broker whether the sender of a call may act in its group."""
-    return patch.object(Translator, "_is_admitted", lambda *_: True)
+    return patch.object(authorization, "is_authorized", lambda *_: True)
 
 
 def ask_once_for_each_connection() -> AbstractContextManager[Any]:
     """A connection that the broker accepted once speaks for members that are served on others."""
-    is_admitted = Translator._is_admitted
+    is_authorized = authorization.is_authorized
 
-    def broken(self: Translator, connection: Any, request: Any, *rest: Any) -> bool:
-        admits = self._context.admissions.admits
-        return admits(connection.id, request.message.group_id) or is_admitted(
-            self, connection, request, *rest
+    def broken(context: Context, connection: Any, request: Any, *rest: Any) -> bool:
+        includes = context.authorized_groups.includes
+        return includes(connection.id, request.message.group_id) or is_authorized(
+            context, connection, request, *rest
         )
 
-    return patch.object(Translator, "_is_admitted", broken)
+    return patch.object(authorization, "is_authorized", broken)
 
 
 def take_any_answer_for_a_yes() -> AbstractContextManager[Any]:
     """The broker is asked whether the sender may act, and what it answers counts for nothing."""
-    return patch.object(gate, "ALLOWED", frozenset(ErrorCode))
+    return patch.object(authorization, "ALLOWED", frozenset(ErrorCode))
 
 
 def admit_all_connections_of_a_group() -> AbstractContextManager[Any]:
     """What the broker accepts on one connection counts on every other."""
 
-    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
-        return any(group_id in groups for groups in self._admitted.values())
+    def broken(self: AuthorizedGroups, connection_id: Any, group_id: str) -> bool:
+        return any(group_id in groups for groups in self._groups.values())
 
-    return patch.object(Admissions, "admits", broken)
+    return patch.object(AuthorizedGroups, "includes", broken)
 
 
 def admit_all_groups_of_a_connection() -> AbstractContextManager[Any]:
     """What the broker accepts for one group counts for every other."""
 
-    def broken(self: Admissions, connection_id: Any, group_id: str) -> bool:
-        return connection_id in self._admitted
+    def broken(self: AuthorizedGroups, connection_id: Any, group_id: str) -> bool:
+        return connection_id in self._groups
 
-    return patch.object(Admissions, "admits", broken)
+    return patch.object(AuthorizedGroups, "includes", broken)
 
 
 def believe_relayed_calls() -> AbstractContextManager[Any]:
     """A call that was relayed counts, whatever the broker answered to it."""
-    return patch.object(passed_calls, "_ACCEPTED", frozenset(ErrorCode))
+    return patch.object(relayed_responses, "_ACCEPTED", frozenset(ErrorCode))
 
 
 @contextmanager
@@ -480,8 +490,8 @@ def adopt_whoever_commits() -> Iterator[None]:
     """A member of the new protocol that nobody translates is adopted when it commits."""
     with (
         patch.object(NativeMembers, "__contains__", lambda self, key: False),
-        patch.object(translator, "may_be_translated", lambda member_id: True),
-        patch.object(context, "may_be_translated", lambda member_id: True),
+        patch.object(call_routing, "may_be_translated", lambda member_id: True),
+        patch.object(registry, "may_be_translated", lambda member_id: True),
     ):
         yield
 

@@ -187,21 +187,21 @@ def changed(change: Callable[[Any], None]) -> Callable[[Scene], None]:
 
 
 def the_member(context: Any) -> Any:
-    (member,) = context.groups[GROUP].members.values()
+    (member,) = context.registry.groups[GROUP].members.values()
     return member
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda context: context.groups[GROUP].static_members.update(instance="m"),
-        lambda context: context.member(GROUP, "another"),
-        lambda context: context.group("another"),
-        lambda context: setattr(the_member(context), "session_timeout_ms", 1),
+        lambda context: context.registry.groups[GROUP].static_members.update(instance="m"),
+        lambda context: context.registry.member(GROUP, "another"),
+        lambda context: context.registry.group("another"),
+        lambda context: setattr(the_member(context).client, "session_timeout_ms", 1),
         lambda context: setattr(the_member(context).queue, "running", object()),
         lambda context: context.timers.book(the_member(context), 0.0),
         lambda context: context.ids.issue(),
-        lambda context: context.relay(context.groups[GROUP], "m"),
+        lambda context: context.registry.relay(context.registry.groups[GROUP], "m"),
     ],
     ids=["instance id", "member", "group", "timeout", "turn", "deadline", "id given out", "relayed"],
 )
@@ -212,7 +212,7 @@ def test_a_change_for_a_connection_without_rights(scene: Scene, change: Callable
 
 @pytest.mark.parametrize(
     "change",
-    [lambda context: None, lambda context: context.group(OPEN_GROUP)],
+    [lambda context: None, lambda context: context.registry.group(OPEN_GROUP)],
     ids=["nothing", "a group in which it may act"],
 )
 def test_what_changes_nothing_for_the_clients_of_the_group(
@@ -222,7 +222,7 @@ def test_what_changes_nothing_for_the_clients_of_the_group(
 
 
 def test_what_has_run_out_by_itself_is_no_change(scene: Scene) -> None:
-    group = scene.process.translator._context.groups[GROUP]
+    group = scene.process.translator._context.registry.groups[GROUP]
     group.relayed_until["m"] = scene.process.now_s
     changed(lambda context: group.relayed_until.pop("m"))(scene)
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.simulation import run
-from translation import translator
+from translation.routing import call_routing
 
 SEEDS = 60
 CHUNK = 10
@@ -13,7 +13,7 @@ CHUNK = 10
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
 def test_a_history_is_the_same_without_it(first: int) -> None:
-    is_predictable = translator.is_predictable
+    is_predictable = call_routing.is_predictable
     taken = 0
 
     def counted(*about: object) -> bool:
@@ -23,8 +23,8 @@ def test_a_history_is_the_same_without_it(first: int) -> None:
         return predicted
 
     for seed in range(first, first + CHUNK):
-        with patch.object(translator, "is_predictable", counted):
+        with patch.object(call_routing, "is_predictable", counted):
             with_it = run(seed, always_story=True).story
-        with patch.object(translator, "is_predictable", lambda *_: False):
+        with patch.object(call_routing, "is_predictable", lambda *_: False):
             assert run(seed, always_story=True).story == with_it, seed
     assert taken > 10 * CHUNK

@@ -9,8 +9,8 @@ from tests.simulation import regressions
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.regressions import Regression
 from tests.simulation.simulation import run
-from tests.translation.engine import test_several_processes as several
-from tests.translation.engine import test_static_races as static_races
+from tests.translation import test_several_processes as several
+from tests.translation import test_static_members as static_races
 from tests.translation.migration import test_upgrade as upgrade
 from translation.settings import TranslatorSettings
 

@@ -22,13 +22,14 @@ from translation.actions import Action, Call, Emit
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
-from translation.engine.procedure import Scheduler
+from translation.engine.registry import Registry
+from translation.engine.scheduler import Scheduler
 from translation.translator import Translator
 
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Scheduler, ClientConnections, Translator, Group, GeneratorType)
+_NOT_OF_MEMBERS = (Context, Registry, Scheduler, ClientConnections, Translator, Group, GeneratorType)
 """They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`).
 
 Generators are left out to save time: what a procedure waits for shows whether it has gone on.
@@ -114,7 +115,7 @@ def state_of_members(translator: Translator, now: float) -> list[Any]:
     )
     ids = context.ids
     return words_of(
-        {one: _known_of(group, now) for one, group in context.groups.items() if one != OPEN_GROUP},
+        {one: _known_of(group, now) for one, group in context.registry.groups.items() if one != OPEN_GROUP},
         booked,
         ids._issued,
         ids._joins_classic,
@@ -129,7 +130,7 @@ def _group_of(timed: Group | Member) -> str:
 
 def _known_of(group: Group, now: float) -> dict[str, Any]:
     """Return the current state of a group. Expired entries are left out: whoever reads them next drops them."""
-    known = {name: getattr(group, name) for name in Group.__slots__ if name != "_context"}
+    known = {name: getattr(group, name) for name in Group.__slots__ if name != "_owner"}
     known["relayed_until"] = {one: until for one, until in group.relayed_until.items() if until > now}
     known["migration"] = copy(group.migration)
     known["migration"].expire(now)

@@ -174,12 +174,13 @@ class MembershipWatch:
 
     def sync_answered(self, process: "ProxyProcess", standing: Standing) -> None:
         """A proxy answers a SyncGroup itself: its client gets the synced assignment."""
-        member = process.translator._context.find(GROUP, standing.member_id)
+        member = process.translator._context.registry.find(GROUP, standing.member_id)
         assert member is not None, "SyncGroup was answered for a member that is not known"
         names = process.translator._context.topic_names
-        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in member.synced_assignment}
-        standing.handed = member.synced_assignment
-        standing.given = {member.broker_assignment}
+        synced = member.partitions.synced_assignment
+        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in synced}
+        standing.handed = synced
+        standing.given = {member.partitions.broker_assignment}
         standing.synced = True
         standing.asked_to_rejoin_ms = None
 

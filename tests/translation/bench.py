@@ -50,8 +50,8 @@ from translation.actions import (
     Request,
     RequestId,
 )
-from translation.admission.gate import NOBODY
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
+from translation.authorization import NOBODY
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator

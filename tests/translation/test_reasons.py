@@ -88,7 +88,7 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
                 "JOIN_FORWARDED",
             )
         )
-        if begins or called in ("PassesThrough", "_pass_through"):
+        if begins or called in ("PassesThrough", "_relay_until_policy_change"):
             for argument in node.args:
                 yield from texts(argument, assigned)
 

@@ -20,13 +20,12 @@ def test_the_session_timeout_counts_only_where_none_is_declared(declared_ms: int
 def test_the_broker_is_told_more_than_the_client_has_as_far_as_the_field_reaches(
     client_ms: int, told_ms: int
 ) -> None:
-    member = SimpleNamespace(
-        session_timeout_ms=10_000, rebalance_timeout_ms=client_ms, rebalance_deadline=0.0
-    )
-    assert rebalance_timeout.told_to_broker_ms(member, margin_ms=5_000) == told_ms
+    client = SimpleNamespace(session_timeout_ms=10_000, rebalance_timeout_ms=client_ms)
+    assert rebalance_timeout.told_to_broker_ms(client, margin_ms=5_000) == told_ms
 
 
 def test_it_runs_from_the_moment_at_which_it_is_started() -> None:
-    member = SimpleNamespace(session_timeout_ms=10_000, rebalance_timeout_ms=60_000, rebalance_deadline=0.0)
+    client = SimpleNamespace(session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
+    member = SimpleNamespace(client=client, deadlines=SimpleNamespace(rebalance_deadline=0.0))
     rebalance_timeout.start(member, now=100.0)
-    assert member.rebalance_deadline == 160.0
+    assert member.deadlines.rebalance_deadline == 160.0

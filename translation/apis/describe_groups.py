@@ -1,7 +1,7 @@
-"""DescribeGroups: old tools see a translated group as they have always seen it.
+"""DescribeGroups: describes a consumer group in the classic form, so that old tools see its members.
 
-A broker tells DescribeGroups that a consumer group is Dead (up to v5) or unknown (v6), so exporters report a
-group without members. Here its ConsumerGroupDescribe is put into the classic form.
+A broker answers DescribeGroups that a consumer group is Dead (up to v5) or unknown (v6), and exporters then report a
+group without members. Such a group is described with ConsumerGroupDescribe, and that response is converted.
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ _CLASSIC_STATES: Mapping[str, str] = {
     "Assigning": "PreparingRebalance",
     "Reconciling": "CompletingRebalance",
 }
-"""Group states of KIP-848 that classic tools have no word for; the others have the same names."""
+"""The classic name of each group state that only KIP-848 has; the others have the same names."""
 
 
 def describe_groups(context: Context, connection: Connection, request: Request) -> Procedure[None]:
-    """Let the broker describe, and describe again what it calls Dead or unknown."""
+    """Relay the request, then ask again with ConsumerGroupDescribe for the groups that are Dead or unknown."""
     message: DescribeGroupsRequest = request.message
     response: DescribeGroupsResponse = yield Send(ApiKey.DESCRIBE_GROUPS, request.version, message)
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     missing = tuple(group.group_id for group in response.groups if _is_missing(group))
     if missing and version is not None:
         again: ConsumerGroupDescribeResponse = yield Send(
@@ -86,12 +86,14 @@ def _classic_member(
     context: Context, group_id: str, member: ConsumerGroupDescribeResponseMember
 ) -> DescribedGroupMember:
     # The broker knows the proxy's address only; the client's own is known where the client is connected.
-    known = context.find(group_id, member.member_id)
+    known = context.registry.find(group_id, member.member_id)
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
-        client_host=f"/{known.client_host.removeprefix('/')}" if known is not None else member.client_host,
+        client_host=f"/{known.client.client_host.removeprefix('/')}"
+        if known is not None
+        else member.client_host,
         member_metadata=encode_subscription(
             ConsumerProtocolSubscription(topics=member.subscribed_topic_names), _EMBEDDED_VERSION
         ),

@@ -1,8 +1,8 @@
-"""Heartbeats: the client's own, and those that the proxy sends for it.
+"""Heartbeat: becomes one ConsumerGroupHeartbeat in which every field that has not changed is null.
 
-A client's Heartbeat becomes one ConsumerGroupHeartbeat with everything null, and its answer says
-REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which :mod:`translation.rebalance_detection`
-decides.
+It is answered REBALANCE_IN_PROGRESS exactly if this member's own partitions changed, which
+:mod:`translation.rebalance_detection` decides. Nearly all Heartbeats take the short way of
+:mod:`translation.apis.predicted_heartbeat` instead.
 """
 
 import math
@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import rebalance_timeout, static_members
+from translation import generation, rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -25,17 +25,18 @@ from translation.upstream.consumer_group_heartbeat import (
     keepalive_request,
     send_heartbeat,
 )
-from translation.upstream.proxy_heartbeat import map_result
+from translation.upstream.heartbeat_outcome import map_result
 
 
 def heartbeat(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """Translate a Heartbeat. The member was known when the request came, and may have left when its turn comes."""
+    """Translate a Heartbeat. Its membership may have ended while it waited for its turn."""
     message: HeartbeatRequest = request.message
-    member.learn_generation(message.generation_id)
+    generation.learn(member, message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
     if member.generation >= 0:
         member.renew_session(context.now)
-    if context.served_elsewhere(member, message.generation_id):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         code: int = yield from readopt(context, member, connection, request)
         if code == ErrorCode.NONE:
             _start_rebalance_timeout(context, member)
@@ -43,7 +44,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         context.answer(request, HeartbeatResponse(error_code=code))
         return
     if not _is_still_connected(context, member, request):
-        context.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
+        context.events.emit(EventKind.CALL_REFUSED, member, reason="Heartbeat of a client that has hung up")
         # Nobody reads it; but what the client sent behind, such as LeaveGroup, waits for this answer.
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
@@ -52,8 +53,8 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
             request, HeartbeatResponse(error_code=static_members.membership_error(context, member, message))
         )
         return
-    if message.generation_id != member.generation:
-        context.emit(
+    if not generation.is_current(member, message.generation_id):
+        context.events.emit(
             EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
         )
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
@@ -73,7 +74,7 @@ def conclude(
     asked: ConsumerGroupHeartbeatRequest,
     response: ConsumerGroupHeartbeatResponse,
 ) -> Procedure[None]:
-    """Answer the client by the broker's response. ``epoch`` is the member epoch that the heartbeat was sent with."""
+    """Answer the client according to the broker's response. ``epoch`` is the member epoch that was sent with it."""
     response = yield from complete_heartbeat(context, member, asked, response, client_is_here=True)
     code = yield from map_result(context, member, epoch, response)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:
@@ -99,6 +100,6 @@ def _is_still_connected(context: Context, member: Member, request: Request) -> b
 
 
 def _start_rebalance_timeout(context: Context, member: Member) -> None:
-    if member.rebalance_deadline == math.inf and member.waiting_join is None:
+    if member.deadlines.rebalance_deadline == math.inf and member.join.waiting is None:
         rebalance_timeout.start(member, context.now)
         context.book(member)

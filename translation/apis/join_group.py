@@ -1,7 +1,8 @@
-"""JoinGroup: become a member of the new protocol, or say what is still held and take the next assignment.
+"""JoinGroup: makes the client a member of the new protocol, or reports what it still owns and fetches its assignment.
 
-The client is always answered as a follower: no leader, no member list, and the assignment comes from the
-broker by SyncGroup. Waiting happens here, because it is the one call in which every client expects to wait.
+Every client is answered as a follower: no leader and no member list, since the broker assigns the partitions and
+SyncGroup hands them out. If there is no assignment yet, the answer waits here: JoinGroup is the one call in which every
+client expects to wait.
 """
 
 import math
@@ -9,7 +10,7 @@ import math
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, rebalance_timeout, static_members
+from translation import error_mapping, generation, rebalance_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -24,28 +25,27 @@ from translation.engine.join_outcomes import (
     take_over_waiting_join,
     wait_in_join,
 )
-from translation.engine.member import Member, PendingMove
+from translation.engine.member import Member
+from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
-from translation.member_state import MemberEvent, MemberState
+from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
+from translation.migration.classic_join import relay_classic_join
+from translation.migration.convertibility import passthrough_backoff_s
 from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
-from translation.migration.upgrade import (
-    end_old_classic_membership,
-    leave_classic,
-    passthrough_backoff_s,
-    relay_classic_join,
-)
-from translation.partitions import NONE, Partitions
+from translation.migration.old_membership import end_old_classic_membership, leave_classic
+from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
+from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    assignor_for,
     full_heartbeat,
     leave,
 )
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
-from translation.upstream.proxy_heartbeat import heartbeat_upstream
+from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
 
 NEWEST_EMBEDDED_VERSION = 3
 """The newest version of the embedded consumer protocol that assignments are written in."""
@@ -60,9 +60,10 @@ def join(
     request: Request,
     old_classic_membership: PendingMove | None,
 ) -> Procedure[None]:
-    """A JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
+    """Handle a JoinGroup of the consumer protocol under a member id (the client's own, or one made for it).
 
-    ``old_classic_membership`` is the classic membership that this client gave up because the policy changed.
+    ``old_classic_membership`` is the classic membership that this client gave up because the policy changed. The
+    JoinGroup is answered with a generation, relayed (:class:`StaysClassic`), or ended by an :class:`Outcome`.
     """
     message: JoinGroupRequest = request.message
     if message.member_id and static_members.is_fenced(
@@ -79,17 +80,17 @@ def join(
         embedded_version, subscription = decode_subscription(message.protocols[0].metadata)
     except MalformedMessage as error:
         reason = f"the subscription is not readable: {error}"
-        context.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
+        context.events.emit_group(EventKind.PASSED_THROUGH, member.group.group_id, request, reason)
         context.forward(request)
         return
     take_over_waiting_join(context, member)
     holder = member.group.static_members.get(message.group_instance_id or "")
     _describe_client(context, member, connection, request, subscription)
-    member.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
+    member.client.embedded_version = min(embedded_version, NEWEST_EMBEDDED_VERSION)
     # As classic brokers do: while the client waits for the answer, no deadline of its own runs.
-    member.session_deadline = member.rebalance_deadline = math.inf
+    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
-    reported_owned = _reported_owned(subscription)
+    reported_owned = reported_partitions(subscription)
     incarnation = member.incarnation
     try:
         yield from join_preflight(
@@ -104,17 +105,18 @@ def join(
         static_members.claim_after_preflight(context, member, instead_of=holder)
         if not reported_owned:
             yield from _end_abandoned_memberships(context, member, connection, request)
-        owned_partitions = yield from _owned_partitions(context, member, reported_owned)
-        _report_revoked(context, member, owned_partitions)
+        owned_partitions = yield from owned_in_join(context, member, reported_owned)
+        emit_revoked(context, member, owned_partitions)
         while True:
             owned_partitions = yield from _heartbeat_until_joined(
                 context, member, connection, request, reported_owned, owned_partitions, deadline, incarnation
             )
             yield from end_old_classic_membership(member)
-            yield from learn_topic_names(context, member.broker_assignment)
+            yield from learn_topic_names(context, member.partitions.broker_assignment)
             if (yield from _await_assignment(context, member, request, owned_partitions, deadline)):
                 break
-            # The group that has lost it may be a classic one since, in a rebalance in which it must not be converted.
+            # Its membership was lost. The broker may have made the group a classic one since, and in the rebalance that
+            # follows it must not be converted.
             yield from join_preflight(
                 context, member, connection, request, None, deadline, owns_partitions=False
             )
@@ -131,16 +133,6 @@ def join(
         _answer(context, member, request, owned_partitions)
 
 
-def _report_revoked(context: Context, member: Member, owned_partitions: Partitions) -> None:
-    """What the client no longer claims it works on no more from now on, however long it waits for its answer."""
-    if not member.joined or member.adopted:
-        return
-    given_up = member.possibly_owned - owned_partitions
-    if given_up:
-        member.reported_owned = owned_partitions
-        context.emit(EventKind.REVOKED, member, partitions=given_up)
-
-
 def _describe_client(
     context: Context,
     member: Member,
@@ -152,46 +144,20 @@ def _describe_client(
     protocols = [protocol.name for protocol in message.protocols]
     context.connections.bind(member, connection)
     member.last_join_on = connection.id
-    member.client_id = request.client_id
-    member.instance_id = message.group_instance_id or None
+    member.client.client_id = request.client_id
+    member.client.instance_id = message.group_instance_id or None
     static_members.claim_when_join_begins(context, member, is_new=not message.member_id)
-    member.session_timeout_ms = message.session_timeout_ms
-    member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
-    member.protocol_type = message.protocol_type
-    member.protocol_name = protocols[0]
-    member.cooperative = is_cooperative(protocols)
-    member.mapped_assignor = map_assignor(protocols)
-    member.effective_assignor = assignor_for(context, member)
-    member.subscription = frozenset(subscription.topics)
-    member.rack = subscription.rack_id or None  # librdkafka writes an empty one, which the broker refuses
-
-
-def _reported_owned(subscription: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
-    """What the client says that it still holds.
-
-    That may be of topics that it has just unsubscribed from (franz-go): it works on them until it is told by SyncGroup
-    that they are gone, so the broker must not give them away before.
-    """
-    return {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
-
-
-def _owned_partitions(
-    context: Context, member: Member, reported_owned: set[tuple[str, int]]
-) -> Procedure[Partitions]:
-    """The claim by topic id, cut to what the client can hold at all.
-
-    A member that this process knows can hold only what it claimed and was handed before. One that comes from
-    elsewhere, or may have been elsewhere meanwhile, has other partitions in hand, so its claim is taken as it stands.
-    """
-    if not reported_owned:
-        return NONE
-    if member.joined and not member.adopted:
-        names = context.topic_names
-        known = {(names.get(pair[0]), pair[1]): pair for pair in member.possibly_owned}
-        if context.settings.sole_process or reported_owned <= known.keys():
-            return frozenset(pair for name, pair in known.items() if name in reported_owned)
-    ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))
-    return frozenset((ids[topic], index) for topic, index in reported_owned if topic in ids)
+    member.client.session_timeout_ms = message.session_timeout_ms
+    member.client.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
+    member.client.protocol_type = message.protocol_type
+    member.client.protocol_name = protocols[0]
+    member.client.cooperative = is_cooperative(protocols)
+    member.client.mapped_assignor = map_assignor(protocols)
+    member.broker.effective_assignor = assignor_for(context, member)
+    member.client.subscription = frozenset(subscription.topics)
+    member.client.rack = (
+        subscription.rack_id or None
+    )  # librdkafka writes an empty one, which the broker refuses
 
 
 def _heartbeat_until_joined(
@@ -204,11 +170,12 @@ def _heartbeat_until_joined(
     deadline: float,
     incarnation: int,
 ) -> Procedure[Partitions]:
-    """Heartbeat until the broker has this membership; gives what the client holds in it.
+    """Send full heartbeats until the broker accepts one; return what the client owns in that membership.
 
-    ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost that membership.
+    ``incarnation`` is the member's when the JoinGroup began: if it is another now, the broker has lost the membership
+    of that time. Raises the :class:`Outcome` with which the JoinGroup ends if the broker does not accept any.
     """
-    topics = member.subscription
+    topics = member.client.subscription
     attempts = 0
     refused_before = False
     while True:
@@ -223,16 +190,16 @@ def _heartbeat_until_joined(
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
             yield from ensure_convertible(context, member, request, deadline)
             continue
-        # Leaving, or replacing another process, could end a membership that its client has begun since.
+        # What follows ends memberships. If the client has hung up, that could be one it has begun elsewhere since.
         ensure_client_waiting(context, member, request)
-        if joining and member.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
-            yield from leave_classic(member.group, member.old_classic_membership)
-            member.old_classic_membership = None
+        if joining and member.join.old_classic_membership is not None and code in error_mapping.NOT_BESIDE:
+            yield from leave_classic(member.group, member.join.old_classic_membership)
+            member.join.old_classic_membership = None
             continue
         attempts += 1
-        said = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
+        why = f"the broker answered {ErrorCode(code).name}: {response.error_message or 'no message'}"
         if attempts == _ATTEMPTS:
-            raise Failed(error_mapping.for_join(code), said)
+            raise Failed(error_mapping.for_join(code), why)
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Classic JoinGroup never asked for DESCRIBE on the topics: join with those that are allowed.
             _, forbidden = yield from lookup_topics(context, topics)
@@ -242,45 +209,45 @@ def _heartbeat_until_joined(
             and not joining
             and (yield from resync_epoch(context, member, connection))
         ):
-            owned_partitions = yield from _owned_partitions(context, member, reported_owned)
+            owned_partitions = yield from owned_in_join(context, member, reported_owned)
         elif code in error_mapping.MEMBERSHIP_LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and not joining):
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
-            # cooperative clients keep their partitions when JoinGroup fails. It joins anew under the same id, and
-            # what it claims and does not get back is withheld until it has joined again without it.
+            # cooperative clients keep their partitions when JoinGroup fails. A new membership begins under the same
+            # id. SyncGroup withholds what the client reports as owned and does not get back, so that it joins again.
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             yield from static_members.release_instance(context, member, is_new=not request.message.member_id)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-            yield from _check_once_more(context, member, request, deadline, said, first=first)
+            yield from _check_once_more(context, member, request, deadline, why, first=first)
             refused_before = True
         else:
-            raise Failed(error_mapping.for_join(code), said)
+            raise Failed(error_mapping.for_join(code), why)
 
 
 def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
-    """The broker has answered the first heartbeat: the group is a consumer group, and its other members may lose
-    partitions to this one."""
+    """Record that the broker accepted the first heartbeat: the group is a consumer group, and its members are
+    heartbeated, because they may lose partitions to this one."""
     member.group.migration.converted()
-    context.heartbeat_group(member.group)
+    context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
-        context.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
+        context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
 
 
 def _check_once_more(
-    context: Context, member: Member, request: Request, deadline: float, said: str, *, first: bool
+    context: Context, member: Member, request: Request, deadline: float, why: str, *, first: bool
 ) -> Procedure[None]:
-    """The broker does not convert the group. Somebody may have joined it meanwhile whom it can't carry over.
+    """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
-    Raises the outcome if that is not why.
+    Raises the outcome if that is so, or if it was checked before (``first`` is False).
     """
     if not first:
-        raise PassesThrough(said, for_s=passthrough_backoff_s(context, member.group))
+        raise PassesThrough(why, for_s=passthrough_backoff_s(context, member.group))
     yield from ensure_convertible(context, member, request, deadline)
 
 
 def _is_transient(code: int, *, joining: bool) -> bool:
-    """Whether the same heartbeat may be answered in another way a little later."""
+    """Whether the same heartbeat may be accepted a little later."""
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return True
     # Kafka's answer while it can't convert a classic group that has not completed its first rebalance.
@@ -290,49 +257,54 @@ def _is_transient(code: int, *, joining: bool) -> bool:
 def _end_abandoned_memberships(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[None]:
-    """End adopted memberships that their client has given up: it joins anew, as another member, and holds nothing.
+    """End adopted memberships whose client joins anew as another member and owns nothing.
 
-    So does a client whose own session timer ran out while it could not reach anybody. How long its session was is not
-    known before it has joined here, so its partitions would lie idle for much longer than it had meant.
+    A client does so when its own session timer ran out while it could not reach any broker. Its session timeout is
+    unknown here before it joins, so without this its partitions would have no owner for much longer than it asked for.
     """
     for other in list(member.group.members.values()):
         if (
             other is not member
             and other.adopted
-            and other.instance_id is None
-            and (other.connection_id, other.client_id) == (connection.id, request.client_id)
+            and other.client.instance_id is None
+            and (other.connection_id, other.client.client_id) == (connection.id, request.client_id)
             and other.queue.idle
         ):
             yield from leave(other)
             if other.joined:
                 reason = "its client joined anew under another member id"
-                context.end_membership(other, MemberEvent.LEFT, EventKind.LEFT, reason)
-                context.drop_if_idle(other)
+                context.memberships.end(other, MemberEvent.LEFT, EventKind.LEFT, reason)
+                context.registry.drop_if_idle(other)
 
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
-    """Make sure that nothing is left of an old membership, whatever the broker still has of it."""
-    yield from leave(member, LEAVE_EPOCH if member.instance_id is None else LEAVE_STATIC_EPOCH)
+    """End an old membership under this member's id, whatever the broker still has of it."""
+    yield from leave(member, LEAVE_EPOCH if member.client.instance_id is None else LEAVE_STATIC_EPOCH)
     if member.joined:
-        # The client goes on holding what it holds.
-        possibly_owned, reported_owned = member.possibly_owned, member.reported_owned
-        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
-        member.possibly_owned, member.reported_owned = possibly_owned, reported_owned
+        # The client goes on working on what it owns.
+        possibly_owned, reported_owned = member.partitions.possibly_owned, member.partitions.reported_owned
+        context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, ErrorCode(error_code).name)
+        member.partitions.possibly_owned, member.partitions.reported_owned = possibly_owned, reported_owned
 
 
 def _await_assignment(
     context: Context, member: Member, request: Request, owned_partitions: Partitions, deadline: float
 ) -> Procedure[bool]:
-    """Let a client that holds nothing wait until it has something, for a while.
+    """Wait with the answer to a client that owns nothing until it has partitions, or until ``deadline``.
 
-    Since Kafka 4.3 assignments are computed in batches, and others may have to revoke partitions first; nothing in
-    the heartbeat tells "nothing yet" from "nothing for you". But none will come while none of its topics exists; that
-    is asked when the wait gets long. False if the membership was lost meanwhile.
+    Since Kafka 4.3 assignments are computed in batches, and other members may have to revoke partitions first. No
+    heartbeat response tells "nothing yet" from "nothing for you"; but while none of its topics exists nothing will
+    come, so the broker is asked for them when the wait gets long. Returns False if the membership was lost meanwhile.
     """
-    if owned_partitions or not member.subscription:
+    if owned_partitions or not member.client.subscription:
         return True
     asks_at = context.now + context.settings.topics_asked_after_s
-    while not context.visible(member, member.broker_assignment) and context.now < deadline:
+    while (
+        not visible_to_client(
+            member.partitions.broker_assignment, context.topic_names, member.client.subscription
+        )
+        and context.now < deadline
+    ):
         yield from wait_in_join(member, request, min(deadline, context.now + context.settings.join_poll_s))
         if not member.joined:
             _fail_if_served_elsewhere(context)
@@ -345,47 +317,44 @@ def _await_assignment(
             raise Failed(error_mapping.for_join(code), f"a heartbeat was answered {ErrorCode(code).name}")
         if context.now >= asks_at:
             asks_at = math.inf
-            existing, _ = yield from lookup_topics(context, member.broker_subscription)
+            existing, _ = yield from lookup_topics(context, member.broker.subscription)
             if not existing:  # its heartbeats will tell the client when there is one
                 return member.joined
     return True
 
 
 def _fail_if_served_elsewhere(context: Context) -> None:
-    """Raise if joining anew could end what the client has begun with another process meanwhile."""
+    """Raise if a new membership here could end one that the client has begun through another process meanwhile."""
     if not context.settings.sole_process:
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its membership was lost while it waited")
 
 
 def _answer(context: Context, member: Member, request: Request, owned_partitions: Partitions) -> None:
-    """Give the client its generation: the member epoch at this moment."""
-    if member.state is not MemberState.COMPLETING_REBALANCE:
-        # Else the client may not have heard the answer before this one, and has the generation before that.
-        member.previous_generation = member.generation
-    member.generation = member.member_epoch
-    member.possibly_owned = owned_partitions
-    member.reported_owned = None
+    """Answer with a generation: the client now owns what it reported, and its session timeout runs again."""
+    generation.give(member)
+    member.partitions.possibly_owned = owned_partitions
+    member.partitions.reported_owned = None
     member.adopted = False
     # A client that has hung up meanwhile may have been elsewhere when it comes back.
     member.may_have_moved = not any(
-        context.connections.is_waiting(waiting) for waiting in (request, *member.superseded_requests)
+        context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
     member.renew_session(context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)
-    context.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
-    context.emit(EventKind.JOINED, member, partitions=owned_partitions)
+    context.memberships.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+    context.events.emit(EventKind.JOINED, member, partitions=owned_partitions)
     context.book(member)
     response = JoinGroupResponse(
         error_code=ErrorCode.NONE,
         generation_id=member.generation,
-        protocol_type=member.protocol_type,
-        protocol_name=member.protocol_name,
+        protocol_type=member.client.protocol_type,
+        protocol_name=member.client.protocol_name,
         leader="",
         member_id=member.member_id,
         members=(),
     )
-    for waiting in (*member.superseded_requests, request):
+    for waiting in (*member.join.superseded_requests, request):
         context.answer(waiting, response)
-    member.superseded_requests.clear()
+    member.join.superseded_requests.clear()

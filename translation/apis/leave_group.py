@@ -1,4 +1,4 @@
-"""LeaveGroup: the client ends its membership. How one ends by a timeout is in :mod:`translation.expiry`."""
+"""LeaveGroup: the client ends its membership. :mod:`translation.expiry` ends one by a timeout."""
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -18,7 +18,7 @@ def named_members(context: Context, message: LeaveGroupRequest) -> list[Member |
 
     Up to v2 a request names one member, since v3 any number.
     """
-    group = context.groups.get(message.group_id)
+    group = context.registry.groups.get(message.group_id)
     identities = message.members or (MemberIdentity(member_id=message.member_id),)
     if group is None:
         return [None] * len(identities)
@@ -36,7 +36,7 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
     members = named_members(context, message)
     deadline = context.now + context.settings.leave_wait_s
     for last in [member for member in members if member is not None]:
-        while context.now < deadline and (yield from has_to_wait_for_others(context, last, connection)):
+        while context.now < deadline and (yield from has_to_wait_for_others(last, connection)):
             yield Wait(context.now + context.settings.join_poll_s)
     response: LeaveGroupResponse = yield Send(ApiKey.LEAVE_GROUP, request.version, message)
     if response.error_code == ErrorCode.NONE and message.members:
@@ -52,6 +52,7 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
 
 
 def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
+    """End a membership as the broker's code for it says; return the code for the client."""
     if member is None or not member.joined:
         return code
     if code in _NOT_DONE_BY_BROKER:
@@ -60,6 +61,6 @@ def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
         if code in _NOT_DONE_BY_BROKER:
             code = ErrorCode.NONE  # it is out, which is what was asked for
     if code == ErrorCode.NONE:
-        context.end_membership(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
-        context.drop_if_idle(member)
+        context.memberships.end(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
+        context.registry.drop_if_idle(member)
     return code

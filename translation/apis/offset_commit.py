@@ -1,7 +1,7 @@
-"""OffsetCommit and TxnOffsetCommit: the client's generation becomes the member epoch.
+"""OffsetCommit and TxnOffsetCommit: go to the broker with the member epoch in the place of the client's generation.
 
-A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted
-if it has the current generation (or the one before, until SyncGroup), and goes out with the current epoch.
+A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted if its
+generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch.
 """
 
 from typing import Any
@@ -18,12 +18,11 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from translation import error_mapping, static_members
+from translation import error_mapping, generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
-from translation.member_state import MemberState
 from translation.migration.adoption import Verdict, lookup_member, readopt
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
 
@@ -34,21 +33,22 @@ TIMESTAMPS_IN = 1
 """The only OffsetCommit version in which a client may date each commit."""
 
 _STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
-"""How the broker says that the epoch is an old one; TxnOffsetCommit below v6 has only the second."""
+"""The broker's codes for an old epoch; TxnOffsetCommit below v6 has only the second."""
 
 
 def commit(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """A commit with a member id, of either kind."""
+    """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
-    generation = message.generation_id_or_member_epoch
-    member.learn_generation(generation)
+    carried = generation.in_request(request)
+    generation.learn(member, carried)
     if not transactional:  # a transactional one comes from the producer's connection
-        context.connections.record_call(member, connection, generation)
+        context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
         member.renew_session(context.now)
     code = ErrorCode.NONE
-    if context.served_elsewhere(member, generation):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, carried, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, message)
@@ -56,7 +56,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         context.answer(request, refused(request, code))
         return
     if member.adopted and not context.connections.is_waiting(request):
-        return  # its client has gone, and may have given up with another process what it commits here
+        return  # its client has gone, and may have given up through another process what it commits here
     version, message = _for_a_member(request)
     response = yield from _send(member, request.api_key, version, message)
     if any(code in _STALE for code in _codes(response)):
@@ -76,7 +76,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
 
 
 def _for_a_member(request: Request) -> tuple[int, Any]:
-    """The version and the message in which the commit of a member of the new protocol goes out, but for its epoch."""
+    """The version and the message of the commit that the broker gets, with the client's generation still in it."""
     if request.api_key == ApiKey.TXN_OFFSET_COMMIT:
         return request.version, request.message  # v5 and v6 change the meaning: never raised
     message = replaced(request.message, retention_time_ms=-1)  # gone since v5
@@ -86,7 +86,7 @@ def _for_a_member(request: Request) -> tuple[int, Any]:
 
 
 def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
-    """A commit of v1 without the times that it may give for each partition: no other version can say them."""
+    """A commit of v1 without its timestamps by partition: no other version has such a field."""
     commit: OffsetCommitRequest = replaced(
         message,
         topics=tuple(
@@ -101,7 +101,8 @@ def without_timestamps(message: OffsetCommitRequest) -> OffsetCommitRequest:
 
 
 def _replaced(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[bool]:
-    """Whether another process has the instance id: brokers never say so to a commit; the old one must not come back."""
+    """Ask the broker whether another member has the instance id: it does not answer a commit so, and the old process
+    must not join again."""
     instance_id = request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
         return False
@@ -110,22 +111,14 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
 
 
 def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
-    """What a commit is refused with here; NONE if it may go on."""
+    """The code that a commit is refused with before it reaches the broker; NONE if it goes there."""
     if member.generation < 0:
         return static_members.membership_error(context, member, message)
-    if not _generation_counts(member, message.generation_id_or_member_epoch):
+    if not generation.may_commit(member, message.generation_id_or_member_epoch):
         reason = f"commit with generation {message.generation_id_or_member_epoch}"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
-
-
-def _generation_counts(member: Member, generation: int) -> bool:
-    if generation == member.generation:
-        return True
-    # Of several JoinGroups without a SyncGroup the client may have heard the answer to any, or to none.
-    before_sync = member.state is MemberState.COMPLETING_REBALANCE
-    return before_sync and 0 <= member.previous_generation <= generation < member.generation
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:
@@ -157,7 +150,7 @@ def _translated(response: Any) -> Any:
 
 
 def refused(request: Request, error_code: int) -> OffsetCommitResponse | TxnOffsetCommitResponse:
-    """The answer to a commit of which no partition was taken."""
+    """The response that refuses every partition of a commit with this code."""
     if request.api_key == ApiKey.TXN_OFFSET_COMMIT:
         return TxnOffsetCommitResponse(
             topics=tuple(

@@ -1,12 +1,11 @@
-"""OffsetFetch: relayed, but for two things that a classic client of a new-protocol group would suffer from.
+"""OffsetFetch: relayed, except for two differences that would hurt a classic client of a new-protocol group.
 
-From v9 on it has member fields. A classic client puts its generation there (franz-go does); the broker checks it
-strictly for new-protocol groups, while for a classic client it never meant anything. They are left out.
+From v9 on the request has a member id and an epoch. A classic client may put its generation there (franz-go does). The
+broker ignores it for a classic group, but checks it for a consumer group, so these fields are removed.
 
-From v2 to v7 an error has a field of its own, and the partitions are missing from the answer. aiokafka asks with v3
-and never looks at that field, so a coordinator that loads or has moved is one without offsets to it, and it starts
-again at ``auto.offset.reset``. The error is said in every partition too, as it was up to v1; who looks at the field
-finds it as before.
+From v2 to v7 an error of the whole response has a field of its own, and the partitions are missing. aiokafka asks with
+v3 and never reads that field: while a coordinator loads or has moved, it finds no offsets and starts again at
+``auto.offset.reset``. So the error is put into every partition too, as in v1, and stays in its field.
 """
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -32,7 +31,7 @@ def names_a_member(message: OffsetFetchRequest, translated: frozenset[str]) -> b
 
 
 def without_members(context: Context, request: Request, translated: frozenset[str]) -> Procedure[None]:
-    """Ask without the member fields of the groups that are translated, and answer as it comes."""
+    """Send the request without the member fields of the translated groups; answer with the broker's response."""
     message: OffsetFetchRequest = request.message
     groups = tuple(
         replaced(group, member_id=None, member_epoch=-1) if group.group_id in translated else group
@@ -43,7 +42,7 @@ def without_members(context: Context, request: Request, translated: frozenset[st
 
 
 def with_errors_of_partitions(context: Context, request: Request) -> Procedure[None]:
-    """Ask as the client did, and say an error of the whole answer in each partition too."""
+    """Send the request as it is, and put an error of the whole response into each partition too."""
     message: OffsetFetchRequest = request.message
     response: OffsetFetchResponse = yield Send(ApiKey.OFFSET_FETCH, request.version, message)
     if response.error_code != ErrorCode.NONE and not response.topics and message.topics is not None:

@@ -1,7 +1,7 @@
-"""The Heartbeat of a member with nothing under way, as nearly all are: what becomes of it is known in advance.
+"""The short way for a Heartbeat that brings nothing new, as nearly all do: its request to the broker is predictable.
 
-It takes a short way to the same result as :func:`translation.apis.heartbeat.heartbeat`. The shell may send what is
-certain before the translation gets to it (:mod:`proxy.session.speculation`).
+The result is the same as that of :func:`translation.apis.heartbeat.heartbeat`. The shell may send the request to the
+broker before it hands the Heartbeat over (:meth:`translation.translator.Translator.predict`).
 """
 
 from typing import Any
@@ -33,10 +33,10 @@ _TRANSLATE = Mode.TRANSLATE
 def is_predictable(
     context: Context, member: Member, connection: Connection, message: HeartbeatRequest
 ) -> bool:
-    """Whether nothing is under way with the member, and nothing in its Heartbeat is news.
+    """Whether the member has no procedure under way, and its Heartbeat says nothing new.
 
-    Such a Heartbeat passes every check that comes before the upstream request, and no check changes anything but the
-    time at which the client was heard.
+    Such a Heartbeat passes every check that comes before the request to the broker, and no check changes anything but
+    the client's session deadline.
     """
     return (
         member.generation == message.generation_id
@@ -58,7 +58,7 @@ def is_predictable(
 
 
 class PredictedHeartbeat:
-    """The short way of one Heartbeat: what :func:`translation.apis.heartbeat.heartbeat` does where nothing is news."""
+    """One Heartbeat on the short way."""
 
     __slots__ = ("_connection", "_context", "_epoch", "_member", "_membership", "request", "upstream_request")
 
@@ -70,10 +70,10 @@ class PredictedHeartbeat:
         self._membership = member.incarnation
         self.request = request
         self.upstream_request = keepalive_request(context, member, client_is_here=True)
-        """What it asks the broker."""
+        """The heartbeat that the broker gets."""
 
     def begin(self) -> None:
-        """Ask the broker. Nothing is under way with the member still."""
+        """Send the heartbeat. The member still has no procedure under way."""
         member = self._member
         member.renew_session(self._context.now)
         self._context.scheduler.start_with(
@@ -96,7 +96,7 @@ class PredictedHeartbeat:
         )
 
     def answer_to(self, reply: Any) -> Answer | None:
-        """The answer that comes first of this reply; None if that is not certain. Changes nothing."""
+        """The client's answer, if this response of the broker is certain to give it; else None. Changes nothing."""
         if (
             self._membership == self._member.incarnation
             and is_unchanged(self._member, reply)

@@ -1,4 +1,7 @@
-"""SyncGroup: answer with the assignment that the broker gave. Sends nothing upstream; clients may repeat it."""
+"""SyncGroup: answers with the assignment that the broker's last response gave. Clients may repeat it.
+
+Nothing is sent to the broker, unless a topic's name has to be looked up or another process may have served the client.
+"""
 
 import math
 
@@ -9,30 +12,31 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import static_members
+from translation import generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
-from translation.partitions import NONE, Partitions, by_name
+from translation.partitions import NONE, Partitions, by_name, visible_to_client
 from translation.upstream.metadata_lookup import learn_topic_names
 
 _TO_JOIN = frozenset({MemberState.PREPARE_REBALANCE, MemberState.ABSENT})
-"""Without an answer to a JoinGroup since. A member that was found at the broker when its client joined is in none."""
+"""The states in which a client has to join first. In ABSENT the broker may have it, but no JoinGroup was answered."""
 
 
 def sync(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Answer with the newest assignment, which may be newer than the JoinGroup answer.
 
-    It is this member's turn only when none of its heartbeats is under way, so what the broker last said is
-    what the client gets.
+    A member's procedures run one at a time, so none of its heartbeats is under way, and what the broker answered last
+    is what the client gets.
     """
-    member.learn_generation(request.message.generation_id)
+    generation.learn(member, request.message.generation_id)
     context.connections.record_call(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
-    if context.served_elsewhere(member, request.message.generation_id):
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         code = _why_not(context, member, request.message)
@@ -41,49 +45,52 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
             member.renew_session(context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
-    yield from learn_topic_names(context, member.broker_assignment)
+    yield from learn_topic_names(context, member.partitions.broker_assignment)
     member.renew_session(context.now)
-    member.rebalance_deadline = math.inf
+    member.deadlines.rebalance_deadline = math.inf
     context.book(member)
-    kept = member.possibly_owned
-    member.synced_assignment = context.visible(member, member.broker_assignment)
-    withheld = member.possibly_owned - member.synced_assignment
-    member.possibly_owned |= member.synced_assignment
-    if member.synced_assignment - kept:
-        context.emit(EventKind.ASSIGNED, member, partitions=member.synced_assignment - kept)
+    kept = member.partitions.possibly_owned
+    member.partitions.synced_assignment = visible_to_client(
+        member.partitions.broker_assignment, context.topic_names, member.client.subscription
+    )
+    withheld = member.partitions.possibly_owned - member.partitions.synced_assignment
+    member.partitions.possibly_owned |= member.partitions.synced_assignment
+    if member.partitions.synced_assignment - kept:
+        context.events.emit(EventKind.ASSIGNED, member, partitions=member.partitions.synced_assignment - kept)
     if withheld:
         reason = "it claims partitions that are withheld"
-        context.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
-        context.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
+        context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED_WITHHOLDING, reason)
+        context.events.emit(EventKind.REVOKE_REQUESTED, member, partitions=withheld)
     else:
-        context.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
+        context.memberships.change_state(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
     context.answer(
         request,
         SyncGroupResponse(
             error_code=ErrorCode.NONE,
-            protocol_type=member.protocol_type,
-            protocol_name=member.protocol_name,
-            assignment=_embedded(context, member, member.synced_assignment),
+            protocol_type=member.client.protocol_type,
+            protocol_name=member.client.protocol_name,
+            assignment=_embedded(context, member, member.partitions.synced_assignment),
         ),
     )
 
 
 def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
+    """The code that a SyncGroup is refused with; NONE if it is answered with the assignment."""
     if member.generation < 0:
         return static_members.membership_error(context, member, message)
-    if message.generation_id != member.generation:
+    if not generation.is_current(member, message.generation_id):
         return ErrorCode.ILLEGAL_GENERATION
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
         return ErrorCode.REBALANCE_IN_PROGRESS
-    if message.protocol_type not in (None, member.protocol_type):
+    if message.protocol_type not in (None, member.client.protocol_type):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if message.protocol_name not in (None, member.protocol_name):
+    if message.protocol_name not in (None, member.client.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
 
 
 def _embedded(context: Context, member: Member, partitions: Partitions) -> bytes:
-    """The assignment in the client's own version; for nothing it is an empty list, never zero bytes."""
+    """Encode an assignment in the client's embedded version; an empty one is an empty list, never zero bytes."""
     topics = by_name(partitions, context.topic_names) if partitions is not NONE else {}
     return encode_assignment(
         ConsumerProtocolAssignment(
@@ -92,5 +99,5 @@ def _embedded(context: Context, member: Member, partitions: Partitions) -> bytes
                 for topic, indexes in topics.items()
             )
         ),
-        member.embedded_version,
+        member.client.embedded_version,
     )

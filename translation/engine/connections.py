@@ -117,7 +117,7 @@ class ClientConnections:
             if last_join_on is not None and last_join_on.alive:
                 self.bind(member, last_join_on.connection)  # as before it was heard on the one that is lost
             else:
-                member.keep_alive_at = math.inf
+                member.deadlines.keep_alive_at = math.inf
 
     def maybe_release(self, connection_id: ConnectionId) -> None:
         """Release the upstream side if the client has disconnected and nothing else needs it."""
@@ -148,8 +148,8 @@ class ClientConnections:
             return
         self.unbind(member)
         member.connection_id = connection.id
-        member.client_host = connection.client_host
-        member.software = connection.software
+        member.client.client_host = connection.client_host
+        member.client.software = connection.software
         self._clients[connection.id].members.add(member)
 
     def record_call(self, member: Member, connection: Connection, generation: int) -> None:
@@ -166,7 +166,7 @@ class ClientConnections:
     def _never_left(self, member: Member, connection: Connection) -> bool:
         """Whether a request on this connection proves that no other process has served the client since its JoinGroup.
 
-        That is so on the connection on which the JoinGroup was answered, if it is still open: any connection that
+        It does on the connection on which the JoinGroup was answered, while that is open: any connection that has
         closed since is an older one.
         """
         return connection.id == member.join_answered_on and self.is_connected(connection.id)
@@ -187,7 +187,7 @@ class ClientConnections:
         holder = member.group.members.get(
             member.group.static_members.get(request.message.group_instance_id or "", "")
         )
-        if holder is not None and (holder.client_id, holder.client_host) == (
+        if holder is not None and (holder.client.client_id, holder.client.client_host) == (
             request.client_id,
             connection.client_host,
         ):

@@ -1,4 +1,4 @@
-"""The ways in which a JoinGroup ends without a generation, and how a JoinGroup waits."""
+"""The ways in which a JoinGroup ends without a generation, and how its answer is delayed."""
 
 import math
 from collections.abc import Generator
@@ -21,7 +21,7 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
 def join_wait_limit_s(context: Context, member: Member) -> float:
     """How long (seconds) the proxy may hold a JoinGroup of this client before it answers."""
     settings = context.settings
-    return min(settings.join_wait_s, settings.join_wait_share * member.rebalance_timeout_ms / 1000)
+    return min(settings.join_wait_s, settings.join_wait_share * member.client.rebalance_timeout_ms / 1000)
 
 
 def restart_session_timer(context: Context, member: Member) -> None:
@@ -33,9 +33,9 @@ def restart_session_timer(context: Context, member: Member) -> None:
 
 def refuse_superseded(context: Context, member: Member) -> None:
     """Refuse the older JoinGroups that this member's newest one has superseded, with a retriable error."""
-    for waiting in member.superseded_requests:
+    for waiting in member.join.superseded_requests:
         context.answer(waiting, refused(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
-    member.superseded_requests.clear()
+    member.join.superseded_requests.clear()
 
 
 class Outcome(Exception):
@@ -57,10 +57,10 @@ class PassesThrough(Outcome):
         """Forward the request and those that it superseded."""
         group = member.group
         group.migration.relay_for(self.for_s, context.now)
-        context.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
-        for waiting in (*member.superseded_requests, request):
+        context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, str(self))
+        for waiting in (*member.join.superseded_requests, request):
             context.forward(waiting)
-        member.superseded_requests.clear()
+        member.join.superseded_requests.clear()
 
 
 class AnsweredByNewer(Outcome):
@@ -88,10 +88,10 @@ class Failed(Outcome):
     def apply(self, context: Context, member: Member, request: Request) -> None:
         """Answer the request, and those that it superseded, with the error."""
         restart_session_timer(context, member)
-        context.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
-        for waiting in (*member.superseded_requests, request):
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=f"JoinGroup failed: {self}")
+        for waiting in (*member.join.superseded_requests, request):
             context.answer(waiting, refused(waiting, self.error_code, member.member_id))
-        member.superseded_requests.clear()
+        member.join.superseded_requests.clear()
 
 
 class StaysClassic(Exception):
@@ -100,10 +100,10 @@ class StaysClassic(Exception):
 
 def take_over_waiting_join(context: Context, member: Member) -> None:
     """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
-    older, member.waiting_join = member.waiting_join, None
+    older, member.join.waiting = member.join.waiting, None
     if older is not None:
         if older.request is not None:
-            member.superseded_requests.append(older.request)
+            member.join.superseded_requests.append(older.request)
         context.scheduler.wake(older, WakeReason.SUPERSEDED)
 
 
@@ -118,10 +118,10 @@ def suspend_join(
     if procedure is None:
         raise LookupError("only the procedure that runs can wait")
     procedure.request = answered_by_newer
-    member.waiting_join = procedure
+    member.join.waiting = procedure
     wake_reason: WakeReason = yield Wait(until)
-    if member.waiting_join is procedure:
-        member.waiting_join = None
+    if member.join.waiting is procedure:
+        member.join.waiting = None
     return wake_reason
 
 

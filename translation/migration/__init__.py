@@ -1,1 +1,1 @@
-"""How a live group gets to the new protocol and back, member by member, and who may join meanwhile."""
+"""How a live group moves to the new protocol and back, member by member, and who may join meanwhile."""

@@ -1,9 +1,15 @@
 """Takes over a member that the broker has and this process does not know, when a call of its client comes.
 
-The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is
-asked. What it says of ownership is not used: ConsumerGroupDescribe can be incomplete, and only the client knows
-what it holds. It brings its claim with a JoinGroup: with the next one, which it is asked for, if another call
-shows the member (:func:`adopt_then`), or with the very one that shows it (:func:`adopt_for_join`).
+The proxy was restarted, or the client came from another replica. Replicas share nothing, so the broker is asked with
+ConsumerGroupDescribe. What that says of ownership is not used, because it can be incomplete; only the client knows what
+it owns, and reports it in a JoinGroup:
+
+* A Heartbeat, SyncGroup or commit adopts the member and is then handled as usual (:func:`adopt_then`); the client is
+  told to rejoin.
+* A JoinGroup adopts it and goes on (:func:`adopt_for_join`). :mod:`translation.migration.join_preflight` decides that,
+  because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
+* A member that is known here, but was served by another process since, is adopted anew (:func:`readopt`,
+  :func:`resync_epoch`).
 """
 
 from collections.abc import Callable
@@ -15,7 +21,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseMember,
 )
-from translation import static_members
+from translation import generation, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -35,22 +41,22 @@ class Verdict(Enum):
     """What the broker knows of a member."""
 
     MEMBER = auto()
-    """A member of the new protocol that some process of Epochgate made: this one may go on with it."""
+    """A member of the new protocol that some process of Epochgate serves: this one may take it over."""
 
     NATIVE_MEMBER = auto()
-    """A member that speaks the new protocol by itself: nobody may speak for it."""
+    """A member whose client speaks the new protocol itself: the proxy must send nothing for it."""
 
     CLASSIC_MEMBER = auto()
     """A classic member in a consumer group: the broker itself answers its calls."""
 
     CLASSIC_GROUP = auto()
-    """No consumer group at all."""
+    """No consumer group."""
 
     LOADING = auto()
-    """The broker can't say yet."""
+    """The coordinator still loads the group."""
 
     UNAVAILABLE = auto()
-    """The broker can't say; its own answer to the call tells the client why."""
+    """The broker gives no description; if the call is relayed, its answer tells the client why."""
 
     REPLACED = auto()
     """Another member has its instance id."""
@@ -74,9 +80,10 @@ def adopt_then(
     proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
 ) -> Procedure[None]:
-    """Adopt the member and go on with its call, or relay the call, or refuse it with UNKNOWN_MEMBER_ID.
+    """Ask the broker about the member of a call; adopt it and ``proceed``, relay the call, or ``refuse`` it.
 
-    A classic member is refused too when it is its turn to be moved to the new protocol.
+    It is refused if the broker does not know the member either, and if it is a classic member whose turn it is to move
+    to the new protocol (UNKNOWN_MEMBER_ID: its client joins anew).
     """
     if not member.joined:
         verdict, found = yield from lookup_member(
@@ -105,26 +112,25 @@ def adopt_then(
 def readopt(
     context: Context, member: Member, connection: Connection, request: Request
 ) -> Procedure[ErrorCode]:
-    """The broker has this member at an epoch that is not known here: another process serves, or served, its client.
+    """Adopt a known member anew: the broker has it at an epoch that is unknown here, so another process has served it.
 
-    What is known here counts no more. The call shows that the client is here now, so it is adopted like one that is
-    not known at all. NONE if it was; else what the client is told: UNKNOWN_MEMBER_ID if the broker does not know it
-    either, COORDINATOR_NOT_AVAILABLE if the broker can't say.
-
-    ILLEGAL_GENERATION if it is the call's generation that is not known, and the broker has not come to it yet: then no
-    process has given it to the client in this membership, but a classic group before it, and nothing changes.
+    What is known here does not count any more. The call shows that the client is here now. Returns NONE if the member
+    was adopted, else the code for the client: UNKNOWN_MEMBER_ID if the broker does not know the member either,
+    COORDINATOR_NOT_AVAILABLE if the broker gives no description. ILLEGAL_GENERATION, and nothing changes, if the call
+    has a generation that is above the broker's epoch too: it is of a classic group before this membership.
     """
     instance_id = request.message.group_instance_id
     verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
     if verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if found is not None and _is_of_another_membership(member, _generation_of(request), found):
-        reason = f"generation {_generation_of(request)}, and the broker is at epoch {found.member_epoch}"
-        context.emit(EventKind.CALL_REFUSED, member, reason=reason)
+    carried = generation.in_request(request)
+    if found is not None and generation.is_of_another_membership(member, carried, found.member_epoch):
+        reason = f"generation {carried}, and the broker is at epoch {found.member_epoch}"
+        context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
         return ErrorCode.ILLEGAL_GENERATION
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
-        context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+        context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
     if verdict is Verdict.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
@@ -133,18 +139,14 @@ def readopt(
     return ErrorCode.NONE
 
 
-def _is_of_another_membership(
-    member: Member, generation: int, found: ConsumerGroupDescribeResponseMember
-) -> bool:
-    """Whether a generation that is newer than the one known here is none that this membership has had at all."""
-    return member.joined and generation > member.generation and generation > found.member_epoch
-
-
 def lookup_member(
     context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
 ) -> Procedure[Found]:
-    """Ask the broker who this is; with its instance id, also whether somebody else has that."""
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    """Ask the broker what it knows of a member; with an instance id, also whether another member has that.
+
+    The description is returned for :attr:`Verdict.MEMBER` only.
+    """
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
         return Verdict.CLASSIC_GROUP, None
     response: ConsumerGroupDescribeResponse = yield Send(
@@ -172,7 +174,9 @@ def lookup_member(
                 return Verdict.CLASSIC_MEMBER, None
             if found.member_epoch < 0:
                 return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
-            return (Verdict.MEMBER, found) if context.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
+            return (
+                (Verdict.MEMBER, found) if context.registry.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
+            )
     if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
         return Verdict.REPLACED, None
     return Verdict.UNKNOWN, None
@@ -186,34 +190,33 @@ def _adopt(
     found: ConsumerGroupDescribeResponseMember,
 ) -> None:
     context.connections.bind(member, connection)
-    member.client_id = request.client_id
-    member.instance_id = found.instance_id
+    member.client.client_id = request.client_id
+    member.client.instance_id = found.instance_id
     static_members.claim_instance(context, member)
-    member.member_epoch = found.member_epoch
-    # The client's generation is not known here. It was a member epoch, so it is none that is still to come.
-    member.generation = min(_generation_of(request), found.member_epoch)
+    generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
-    member.session_timeout_ms = _SESSION_TIMEOUT_MS
-    member.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
-    member.subscription = frozenset(found.subscribed_topic_names)
+    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS
+    member.client.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    member.client.subscription = frozenset(found.subscribed_topic_names)
     member.renew_session(context.now)
-    member.keep_alive_at = context.now + member.keep_alive_s
-    context.change_state(member, MemberEvent.ADOPTED, "found at the broker")
-    context.emit(EventKind.ADOPTED, member)
+    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
+    context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
+    context.events.emit(EventKind.ADOPTED, member)
     context.book(member)
 
 
 def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
-    """Take over a member that the broker has, in its client's JoinGroup: that brings all else, also what it owns."""
+    """Adopt a member in its client's JoinGroup, which says everything else, also what the client owns."""
     _take_epoch(member, found)
-    context.emit(EventKind.ADOPTED, member)
+    context.events.emit(EventKind.ADOPTED, member)
 
 
 def resync_epoch(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
-    """In a JoinGroup: go on at the broker's epoch, if another process has moved it; False if it did not.
+    """In a JoinGroup, take over the broker's epoch if another process has moved it; return whether it has.
 
-    False too if the broker has no such member. Leaving instead of going on would free at once what the client claims.
+    False too if the broker has no such member. To leave and join anew instead would give away at once what the client
+    reports as owned.
     """
     _, found = yield from lookup_member(context, member, connection)
     if found is None or found.member_epoch == member.member_epoch:
@@ -223,17 +226,6 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
 
 
 def _take_epoch(member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
-    """What the client owns is not known at this epoch before its JoinGroup is answered."""
+    """Take over the broker's epoch. What the client owns at it is unknown until its JoinGroup is answered."""
     member.member_epoch = found.member_epoch
     member.adopted = True
-
-
-def _generation_of(request: Request) -> int:
-    match request.api_key:
-        case ApiKey.HEARTBEAT | ApiKey.SYNC_GROUP:
-            generation: int = request.message.generation_id
-        case ApiKey.OFFSET_COMMIT | ApiKey.TXN_OFFSET_COMMIT:
-            generation = request.message.generation_id_or_member_epoch
-        case _:
-            raise AssertionError(request.api_key)
-    return generation

@@ -1,8 +1,9 @@
-"""A client of the new protocol goes back to the classic one, in its JoinGroup."""
+"""Moves a client back to the classic protocol: its Heartbeat tells it to rejoin, its JoinGroup ends its membership."""
 
 import math
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from translation import static_members
 from translation.actions import Connection, Request
 from translation.engine.context import Context
@@ -19,21 +20,48 @@ from translation.engine.join_outcomes import (
 )
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
+from translation.migration.classic_join import relay_classic_join
 from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.migration.upgrade import (
-    end_old_classic_membership,
-    leave_consumer_membership,
-    relay_classic_join,
-)
-from translation.upstream.proxy_heartbeat import heartbeat_upstream
+from translation.migration.old_membership import end_old_classic_membership, leave_consumer_membership
+from translation.migration.pending_moves import request_rejoin
+from translation.policy.policy import Mode
+from translation.upstream.heartbeat_outcome import heartbeat_upstream
+
+_TRANSLATE = Mode.TRANSLATE
+"""Bound once, for heartbeats: Python 3.11 looks for a member of an enum as long as a message takes to be decoded."""
+
+
+def has_to_move_back(context: Context, connection: Connection, request: Request) -> bool:
+    """Whether a Heartbeat has to tell its client to rejoin as a classic member: its group is not translated any more.
+
+    Members are moved back one after another, with the pause of the rule between them. A member that was told so before
+    is told again; one whose group is translated again is not.
+    """
+    message: HeartbeatRequest = request.message
+    group = context.registry.groups.get(message.group_id)
+    if group is None:
+        return False
+    member = group.members.get(message.member_id)
+    if member is not None and member.deadlines.session_deadline < math.inf:
+        member.renew_session(context.now)  # what it holds stays its own until it joins anew
+    rule = context.rules.rule_for(message.group_id)
+    translated = rule.mode is _TRANSLATE
+    if translated and group.pending_moves and member is not None and member.joined:
+        group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
+    if message.member_id in group.pending_moves:
+        return True
+    if translated or member is None or not member.joined or not group.migration.may_move(context.now):
+        return False
+    request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
+    return True
 
 
 def back_to_classic(
     context: Context, member: Member | None, connection: Connection, request: Request
 ) -> Procedure[None]:
-    """Relay a JoinGroup of a client that was translated, after its memberships in the new protocol are ended."""
+    """Relay a JoinGroup of a client that was translated, after its memberships of the new protocol have ended."""
     if member is not None and member.joined and context.connections.is_stale(member, connection, request):
-        # That it claims nothing is not true any more: its client has joined again since, and works.
+        # That it owns nothing is not true any more: its client has joined again since, and works on partitions.
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
         return
     if member is not None and any(one.joined for one in _memberships(member, request)):
@@ -55,26 +83,31 @@ def back_to_classic(
 
 
 def _memberships(member: Member, request: Request) -> list[Member]:
-    """What is known of this client: the member whose turn it is, and older ones with its instance id.
+    """The memberships of this client: the member whose turn it is, and older ones with its instance id.
 
-    The broker would put the classic client in the place of such a one, and make the group a classic one at once,
+    The broker would put the classic client in the place of an older one, and make the group a classic one at once,
     without a rebalance.
     """
     instance_id = request.message.group_instance_id
     if instance_id is None or member.group.static_member(instance_id) is not member:
         return [member]
-    return [one for one in member.group.members.values() if one is member or one.instance_id == instance_id]
+    return [
+        one for one in member.group.members.values() if one is member or one.client.instance_id == instance_id
+    ]
 
 
 def _leave(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
-    """End its memberships, each if the client still has it when its turn comes."""
+    """End the client's memberships, those that it still has when their turn comes.
+
+    :raises Outcome: they could not be ended, or the client has joined again or hung up meanwhile.
+    """
     take_over_waiting_join(context, member)
     # As in any JoinGroup: while the client waits for the answer, no deadline of its own runs.
-    member.session_deadline = member.rebalance_deadline = math.inf
+    member.deadlines.session_deadline = member.deadlines.rebalance_deadline = math.inf
     deadline = context.now + join_wait_limit_s(context, member)
     yield from end_old_classic_membership(member)
     for one in _memberships(member, request):
-        while (yield from has_to_wait_for_others(context, one, connection)):
+        while (yield from has_to_wait_for_others(one, connection)):
             if context.now >= deadline:
                 raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "others have partitions to give up")
             # A newer JoinGroup may be that of another process with its instance id, or stay with the new protocol.
@@ -88,4 +121,4 @@ def _leave(context: Context, member: Member, connection: Connection, request: Re
                 yield from heartbeat_upstream(context, one)
         yield from leave_consumer_membership(context, one, "back to the classic protocol")
         static_members.forget_instance(one)
-        context.drop_if_idle(one)
+        context.registry.drop_if_idle(one)

@@ -1,10 +1,10 @@
-"""The last member of the new protocol leaves a group in which classic members stay.
+"""Decides when the last member of the new protocol may leave a group in which classic members stay.
 
-With it the broker makes the group a classic one again, takes the members' targets for what they hold, and begins a
-rebalance, which puts that right (KIP-848, "Supporting Online Consumer Group Upgrade"). A first heartbeat that arrives
-in that rebalance, from another client or through another process, converts the group once more, and what its members
-still have to give up is given away while they work on it. So the last one waits until nobody has anything to give up;
-then the targets are what is held.
+When it leaves, the broker makes the group a classic one again. It takes the target assignment of each member for what
+the member owns, and starts a rebalance that corrects this (KIP-848, "Supporting Online Consumer Group Upgrade"). A
+first heartbeat that arrives in that rebalance, from another client or through another process, converts the group once
+more, and partitions are given away while members still work on them. So the last member waits until no classic member
+has anything to give up; then each owns its target assignment.
 """
 
 from protocol_codecs import ApiKey, ErrorCode
@@ -14,21 +14,20 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponseDescribedGroup,
 )
 from translation.actions import Connection
-from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 
 _TELLS_TYPES = 1
-"""The version of ConsumerGroupDescribe since which the broker says who speaks which protocol (KIP-1099)."""
+"""The first version of ConsumerGroupDescribe that gives each member's protocol (KIP-1099)."""
 _NEW_PROTOCOL = 1
 
 
-def has_to_wait_for_others(context: Context, member: Member, connection: Connection) -> Procedure[bool]:
-    """Whether this is the last member of the new protocol, and others still have something to give up.
+def has_to_wait_for_others(member: Member, connection: Connection) -> Procedure[bool]:
+    """Ask the broker whether this is the last member of the new protocol, and others still have something to give up.
 
     False if it has left already, and if the broker does not say who is in the group.
     """
-    version = context.version(connection, ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=_TELLS_TYPES)
     if not member.joined or version != _TELLS_TYPES or _is_known_not_to_be_the_last(member):
         return False
     message = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
@@ -47,7 +46,7 @@ def _is_known_not_to_be_the_last(member: Member) -> bool:
 
 
 def _others_have_to_give_up(group: ConsumerGroupDescribeResponseDescribedGroup, member: Member) -> bool:
-    """Whether all others are classic members, and one of them has not come to the target assignment."""
+    """Whether all other members are classic, and one of them has not reached the target assignment."""
     others = [
         other
         for other in group.members

@@ -26,8 +26,8 @@ def map_assignor(protocols: Iterable[str]) -> str:
 def is_cooperative(protocols: Iterable[str]) -> bool:
     """Whether the client keeps its partitions through a rebalance (KIP-429).
 
-    A client is eager as soon as one of its assignors is. This is used for comfort only (gathering
-    additions); what a client holds is always taken from its own claim.
+    A client is eager as soon as one of its assignors is. Nothing that has to be right depends on this: it only decides
+    whether added partitions are collected before the client is told. What a client owns is what it reports.
     """
     names = list(protocols)
     return bool(names) and all("cooperative" in name for name in names)

@@ -4,6 +4,8 @@ Members of the new protocol get topic ids, classic clients know names. Metadata 
 (KIP-516).
 """
 
+from collections.abc import Iterable
+
 from protocol_codecs import ApiKey, ErrorCode, Uuid
 from protocol_codecs.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from translation.engine.context import Context
@@ -29,7 +31,7 @@ def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[Non
         allow_auto_topic_creation=False,
     )
     response: MetadataResponse = yield Send(ApiKey.METADATA, _BY_TOPIC_ID, request)
-    context.learn_topics((topic.topic_id, topic.name) for topic in response.topics if topic.name)
+    _keep_names(context, ((topic.topic_id, topic.name) for topic in response.topics if topic.name))
 
 
 def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
@@ -44,10 +46,18 @@ def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[d
         for topic in response.topics
         if topic.name and topic.error_code == ErrorCode.NONE
     }
-    context.learn_topics((topic_id, name) for name, topic_id in found.items())
+    _keep_names(context, ((topic_id, name) for name, topic_id in found.items()))
     forbidden = {
         topic.name
         for topic in response.topics
         if topic.name and topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     }
     return found, forbidden
+
+
+def _keep_names(context: Context, pairs: Iterable[tuple[Uuid, str]]) -> None:
+    """Keep names by topic id, the last ``known_topics_limit`` of them."""
+    names = context.topic_names
+    names.update(pairs)
+    while len(names) > context.settings.known_topics_limit:
+        del names[next(iter(names))]

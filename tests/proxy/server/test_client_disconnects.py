@@ -59,8 +59,8 @@ def a_translator_with_a_member(*, sole_process: bool):
     served = history.connect()  # the number of the connection that the test serves
     history.stable_member(history.connect(), (0, 1), member_id=MEMBER)
     context = history.translator._context
-    context.admissions.admit(served.id, translation.GROUP)  # its client has called there too, last
-    context.find(translation.GROUP, MEMBER).connection_id = served.id
+    context.authorized_groups.add(served.id, translation.GROUP)  # its client has called there too, last
+    context.registry.find(translation.GROUP, MEMBER).connection_id = served.id
     return history.translator
 
 

@@ -12,7 +12,6 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tests.translation.bench import (
     GROUP,
-    KAFKA_4_3,
     OTHER_TOPIC,
     TOPIC,
     TOPIC_ID,
@@ -339,15 +338,6 @@ def test_a_group_that_the_broker_does_not_convert_passes_through(error: ErrorCod
     assert error.name in bench.events[-1].reason
 
 
-def test_a_broker_without_the_new_protocol_gets_the_calls_as_they_are() -> None:
-    bench = Bench(
-        versions={key: KAFKA_4_3[key] for key in KAFKA_4_3 if key != ApiKey.CONSUMER_GROUP_HEARTBEAT}
-    )
-    request = bench.join(bench.connect(), "epochgate-a")
-    assert bench.forwarded == [request]
-    assert bench.events[-1].reason == "the broker has no ConsumerGroupHeartbeat v1"
-
-
 @pytest.mark.parametrize(
     ("protocol_type", "protocol", "reason"),
     [
@@ -366,25 +356,6 @@ def test_groups_that_are_not_consumers_of_a_known_kind_pass_through(
     assert bench.forwarded == [request, heartbeat]
     assert bench.events[-1].kind is EventKind.PASSED_THROUGH
     assert bench.events[-1].reason == reason
-
-
-def test_observed_groups_pass_through_and_say_what_would_happen() -> None:
-    bench = Bench(policy=Policy())
-    connection = bench.connect()
-    requests = [
-        bench.join(connection, "epochgate-a"),
-        bench.sync(connection, "epochgate-a", 1),
-        bench.heartbeat(connection, "epochgate-a", 1),
-        bench.commit(connection, "epochgate-a", 1),
-        bench.leave(connection, "epochgate-a"),
-    ]
-    assert bench.forwarded == requests
-    assert bench.events[0].reason == "observed: translatable"
-
-
-def test_rejected_groups_get_group_authorization_failed() -> None:
-    bench = Bench(policy=Policy(rules=(Rule(group=GROUP, mode=Mode.REJECT),)))
-    assert bench.error(bench.join(bench.connect(), "")) == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,17 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.translation.answers import A, commit_answer, commit_error
+from protocol_codecs.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP, TOPIC, Bench
+from translation.actions import Connection, RequestId
 
 
 def test_a_commit_goes_out_with_the_epoch_and_at_version_9() -> None:
@@ -133,7 +142,59 @@ def test_errors_of_a_commit(upstream: ErrorCode, client: ErrorCode) -> None:
     assert commit_error(bench, request) == client
 
 
-def test_a_commit_without_member_id_passes_through() -> None:
+def transactional(bench: Bench, connection: Connection, generation: int, version: int = 3) -> RequestId:
+    partitions = (TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=42),)
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id=GROUP,
+        producer_id=1,
+        producer_epoch=0,
+        generation_id_or_member_epoch=generation,
+        member_id="epochgate-a",
+        topics=(TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions),),
+    )
+    return bench.send(connection, ApiKey.TXN_OFFSET_COMMIT, version, request)
+
+
+def transactional_answer(code: ErrorCode) -> TxnOffsetCommitResponse:
+    partitions = (TxnOffsetCommitResponsePartition(partition_index=0, error_code=code),)
+    return TxnOffsetCommitResponse(topics=(TxnOffsetCommitResponseTopic(name=TOPIC, partitions=partitions),))
+
+
+@pytest.mark.parametrize("version", range(3, 6))
+def test_a_transactional_commit_comes_from_the_producers_connection_and_keeps_its_version(
+    version: int,
+) -> None:
     bench = Bench()
-    request = bench.commit(bench.connect(), "", -1)
-    assert bench.forwarded == [request]
+    consumer, producer = bench.connect(), bench.connect()
+    bench.stable_member(consumer, (0, 1), epoch=7)
+    transactional(bench, producer, 7, version)
+    (call,) = bench.calls
+    assert (call.connection_id, call.api_key, call.version) == (
+        producer.id,
+        ApiKey.TXN_OFFSET_COMMIT,
+        version,
+    )
+    assert call.message.generation_id_or_member_epoch == 7
+    bench.reply(transactional_answer(ErrorCode.NONE))
+    heartbeat = bench.heartbeat(
+        consumer, "epochgate-a", 7
+    )  # the member is still reached through its own connection
+    assert bench.calls[-1].connection_id == consumer.id
+    bench.beat(7)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
+def test_a_transactional_commit_with_an_old_generation_is_refused() -> None:
+    bench = Bench()
+    bench.stable_member(bench.connect(), (0, 1), epoch=7)
+    answer = bench.answers[transactional(bench, bench.connect(), 6)]
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_transactional_commit_in_another_process_goes_out_with_the_described_epoch() -> None:
+    bench = Bench()
+    transactional(bench, bench.connect(), 4)
+    bench.reply(described(member("epochgate-a", epoch=5)))
+    (call,) = bench.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.TXN_OFFSET_COMMIT, 5)

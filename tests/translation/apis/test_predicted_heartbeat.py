@@ -18,9 +18,9 @@ from protocol_codecs.messages.consumer_group_describe import (
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from protocol_codecs.messages.metadata import MetadataResponse
 from tests.translation.bench import GROUP, TRANSLATE_ALL, Bench
-from translation import translator
 from translation.actions import Action, Call, Request, RequestId
 from translation.policy.policy import Mode, Policy, Rule
+from translation.routing import call_routing
 from translation.settings import TranslatorSettings
 
 A, B = "epochgate-a", "epochgate-b"
@@ -51,7 +51,7 @@ class _Recording(Bench):
 def told(script: Script, settings: TranslatorSettings, *, short: bool) -> tuple[list[Any], int]:
     """All that was to be done in a history, and how many Heartbeats took the short way."""
     taken = 0
-    is_predictable = translator.is_predictable
+    is_predictable = call_routing.is_predictable
 
     def begins(*about: Any) -> bool:
         nonlocal taken
@@ -59,7 +59,7 @@ def told(script: Script, settings: TranslatorSettings, *, short: bool) -> tuple[
         taken += at_rest
         return at_rest
 
-    with patch.object(translator, "is_predictable", begins):
+    with patch.object(call_routing, "is_predictable", begins):
         bench = _Recording(settings)
         script(bench)
     return bench.done, taken
@@ -178,7 +178,7 @@ def there_and_back_again(bench: Bench) -> None:
     bench.translator.set_policy(bench.now, TRANSLATE_ALL)
     bench.heartbeat(connection, A, 1)
     bench.beat(1)
-    assert not bench.translator._context.group(GROUP).pending_moves
+    assert not bench.translator._context.registry.group(GROUP).pending_moves
 
 
 def another_has_its_instance_id(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
 from tests.translation.live_groups import OBSERVE_ALL, A, B, leaves, mixed_group, told_to_move
-from translation.engine.member import PendingMove
+from translation.engine.member_parts import PendingMove
 from translation.policy.policy import Mode, Policy, Rule
 
 
@@ -114,7 +114,7 @@ def test_back_to_observe_a_member_that_has_not_been_told_stays_whatever_its_clie
     bench = Bench()
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), epoch=2)
-    bench.translator._context.group(GROUP).pending_moves["older"] = PendingMove(
+    bench.translator._context.registry.group(GROUP).pending_moves["older"] = PendingMove(
         "older", None, connection.id, "app", "", bench.now
     )
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
@@ -127,7 +127,7 @@ def test_back_to_observe_the_heartbeat_that_is_told_counts_as_life() -> None:
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), member_id="epochgate-a")
     bench.translator.set_policy(bench.now, OBSERVE_ALL)
-    session_ends = bench.translator._context.member(GROUP, "epochgate-a").session_deadline
+    session_ends = bench.translator._context.registry.member(GROUP, "epochgate-a").deadlines.session_deadline
     bench.advance(session_ends - bench.now - 0.5)
     bench.heartbeat(connection, "epochgate-a", 1)
     while any(call.message.member_epoch == 1 for call in bench.calls):

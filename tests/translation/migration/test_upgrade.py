@@ -21,7 +21,7 @@ from tests.translation.live_groups import (
     told_to_move,
 )
 from translation.actions import Connection
-from translation.engine.member import PendingMove
+from translation.engine.member_parts import PendingMove
 from translation.policy.policy import Mode, Policy, Rule
 
 
@@ -312,7 +312,7 @@ def test_a_classic_member_with_partitions_stays_classic_whatever_its_client_left
     bench = Bench(new_group=False)
     connection = bench.connect()
     old_classic_membership = PendingMove(B, None, connection.id, "app", "/10.0.0.1", bench.now)
-    bench.translator._context.group(GROUP).pending_moves[B] = old_classic_membership
+    bench.translator._context.registry.group(GROUP).pending_moves[B] = old_classic_membership
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     bench.reply(NO_CONSUMER_GROUP)
     bench.reply(classic_group())
@@ -345,7 +345,7 @@ def test_a_classic_member_that_rejoins_in_a_classic_group_stays_classic_for_now(
 def test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here() -> None:
     bench = Bench()
     context = bench.translator._context
-    group = context.group(GROUP)
+    group = context.registry.group(GROUP)
     assert group.migration.awaits_revocation(bench.now, 300)
-    context.drop_group_if_empty(group)
-    assert not context.group(GROUP).migration.awaits_revocation(bench.now + 300, 300)
+    context.registry.drop_group_if_empty(group)
+    assert not context.registry.group(GROUP).migration.awaits_revocation(bench.now + 300, 300)

@@ -100,7 +100,7 @@ def test_an_assignor_that_changes_while_the_first_heartbeat_is_under_way_goes_wi
 
 def test_an_adopted_member_has_no_assignor_of_its_own_before_it_has_joined() -> None:
     bench, connection = stable()
-    member = bench.translator._context.member(GROUP, "epochgate-a")
+    member = bench.translator._context.registry.member(GROUP, "epochgate-a")
     member.adopted = True
     bench.translator.set_policy(bench.now, UNIFORM)
     bench.heartbeat(connection, "epochgate-a", 1)

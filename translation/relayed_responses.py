@@ -1,7 +1,7 @@
-"""Group calls that were relayed: what the broker accepts of them counts here too, and nothing before that.
+"""Learns from the broker's responses to group calls that were relayed: a call counts here once the broker accepted it.
 
-Most of what is relayed needs no question to the broker first (:mod:`translation.admission.gate`), since the broker
-answers it itself. Its answer then says as much as that to a question.
+Most calls that are relayed are not asked for first (:mod:`translation.authorization`), because the broker itself
+answers them. Its response then authorizes the connection as the answer to that question would.
 """
 
 import math
@@ -24,12 +24,12 @@ _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 
 
 def observe_response(context: Context, connection: Connection, request: Request, response: Any) -> None:
-    """The broker answered a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
+    """Learn from the response to a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        context.admissions.withdraw(connection.id, request.message.group_id)
+        context.authorized_groups.withdraw(connection.id, request.message.group_id)
     if response.error_code not in _ACCEPTED:
         return
-    context.admissions.admit(connection.id, request.message.group_id)
+    context.authorized_groups.add(connection.id, request.message.group_id)
     match request.api_key:
         case ApiKey.JOIN_GROUP:
             _joined_classic(context, request.message, response)
@@ -46,9 +46,9 @@ def why_not_translated(context: Context, message: JoinGroupRequest) -> str | Non
 
 
 def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinGroupResponse) -> None:
-    """A client that can't be translated is a classic member of a group that is to be: its calls are relayed now.
+    """Relay the calls of a client that can't be translated and has joined a group that is to be translated.
 
-    So are those of the whole group, unless other clients of it are translated.
+    Those of the whole group are relayed too, unless other clients of it are translated.
     """
     if response.error_code == ErrorCode.NONE:
         context.natives.discard(
@@ -57,9 +57,9 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return
-    group = context.group(message.group_id)
+    group = context.registry.group(message.group_id)
     if response.member_id:
-        context.relay(group, response.member_id, math.inf)
+        context.registry.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
         group.migration.relay_until_join()
 
@@ -67,15 +67,16 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
 def _heard_native(
     context: Context, message: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
 ) -> None:
+    """Remember a native member by its ConsumerGroupHeartbeat, or forget it when it leaves (epoch below 0)."""
     member_id = response.member_id or message.member_id
     if message.member_epoch < 0:
         context.natives.discard(message.group_id, member_id)
         return
     context.natives.add(message.group_id, member_id)
-    member = context.find(message.group_id, member_id)
+    member = context.registry.find(message.group_id, member_id)
     if member is not None and member.adopted and member.last_join_on is None:
         # It was taken for a classic client because of the form of its id, and no classic client has joined under it.
-        context.end_membership(
+        context.memberships.end(
             member, MemberEvent.LEFT, EventKind.LEFT, "it speaks the new protocol by itself"
         )
-        context.drop_if_idle(member)
+        context.registry.drop_if_idle(member)

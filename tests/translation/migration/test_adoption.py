@@ -1,43 +1,10 @@
-"""Static members keep the classic contract; members of another process are adopted."""
+"""Members that another process served are adopted, and end when their client joins anew."""
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from tests.translation.answers import described, member
 from tests.translation.bench import TOPIC, Bench, owned
 from translation.actions import Connection, EventKind
-
-
-def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() -> None:
-    bench = Bench()
-    old, new = bench.connect(), bench.connect()
-    bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
-    join = bench.join(new, "", instance_id="i-1")
-    assert (
-        bench.heartbeat_call().message.member_id == "epochgate-uuid-1"
-    )  # no MEMBER_ID_REQUIRED for static members
-    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
-    bench.reply(described(member("epochgate-old", instance_id="i-1")))
-    away = bench.heartbeat_call().message
-    assert (away.member_id, away.member_epoch, away.instance_id) == ("epochgate-old", -2, "i-1")
-    bench.beat(-2)
-    assert bench.heartbeat_call().message.member_epoch == 0
-    bench.beat(1, orders=(0, 1))
-    assert bench.error(join) == ErrorCode.NONE
-    # The old one is told on every call, and is not adopted again.
-    assert (
-        bench.error(bench.heartbeat(old, "epochgate-old", 1, instance_id="i-1"))
-        == ErrorCode.FENCED_INSTANCE_ID
-    )
-    assert bench.error(bench.join(old, "epochgate-old", instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
-
-
-def test_the_instance_id_goes_with_every_heartbeat() -> None:
-    bench = Bench()
-    connection = bench.connect()
-    bench.stable_member(connection, (0, 1), instance_id="i-1")
-    bench.heartbeat(connection, "epochgate-a", 1, instance_id="i-1")
-    assert bench.heartbeat_call().message.instance_id == "i-1"
 
 
 def test_a_heartbeat_of_a_member_from_elsewhere_asks_it_to_join() -> None:
@@ -145,13 +112,6 @@ def test_a_member_that_has_joined_here_stays_whoever_joins_on_its_connection() -
     assert bench.heartbeat_call().message.member_id == "epochgate-b"
 
 
-def test_an_older_process_with_the_instance_id_fences_nobody_before_the_broker_was_asked() -> None:
-    bench = Bench(new_group=False)
-    bench.join(bench.connect(), "epochgate-older", instance_id="instance-1")
-    commit = bench.commit(bench.connect(), "epochgate-newer", 3, instance_id="instance-1")
-    assert commit not in bench.answers
-
-
 def test_a_static_member_that_is_away_is_not_adopted_with_its_epoch_of_minus_two() -> None:
     bench = Bench(new_group=False)
     connection = bench.connect()
@@ -159,13 +119,3 @@ def test_a_static_member_that_is_away_is_not_adopted_with_its_epoch_of_minus_two
     bench.reply(described(member("away", epoch=-2, instance_id="instance-1")))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
     assert not bench.calls
-
-
-def test_an_answer_without_a_heartbeat_interval_leaves_the_one_before() -> None:
-    bench = Bench()
-    connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id="a")
-    bench.heartbeat(connection, "a", 1)
-    bench.reply(ConsumerGroupHeartbeatResponse(member_id="a", member_epoch=1, heartbeat_interval_ms=0))
-    bench.advance(1)
-    assert bench.translator.next_deadline() > bench.now

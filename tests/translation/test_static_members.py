@@ -1,10 +1,11 @@
-"""Two processes with one instance id at once. Simulation found each of these races."""
+"""Which member has a group instance id, also when two processes come with it at once (simulation found those races)."""
 
 import pytest
 
 from protocol_codecs import ErrorCode
 from tests.translation.answers import described, member
 from tests.translation.bench import Bench
+from translation.actions import Connection
 from translation.settings import TranslatorSettings
 
 ONE_OF_MANY = TranslatorSettings(sole_process=False)
@@ -108,3 +109,51 @@ def test_a_join_group_that_waited_while_its_process_was_replaced_is_fenced() -> 
     bench.join(new, "", instance_id="i-1")
     bench.reply(bench.heartbeat_answer(1), slow)
     assert bench.error(waiting) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def adopted(bench: Bench) -> Connection:
+    """A connection whose client has sent a Heartbeat as a member that another process had served."""
+    connection = bench.connect()
+    bench.heartbeat(connection, "epochgate-a", 4)
+    bench.reply(described(member("epochgate-a", epoch=5)))
+    bench.beat(5)
+    return connection
+
+
+def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() -> None:
+    bench = Bench()
+    old, new = bench.connect(), bench.connect()
+    bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
+    join = bench.join(new, "", instance_id="i-1")
+    assert (
+        bench.heartbeat_call().message.member_id == "epochgate-uuid-1"
+    )  # no MEMBER_ID_REQUIRED for static members
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("epochgate-old", instance_id="i-1")))
+    away = bench.heartbeat_call().message
+    assert (away.member_id, away.member_epoch, away.instance_id) == ("epochgate-old", -2, "i-1")
+    bench.beat(-2)
+    assert bench.heartbeat_call().message.member_epoch == 0
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(join) == ErrorCode.NONE
+    # The old one is told on every call, and is not adopted again.
+    assert (
+        bench.error(bench.heartbeat(old, "epochgate-old", 1, instance_id="i-1"))
+        == ErrorCode.FENCED_INSTANCE_ID
+    )
+    assert bench.error(bench.join(old, "epochgate-old", instance_id="i-1")) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_the_instance_id_goes_with_every_heartbeat() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), instance_id="i-1")
+    bench.heartbeat(connection, "epochgate-a", 1, instance_id="i-1")
+    assert bench.heartbeat_call().message.instance_id == "i-1"
+
+
+def test_an_older_process_with_the_instance_id_fences_nobody_before_the_broker_was_asked() -> None:
+    bench = Bench(new_group=False)
+    bench.join(bench.connect(), "epochgate-older", instance_id="instance-1")
+    commit = bench.commit(bench.connect(), "epochgate-newer", 3, instance_id="instance-1")
+    assert commit not in bench.answers

@@ -61,15 +61,17 @@ def state_of(bench: Bench) -> Any:
             dict(group.relayed_until),
             dict(group.pending_moves),
         )
-        for group in context.groups.values()
+        for group in context.registry.groups.values()
     }
     issued, joining = dict(context.ids._issued), dict(context.ids._joins_classic)
     return groups, issued, joining, bench.translator.next_deadline(), len(bench.events)
 
 
 def state_of_member(member: Member) -> Any:
-    apart = ("group", "_context", "queue", "machine", "timer_at")
-    values = [repr(getattr(member, name)) for name in member.__slots__ if name not in apart]
+    apart = ("group", "_owner", "queue", "machine", "timer_at")
+    parts = (member, member.client, member.partitions, member.broker, member.deadlines, member.join)
+    apart += ("client", "partitions", "broker", "deadlines", "join")
+    values = [repr(getattr(part, name)) for part in parts for name in part.__slots__ if name not in apart]
     return member.state, member.queue.idle, values
 
 
@@ -163,12 +165,12 @@ def test_whatever_the_broker_says_after_it_has_looked_at_the_right_is_a_yes(code
 
 def test_what_was_accepted_for_one_group_does_not_count_for_another() -> None:
     bench, _ = a_victim()
-    admissions = bench.translator._context.admissions
+    authorized = bench.translator._context.authorized_groups
     connection = bench.connect()
     bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
     bench.reply(ACCEPTED)
-    assert admissions.admits(connection.id, GROUP)
-    assert not admissions.admits(connection.id, "another")
+    assert authorized.includes(connection.id, GROUP)
+    assert not authorized.includes(connection.id, "another")
 
 
 def test_a_refusal_of_the_broker_ends_what_was_accepted_before() -> None:
@@ -197,16 +199,16 @@ def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> No
     bench.heartbeat(former, "epochgate-other", 1)
     bench.reply(ACCEPTED)
     bench.reply(described({}))
-    served_until = bench.translator._context.find(GROUP, VICTIM).session_deadline
+    served_until = bench.translator._context.registry.find(GROUP, VICTIM).deadlines.session_deadline
     for call in CALLS.values():
         if call is CALLS["Heartbeat of nobody"] or call is CALLS["JoinGroup of somebody new"]:
             continue
         before = state_of(bench)
         another = bench.connect()
-        bench.translator._context.admissions.admit(another.id, GROUP)
+        bench.translator._context.authorized_groups.add(another.id, GROUP)
         request = call(bench, another)
         if bench.questions():
-            bench.translator._context.find(GROUP, VICTIM).session_deadline = served_until
+            bench.translator._context.registry.find(GROUP, VICTIM).deadlines.session_deadline = served_until
             assert (
                 state_of(bench) == before
             )  # but for the session, which a connection that was accepted once prolongs
@@ -245,7 +247,7 @@ def test_nothing_is_said_of_an_observed_join_group_before_the_broker_accepts_its
     bench.reply(REFUSED)
     assert bench.forwarded == [request]
     assert bench.events == []
-    assert bench.translator._context.groups == {}
+    assert bench.translator._context.registry.groups == {}
     accepted = bench.join(bench.connect(), "")
     bench.reply(ACCEPTED)
     assert bench.forwarded == [request, accepted]
@@ -271,10 +273,10 @@ def test_another_protocol_type_does_not_turn_a_group_with_members_to_pass_throug
     stranger = bench.connect()
     join = bench.join(stranger, "", protocol_type="connect")
     bench.passed(stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    assert bench.translator._context.groups[GROUP].migration.routing is Routing.TRANSLATED
+    assert bench.translator._context.registry.groups[GROUP].migration.routing is Routing.TRANSLATED
     accepted = bench.join(stranger, "", protocol="stream")
     bench.passed(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
-    group = bench.translator._context.groups[GROUP]
+    group = bench.translator._context.registry.groups[GROUP]
     assert group.migration.routing is Routing.TRANSLATED
     relayed = bench.heartbeat(stranger, "stream-1", 3)
     assert bench.forwarded[-1] == relayed
@@ -485,16 +487,16 @@ def test_a_connection_is_released_when_the_answer_for_a_client_that_is_gone_has_
     assert bench.released == []
     bench.reply(REFUSED)
     assert bench.released == [stranger.id]
-    assert bench.translator._context.admissions._admitted.keys() == {1}
+    assert bench.translator._context.authorized_groups._groups.keys() == {1}
 
 
 def test_groups_of_one_connection_that_are_remembered_are_bounded() -> None:
-    bench = Bench(settings=TranslatorSettings(admitted_groups_limit=2))
-    admissions = bench.translator._context.admissions
+    bench = Bench(settings=TranslatorSettings(authorized_groups_limit=2))
+    authorized = bench.translator._context.authorized_groups
     connection = bench.connect()
     for group_id in ("a", "b", "c"):
-        admissions.admit(connection.id, group_id)
-    assert [admissions.admits(connection.id, group_id) for group_id in ("a", "b", "c")] == [
+        authorized.add(connection.id, group_id)
+    assert [authorized.includes(connection.id, group_id) for group_id in ("a", "b", "c")] == [
         False,
         True,
         True,
@@ -507,7 +509,7 @@ def test_a_group_with_a_longer_id_than_anybody_needs_is_relayed_and_nothing_is_k
     message = HeartbeatRequest(group_id="g" * 256, generation_id=1, member_id=VICTIM)
     heartbeat = bench.send(connection, ApiKey.HEARTBEAT, 3, message)
     assert bench.forwarded == [heartbeat]
-    assert bench.translator._context.groups == {}
+    assert bench.translator._context.registry.groups == {}
 
 
 def test_a_group_with_a_long_id_is_rejected_all_the_same() -> None:
@@ -519,16 +521,16 @@ def test_groups_without_members_are_forgotten_however_many_have_some() -> None:
     bench = Bench(settings=TranslatorSettings(groups_limit=50))
     context = bench.translator._context
     for n in range(150):
-        context.member(f"live-{n}", "m").member_epoch = 1
+        context.registry.member(f"live-{n}", "m").member_epoch = 1
     for n in range(1000):
-        context.group(f"stranger-{n}").migration.relay_until_join()
-    assert sum(not group.members for group in context.groups.values()) <= 50
-    assert sum(bool(group.members) for group in context.groups.values()) == 150
+        context.registry.group(f"stranger-{n}").migration.relay_until_join()
+    assert sum(not group.members for group in context.registry.groups.values()) <= 50
+    assert sum(bool(group.members) for group in context.registry.groups.values()) == 150
 
 
 def test_a_call_without_a_right_does_not_end_the_time_for_which_a_group_is_relayed() -> None:
     bench = Bench(lets_in=False)
-    group = bench.translator._context.group(GROUP)
+    group = bench.translator._context.registry.group(GROUP)
     group.migration.relay_for(1.0, bench.now)
     bench.advance(2)
     before = state_of(bench)

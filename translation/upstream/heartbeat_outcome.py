@@ -1,4 +1,7 @@
-"""Sends one ConsumerGroupHeartbeat for a member, for its client or of the proxy's own accord, and maps the result."""
+"""Applies the broker's answer to a heartbeat to its member, and maps it to the code that a classic client understands.
+
+The requests and responses themselves are in :mod:`translation.upstream.consumer_group_heartbeat`.
+"""
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -13,16 +16,10 @@ from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat, s
 from translation.upstream.metadata_lookup import learn_topic_names
 
 
-def proxy_heartbeat(context: Context, member: Member) -> Procedure[None]:
-    """Send a heartbeat of the proxy's own accord: to keep the broker's session, or because the group changed."""
-    if member.joined:
-        yield from heartbeat_upstream(context, member)
-
-
 def heartbeat_upstream(context: Context, member: Member) -> Procedure[int]:
-    """One heartbeat upstream and what follows from its answer; gives the code that a classic client understands.
+    """Send one heartbeat upstream and apply its answer; return the code that a classic client understands.
 
-    FENCED_MEMBER_EPOCH is given as it is: the broker has the member, but another process knows it better.
+    FENCED_MEMBER_EPOCH is returned as it is: the broker has the member, but another process knows it better.
     """
     epoch = member.member_epoch
     response = yield from keepalive_heartbeat(context, member)
@@ -40,15 +37,15 @@ def map_result(
     if code in error_mapping.ENDS_MEMBERSHIP:
         if member.joined:
             reason = ErrorCode(response.error_code).name
-            context.end_membership(member, MemberEvent.FENCED, EventKind.FENCED, reason)
+            context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
         if response.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
             return response.error_code
     elif response.error_code != ErrorCode.NONE:
         schedule_keepalive(context, member)  # not now, but again after the usual time
     else:
-        yield from learn_topic_names(context, member.broker_assignment)
+        yield from learn_topic_names(context, member.partitions.broker_assignment)
         before = member.state
         detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
-            context.emit(EventKind.EPOCH_MOVED, member)
+            context.events.emit(EventKind.EPOCH_MOVED, member)
     return code

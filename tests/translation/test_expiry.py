@@ -1,0 +1,73 @@
+"""The session timeout and the rebalance timeout of a client end its membership."""
+
+from protocol_codecs import ApiKey, ErrorCode
+from tests.translation.answers import A
+from tests.translation.bench import Bench
+from translation.actions import EventKind
+from translation.settings import TranslatorSettings
+
+
+def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are_nudged() -> None:
+    bench = Bench()
+    silent, other = bench.connect(), bench.connect()
+    bench.stable_member(silent, (0, 1), session_timeout_ms=10_000)
+    bench.client_gone(silent)
+    assert bench.released == []  # heartbeats for it still travel there
+    bench.advance(6)
+    bench.beat(1)  # the broker's session is kept
+    bench.advance(4)
+    assert bench.heartbeat_call().message.member_epoch == -1
+    bench.beat(-1)
+    assert EventKind.SESSION_EXPIRED in bench.kinds()
+    assert bench.released == [silent.id]
+    del other
+
+
+def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_session_timeout() -> None:
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), session_timeout_ms=6_000)
+    bench.client_gone(connection)
+    bench.advance(7)
+    assert bench.calls == []
+    assert bench.released == [connection.id]
+
+
+def test_a_client_that_does_not_rejoin_within_its_rebalance_timeout_is_removed() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), rebalance_timeout_ms=20_000)
+    bench.heartbeat(connection, A, 1)
+    bench.beat(1, orders=(0,))
+    for _ in range(6):
+        bench.advance(3)
+        bench.heartbeat(connection, A, 1)
+        bench.beat(1)
+    bench.advance(2)
+    assert bench.heartbeat_call().message.member_epoch == -1
+    late = bench.join(connection, A)
+    bench.beat(-1)
+    assert EventKind.REBALANCE_EXPIRED in bench.kinds()
+    assert late not in bench.answers  # it joins as a new member, behind the -1
+    bench.answer_lookups()
+    assert bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+    assert bench.calls[0].message.member_epoch == 0
+
+
+def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_again() -> None:
+    """It goes on from before a JoinGroup that a newer one had overtaken, and never sees that one's answer."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), rebalance_timeout_ms=20_000)
+    join = bench.join(connection, A, claims=(0, 1), rebalance_timeout_ms=20_000)
+    bench.beat(1, orders=(0, 1))
+    assert join in bench.answers
+    for _ in range(6):
+        bench.advance(3)
+        bench.heartbeat(connection, A, 1)
+        bench.beat(1)
+    bench.advance(3)
+    told = bench.heartbeat(connection, A, 1)
+    bench.beat(1)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert EventKind.REBALANCE_EXPIRED not in bench.kinds()

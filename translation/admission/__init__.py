@@ -1,1 +1,0 @@
-"""Who may act for a member: nothing a request says counts before the broker has accepted its sender."""

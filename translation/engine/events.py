@@ -1,0 +1,70 @@
+"""Emits what happens to members and groups, for log, metrics and journal."""
+
+from collections.abc import Mapping
+
+from protocol_codecs import Uuid
+from translation.actions import Emit, Event, EventKind, MemberProtocol, Request
+from translation.engine.connections import ClientConnections
+from translation.engine.environment import Environment
+from translation.engine.member import Member
+from translation.partitions import NONE, Partitions, to_topic_partitions
+
+
+class Events:
+    """Adds :class:`~translation.actions.Emit` actions. ``topic_names`` has the names that are known, by topic id."""
+
+    def __init__(
+        self, environment: Environment, connections: ClientConnections, topic_names: Mapping[Uuid, str]
+    ) -> None:
+        self._environment = environment
+        self._connections = connections
+        self._topic_names = topic_names
+
+    def emit(
+        self,
+        kind: EventKind,
+        member: Member,
+        *,
+        reason: str = "",
+        previous_state: str = "",
+        partitions: Partitions = NONE,
+    ) -> None:
+        """Emit an event about a member."""
+        held = (
+            member.partitions.possibly_owned
+            if member.partitions.reported_owned is None
+            else member.partitions.reported_owned
+        )
+        event = Event(
+            kind=kind,
+            group_id=member.group.group_id,
+            member_id=member.member_id,
+            instance_id=member.client.instance_id,
+            protocol=MemberProtocol.TRANSLATED,
+            client_id=member.client.client_id,
+            client_host=member.client.client_host,
+            software=member.client.software,
+            generation=member.generation,
+            epoch=member.member_epoch,
+            state=member.state,
+            previous_state=previous_state,
+            partitions=to_topic_partitions(partitions, self._topic_names) if partitions else (),
+            owned=None if member.adopted else to_topic_partitions(held, self._topic_names),
+            reason=reason,
+            rebalance_timeout_ms=member.client.rebalance_timeout_ms,
+        )
+        self._environment.actions.append(Emit(event))
+
+    def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
+        """Emit an event about a request that belongs to no member known here."""
+        connection = self._connections.connection_of(request)
+        event = Event(
+            kind=kind,
+            group_id=group_id,
+            member_id=getattr(request.message, "member_id", ""),
+            client_id=request.client_id,
+            client_host="" if connection is None else connection.client_host,
+            software="" if connection is None else connection.software,
+            reason=reason,
+        )
+        self._environment.actions.append(Emit(event))

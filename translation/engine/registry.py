@@ -1,0 +1,129 @@
+"""The records of groups and members that one process keeps, and when it forgets them."""
+
+from collections.abc import Callable
+from itertools import islice
+
+from translation.engine.connections import ClientConnections
+from translation.engine.environment import Environment
+from translation.engine.member import Group, Member
+from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
+from translation.engine.native_members import NativeMembers
+
+_EVICTION_CANDIDATES = 100
+"""Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
+
+
+class Registry:
+    """Finds groups and members by id. A record is made when something has to be remembered, and dropped afterwards.
+
+    ``on_member_time`` and ``on_group_time`` are called when a booked deadline of a member or a group is due.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        connections: ClientConnections,
+        ids: MemberIds,
+        natives: NativeMembers,
+        *,
+        on_member_time: Callable[[Member, float], None],
+        on_group_time: Callable[[Group, float], None],
+    ) -> None:
+        self._environment = environment
+        self._connections = connections
+        self._ids = ids
+        self._natives = natives
+        self.on_member_time = on_member_time
+        self.on_group_time = on_group_time
+        self.groups: dict[str, Group] = {}
+
+    def group(self, group_id: str) -> Group:
+        """The group's record, made on first use."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(self, group_id)
+            if len(self.groups) > self._environment.settings.groups_limit:
+                self._evict_group(group)
+        return group
+
+    def _evict_group(self, newest: Group) -> None:
+        """Make room by forgetting a group without members; what was known of it can be found out again."""
+        for group in list(islice(self.groups.values(), _EVICTION_CANDIDATES)):
+            del self.groups[group.group_id]
+            if group is not newest and not group.members and not group.pending_moves:
+                return
+            self.groups[group.group_id] = group  # behind the others: they are looked at next
+
+    def find(self, group_id: str, member_id: str) -> Member | None:
+        """The member's record, joined or not; None if there is none."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.members.get(member_id)
+
+    def member(self, group_id: str, member_id: str) -> Member:
+        """The member's record, made on first use."""
+        group = self.group(group_id)
+        member = group.members.get(member_id)
+        if member is None:
+            member = group.members[member_id] = Member(self, group, member_id)
+        return member
+
+    # -- who is who --------------------------------------------------------------------------------------------
+
+    def is_ours(self, member: Member) -> bool:
+        """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
+        if member.joined or self._ids.is_issued(member.member_id):
+            return True
+        key = member.group.group_id, member.member_id
+        return may_be_translated(member.member_id) and key not in self._natives
+
+    def is_native(self, group_id: str, member_id: str) -> bool:
+        """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
+        member = self.find(group_id, member_id)
+        return (group_id, member_id) in self._natives and (member is None or not member.joined)
+
+    def relay(self, group: Group, member_id: str, until: float | None = None) -> None:
+        """Relay the calls of a member that the broker has as a classic one, until a time (seconds).
+
+        By default that is for ``relayed_s``; then the broker is asked again.
+        """
+        if len(member_id) > LONGEST_MEMBER_ID:
+            return  # the broker is asked each time
+        settings = self._environment.settings
+        group.relayed_until.pop(member_id, None)
+        group.relayed_until[member_id] = (
+            self._environment.now + settings.relayed_s if until is None else until
+        )
+        if len(group.relayed_until) > settings.relayed_limit:
+            del group.relayed_until[next(iter(group.relayed_until))]
+
+    # -- what is forgotten -------------------------------------------------------------------------------------
+
+    def drop_if_idle(self, member: Member) -> None:
+        """Forget a member that has no membership and no procedure under way."""
+        group = member.group
+        if (
+            not member.joined
+            and member.queue.idle
+            and member.join.waiting is None
+            and group.members.get(member.member_id) is member
+        ):
+            del group.members[member.member_id]
+            member.queue.detach_owner()
+            self._connections.unbind(member)
+            if (
+                member.client.instance_id is not None
+                and group.static_members.get(member.client.instance_id) == member.member_id
+            ):
+                del group.static_members[member.client.instance_id]
+            self.drop_group_if_empty(group)
+
+    def drop_group_if_empty(self, group: Group) -> None:
+        """Forget a group of which nothing is known that would have to be remembered."""
+        nobody = not group.members and not group.relayed_until and not group.pending_moves
+        if (
+            nobody
+            and group.migration.is_unknown
+            and self.groups.get(group.group_id)
+            is group  # a procedure may hold an older record, forgotten since
+        ):
+            del self.groups[group.group_id]

@@ -1,0 +1,51 @@
+"""Relays a JoinGroup to the classic coordinator while its group is being converted, or its client moves back."""
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupResponse
+from translation.actions import Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import Failed, refused
+from translation.engine.member_parts import PendingMove
+from translation.engine.procedure import Procedure, Send, Wait
+from translation.migration.old_membership import leave_classic
+
+_JOIN_RETRIES = 50
+_JOIN_RETRY_S = 0.2
+
+
+def relay_classic_join(
+    context: Context, request: Request, cancelled_move: PendingMove | None = None
+) -> Procedure[None]:
+    """Relay a JoinGroup, and repeat it while the broker answers REBALANCE_IN_PROGRESS.
+
+    The conversion of a group fails the pending JoinGroups of its classic members with that code, which is fatal for
+    Java clients up to 2.7.
+
+    ``cancelled_move`` is the move of a client that was told to move to the new protocol and does not any more. The
+    classic membership that it has left behind is ended, or the group's rebalance would wait for it until its timeout.
+    """
+    if cancelled_move is not None:
+        group = context.registry.group(request.message.group_id)
+        try:
+            yield from leave_classic(group, cancelled_move)
+        except Failed as failed:
+            context.answer(request, refused(request, failed.error_code))
+            return
+        context.registry.drop_group_if_empty(group)
+    if _client_is_gone(context, request):
+        context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    response: JoinGroupResponse = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    for _ in range(_JOIN_RETRIES):
+        if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS or not context.connections.is_waiting(
+            request
+        ):
+            break
+        yield Wait(context.now + _JOIN_RETRY_S)
+        response = yield Send(ApiKey.JOIN_GROUP, request.version, request.message)
+    context.answer(request, response)
+
+
+def _client_is_gone(context: Context, request: Request) -> bool:
+    """Whether the client of a JoinGroup has hung up, and may have joined elsewhere, while it waited here."""
+    return not context.connections.is_still_connected(request)

@@ -1,0 +1,86 @@
+"""Clients that are told to rejoin because the policy of their live group changed, whichever protocol they move to.
+
+One member after another, with the pause that the rule sets, a client's Heartbeat is answered UNKNOWN_MEMBER_ID: it
+gives up its partitions and joins anew, which every client does by itself. Its old membership ends when that JoinGroup
+arrives owning nothing, not before (:mod:`translation.migration.old_membership`): until then the broker must not give
+its partitions away. So no two clients own a partition at any moment, and the other members go on working. The broker
+has members of both protocols in the group meanwhile (KIP-848, "Supporting Online Consumer Group Upgrade").
+
+:mod:`translation.migration.upgrade` and :mod:`translation.migration.downgrade` decide which client is told.
+:meth:`translation.group_migration.GroupMigration.may_move` says whose turn it is.
+"""
+
+from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from translation.actions import Connection, EventKind, Request
+from translation.engine.context import Context
+from translation.engine.member import Group
+from translation.engine.member_parts import PendingMove
+from translation.partitions import owns_partitions
+from translation.policy.policy import Rule
+
+_FORGET_S = 900.0
+"""A client that was told to join anew and has not done so after this time is gone, and its timeouts have ended its
+membership."""
+
+
+def request_rejoin(
+    context: Context, group: Group, connection: Connection, request: Request, rule: Rule, reason: str
+) -> None:
+    """Remember a client that is told to join anew, mostly by its Heartbeat; others are told after a pause."""
+    message: HeartbeatRequest | JoinGroupRequest = request.message
+    for forgotten in [
+        move for move in group.pending_moves.values() if move.told_at < context.now - _FORGET_S
+    ]:
+        del group.pending_moves[forgotten.member_id]
+    group.pending_moves[message.member_id] = PendingMove(
+        message.member_id,
+        message.group_instance_id,
+        connection.id,
+        request.client_id,
+        connection.client_host,
+        context.now,
+    )
+    group.migration.member_told(context.now, rule.switch_pause_ms / 1000)
+    context.events.emit_group(EventKind.POLICY_CHANGED, group.group_id, request, reason)
+
+
+def match_pending_move(
+    group: Group, connection: Connection, request: Request, *, given_here: bool
+) -> PendingMove | None:
+    """Find the move that this JoinGroup completes: by member id, else by connection, else by client.
+
+    Most clients forget their member id with UNKNOWN_MEMBER_ID, and some open a new connection. ``given_here`` says
+    that this process gave out the member id, with MEMBER_ID_REQUIRED. If a coordinator gave it, its client completed
+    its move before; another client with the same client id and host may not have done so, and still work.
+    """
+    message: JoinGroupRequest = request.message
+    if message.member_id in group.pending_moves:
+        return group.pending_moves[message.member_id]
+    for move in reversed(
+        group.pending_moves.values()
+    ):  # it may have moved before, and left something behind there
+        if move.connection_id == connection.id:
+            return move
+    is_new = given_here or not message.member_id
+    for move in group.pending_moves.values():
+        same_instance = (
+            message.group_instance_id is not None and message.group_instance_id == move.instance_id
+        )
+        same_client = (move.client_id, move.client_host) == (request.client_id, connection.client_host)
+        if same_instance or (same_client and is_new and move.instance_id is None):
+            return move
+    return None
+
+
+def keeps_membership(message: JoinGroupRequest, move: PendingMove) -> bool:
+    """Whether a client that was told to join anew goes on with the classic membership that it had.
+
+    It does so if it comes with its old member id, still reports owned partitions, or has an instance id, by which the
+    broker itself puts the new member in the old one's place.
+    """
+    return (
+        message.member_id == move.member_id
+        or message.group_instance_id is not None
+        or owns_partitions(message)
+    )

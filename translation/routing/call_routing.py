@@ -1,0 +1,262 @@
+"""Decides which way a group call takes.
+
+JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`). Any other call of a client goes one
+of these ways, decided by what the policy says and by what is known of its group and member:
+
+* **Relayed**: the broker itself answers it (:func:`is_relayed`), because the group is not translated, or the member is
+  a classic or a native one.
+* **Refused**: another member has its instance id, or a Heartbeat tells its client to rejoin
+  (:mod:`translation.migration.downgrade`).
+* **Translated**: a procedure of its member in :mod:`translation.apis` answers it.
+* **Adopted first**: the member is unknown here, so the broker is asked for it (:mod:`translation.migration.adoption`).
+
+A call that is not relayed goes on only if its sender may act in the group (:mod:`translation.authorization`). If the
+broker has to be asked for that, the call is routed again afterwards, with ``authorized``.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest
+from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from translation import authorization, static_members
+from translation.actions import Connection, Request
+from translation.apis import leave_group, offset_commit, offset_fetch
+from translation.apis.describe_groups import describe_groups
+from translation.apis.heartbeat import heartbeat
+from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
+from translation.apis.sync_group import sync
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.member_ids import may_be_translated
+from translation.engine.procedure import Procedure, ProcedureQueue
+from translation.migration import downgrade
+from translation.migration.adoption import adopt_then
+from translation.policy.policy import Mode
+from translation.routing.join_routing import route_join_group
+
+
+def route(context: Context, connection: Connection, request: Request) -> None:
+    """Send a group request its way; requests of other APIs are relayed."""
+    route_request = _ROUTES.get(request.api_key)
+    if route_request is None:
+        context.forward(request)
+    else:
+        route_request(context, connection, request)
+
+
+def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether the broker itself answers the requests of this member."""
+    if not group_id:
+        return True
+    group = context.registry.groups.get(group_id)
+    member = None if group is None else group.members.get(member_id)
+    if member is not None and member.joined:
+        return False  # whatever the policy says now: it is moved when its turn comes
+    if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
+        return True
+    if (group_id, member_id) in context.natives:
+        return True
+    if group is None:
+        return False
+    now = context.now
+    return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
+
+
+def predict_heartbeat(
+    context: Context, connection: Connection, request: Request
+) -> PredictedHeartbeat | None:
+    """The short way of a Heartbeat that brings nothing new, as nearly all do; None for any other."""
+    message: HeartbeatRequest = request.message
+    member = context.registry.find(message.group_id, message.member_id)
+    if member is None or not is_predictable(context, member, connection, message):
+        return None
+    return PredictedHeartbeat(context, member, connection, request)
+
+
+# -- Heartbeat, SyncGroup, OffsetCommit, TxnOffsetCommit ---------------------------------------------------------------
+
+
+def _route_heartbeat(
+    context: Context, connection: Connection, request: Request, *, authorized: bool = False
+) -> None:
+    predicted = predict_heartbeat(context, connection, request)
+    if predicted is not None:
+        predicted.begin()
+        return
+    _route_member_call(
+        context,
+        connection,
+        request,
+        translate=heartbeat,
+        refusal=lambda code: HeartbeatResponse(error_code=code),
+        route_again=_route_heartbeat,
+        authorized=authorized,
+    )
+
+
+def _route_sync_group(
+    context: Context, connection: Connection, request: Request, *, authorized: bool = False
+) -> None:
+    _route_member_call(
+        context,
+        connection,
+        request,
+        translate=sync,
+        refusal=lambda code: SyncGroupResponse(error_code=code),
+        route_again=_route_sync_group,
+        authorized=authorized,
+    )
+
+
+def _route_commit(
+    context: Context, connection: Connection, request: Request, *, authorized: bool = False
+) -> None:
+    """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
+    message = request.message
+    if not message.member_id or _is_of_native(context, message.group_id, message.member_id):
+        context.forward(request)
+        return
+    _route_member_call(
+        context,
+        connection,
+        request,
+        translate=offset_commit.commit,
+        refusal=lambda code: offset_commit.refused(request, code),
+        route_again=_route_commit,
+        authorized=authorized,
+    )
+
+
+def _route_member_call(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    *,
+    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    refusal: Callable[[ErrorCode], Any],
+    route_again: Callable[..., None],
+    authorized: bool,
+) -> None:
+    """Route a call of one member: relay or refuse it, or start the procedure that translates it.
+
+    ``refusal`` makes the response that refuses it with a code. ``route_again`` is called, with ``authorized``, when the
+    broker has said that the sender may act in the group.
+    """
+    message = request.message
+    group_id, member_id = message.group_id, message.member_id
+
+    def refuse(code: ErrorCode) -> None:
+        context.answer(request, refusal(code))
+
+    if is_relayed(context, group_id, member_id):
+        context.forward(request)
+        return
+    known = context.registry.find(group_id, member_id)
+    proceed = partial(route_again, context, connection, request, authorized=True)
+    if not authorized and not authorization.is_authorized(context, connection, request, known, proceed):
+        return
+    if static_members.is_fenced(context, group_id, member_id, message.group_instance_id):
+        refuse(ErrorCode.FENCED_INSTANCE_ID)
+    elif request.api_key == ApiKey.HEARTBEAT and downgrade.has_to_move_back(context, connection, request):
+        refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+    else:
+        member = context.registry.member(group_id, member_id)
+        steps = partial(translate, context, member, connection, request)
+        _translate_or_adopt(context, member, connection, request, steps, refuse)
+
+
+def _translate_or_adopt(
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    translate: Callable[[], Procedure[None]],
+    refuse: Callable[[ErrorCode], None],
+) -> None:
+    """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
+    if member.joined:
+        if member.deadlines.session_deadline < math.inf:
+            member.renew_session(context.now)  # alive now, however long the call has to wait for its turn
+        steps = translate()
+    else:
+        rule = context.rules.rule_for(member.group.group_id)
+        steps = adopt_then(context, member, connection, request, rule, translate, refuse)
+    context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+
+
+def _is_of_native(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether a request with a member epoch comes from a native member, whose epoch is the broker's own.
+
+    The broker describes native and translated members alike; only the form of the member id tells them apart.
+    """
+    member = context.registry.find(group_id, member_id)
+    if member is not None and (member.joined or not member.queue.idle):
+        return False
+    return not context.ids.is_issued(member_id) and not may_be_translated(member_id)
+
+
+# -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------
+
+
+def _route_leave_group(
+    context: Context, connection: Connection, request: Request, *, authorized: bool = False
+) -> None:
+    """Route a LeaveGroup; one that names no member that is known here is relayed."""
+    message: LeaveGroupRequest = request.message
+    members = [member for member in leave_group.named_members(context, message) if member is not None]
+    if not members:
+        context.forward(request)  # brokers deal with it for members of either protocol
+        return
+    proceed = partial(_route_leave_group, context, connection, request, authorized=True)
+    if not authorized and not authorization.is_authorized(context, connection, request, members[0], proceed):
+        return
+    queue = members[0].queue if len(members) == 1 else ProcedureQueue()
+    steps = leave_group.leave_group(context, connection, request)
+    context.scheduler.start(steps, queue, connection.id, request.client_id)
+
+
+def _route_offset_fetch(context: Context, connection: Connection, request: Request) -> None:
+    """Route an OffsetFetch: relayed, unless a classic client of a translated group needs another answer."""
+    message: OffsetFetchRequest = request.message
+    if request.version in offset_fetch.OF_ONE_GROUP_WITH_AN_ERROR:
+        if context.rules.rule_for(message.group_id).mode is Mode.TRANSLATE:
+            steps = offset_fetch.with_errors_of_partitions(context, request)
+            context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+        else:
+            context.forward(request)
+        return
+    translated = frozenset(
+        group.group_id
+        for group in message.groups
+        if group.member_id
+        and not is_relayed(context, group.group_id, group.member_id)
+        and not _is_of_native(context, group.group_id, group.member_id)
+    )
+    if offset_fetch.names_a_member(message, translated):
+        steps = offset_fetch.without_members(context, request, translated)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    else:
+        context.forward(request)
+
+
+def _route_describe_groups(context: Context, connection: Connection, request: Request) -> None:
+    steps = describe_groups(context, connection, request)
+    context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+
+
+_ROUTES: Mapping[int, Callable[[Context, Connection, Request], None]] = {
+    ApiKey.JOIN_GROUP: route_join_group,
+    ApiKey.HEARTBEAT: _route_heartbeat,
+    ApiKey.SYNC_GROUP: _route_sync_group,
+    ApiKey.LEAVE_GROUP: _route_leave_group,
+    ApiKey.OFFSET_COMMIT: _route_commit,
+    ApiKey.TXN_OFFSET_COMMIT: _route_commit,
+    ApiKey.OFFSET_FETCH: _route_offset_fetch,
+    ApiKey.DESCRIBE_GROUPS: _route_describe_groups,
+}

@@ -1,0 +1,212 @@
+"""Decides whether a JoinGroup is translated, relayed to the classic coordinator, or refused.
+
+What counts is the policy's rule for the group, whether this client can be translated at all, and what is known of the
+group's migration (:mod:`translation.group_migration`). A client whose group is not translated may still have a
+membership of the new protocol here, which ends before its JoinGroup is relayed
+(:mod:`translation.migration.downgrade`). A JoinGroup that is translated may still be relayed in the end, by what the
+broker says of its member (:mod:`translation.migration.join_preflight`).
+"""
+
+import math
+from functools import partial
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.join_group import JoinGroupRequest
+from translation import authorization, member_id_required, relayed_responses, static_members
+from translation.actions import Admitted, Connection, EventKind, Request
+from translation.apis import join_group
+from translation.engine.context import Context
+from translation.engine.join_outcomes import refused
+from translation.engine.member import Member
+from translation.engine.procedure import ProcedureQueue
+from translation.migration.classic_join import relay_classic_join
+from translation.migration.downgrade import back_to_classic
+from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
+from translation.partitions import owns_partitions
+from translation.policy.policy import Mode, Rule
+from translation.upstream.consumer_group_heartbeat import heartbeat_version
+
+
+def route_join_group(
+    context: Context, connection: Connection, request: Request, *, authorized: bool = False
+) -> None:
+    """Route a JoinGroup; if the broker has to be asked first whether its sender may act, route it again afterwards."""
+    message: JoinGroupRequest = request.message
+    if not message.group_id:
+        context.forward(request)  # the broker refuses it
+        return
+    proceed = partial(route_join_group, context, connection, request, authorized=True)
+    named = _named_member(context, message)
+    if not authorized and not authorization.is_authorized(context, connection, request, named, proceed):
+        return
+    context.actions.append(Admitted(request))
+    rule = context.rules.rule_for(message.group_id)
+    why_not = relayed_responses.why_not_translated(context, message)
+    if rule.mode is Mode.REJECT:
+        reason = "the policy rejects this group"
+        context.events.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
+        context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    elif rule.mode is Mode.OBSERVE:
+        _observe(context, connection, request, rule, why_not)
+    elif why_not is not None:
+        context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
+        context.forward(
+            request
+        )  # what becomes of the group depends on the broker's response (relayed_responses)
+    elif context.registry.is_native(message.group_id, message.member_id):
+        context.forward(request)
+    elif heartbeat_version(connection) is None:
+        _relay_until_policy_change(context, request, "the broker has no ConsumerGroupHeartbeat v1")
+    elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
+        context, message
+    ):
+        _relay_unconverted(context, connection, request)
+    elif not _is_session_timeout(context, message.session_timeout_ms):
+        context.answer(request, refused(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+        context.registry.drop_group_if_empty(context.registry.group(message.group_id))
+    else:
+        _translate(context, connection, request)
+
+
+def _named_member(context: Context, message: JoinGroupRequest) -> Member | None:
+    """The member that a JoinGroup names by member id, or whose instance id it takes over."""
+    group = context.registry.groups.get(message.group_id)
+    if group is None:
+        return None
+    member = group.members.get(message.member_id)
+    if member is None and message.group_instance_id is not None:
+        return group.static_member(message.group_instance_id)
+    return member
+
+
+def _has_joined(context: Context, message: JoinGroupRequest) -> bool:
+    """Whether this client has a membership of the new protocol here."""
+    member = context.registry.find(message.group_id, message.member_id)
+    return member is not None and member.joined
+
+
+def _is_session_timeout(context: Context, timeout_ms: int) -> bool:
+    """Whether a broker with these settings would let a client have this session timeout."""
+    settings = context.settings
+    return settings.session_timeout_min_ms <= timeout_ms <= settings.session_timeout_max_ms
+
+
+# -- relayed -----------------------------------------------------------------------------------------------------------
+
+
+def _observe(
+    context: Context, connection: Connection, request: Request, rule: Rule, why_not: str | None
+) -> None:
+    """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
+    message: JoinGroupRequest = request.message
+    if _is_joining_upstream(context, message):
+        _translate(
+            context, connection, request
+        )  # in its turn; its client is told to move back when it has joined
+        return
+    given_here = context.ids.is_issued(message.member_id)
+    if rule.mode is Mode.OBSERVE:
+        context.ids.joins_classic(message.member_id, connection.id)
+    reason = f"observed: {why_not or 'translatable'}"
+    context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, reason)
+    _relay_or_move(context, connection, request, given_here=given_here)
+
+
+def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
+    """Whether an earlier JoinGroup of this client, from before the policy changed, has yet to send its heartbeat.
+
+    If this JoinGroup made the client a classic member under the same id, that heartbeat would release the partitions
+    that it owns as such.
+    """
+    member = context.registry.find(message.group_id, message.member_id)
+    return (
+        member is not None
+        and not member.joined
+        and not (member.queue.idle and member.join.waiting is None)
+        and context.ids.is_issued(member.member_id)
+    )
+
+
+def _relay_until_policy_change(context: Context, request: Request, reason: str) -> None:
+    """Relay a JoinGroup, and all calls of its group until the policy changes."""
+    message: JoinGroupRequest = request.message
+    group = context.registry.group(message.group_id)
+    group.migration.relay_for(math.inf, context.now)
+    if message.member_id:
+        context.registry.relay(group, message.member_id, math.inf)
+    context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
+    context.forward(request)
+
+
+def _relay_unconverted(context: Context, connection: Connection, request: Request) -> None:
+    """Relay a JoinGroup of a group that is not converted for now; its client may have been told to move before."""
+    message: JoinGroupRequest = request.message
+    given_here = context.ids.is_issued(message.member_id)
+    context.ids.joins_classic(message.member_id, connection.id)
+    _relay_or_move(context, connection, request, given_here=given_here)
+
+
+def _relay_or_move(context: Context, connection: Connection, request: Request, *, given_here: bool) -> None:
+    """Relay a JoinGroup after its client's memberships here have ended; translate it if it is not to move yet.
+
+    ``given_here`` says that this process gave out its member id.
+    """
+    message: JoinGroupRequest = request.message
+    group = context.registry.groups.get(message.group_id)
+    if group is None or not (group.pending_moves or group.members):
+        context.forward(request)
+        return
+    member = group.members.get(message.member_id)
+    if member is not None and member.joined:  # whatever older membership its client may have left
+        move = group.pending_moves.get(member.member_id)
+    else:
+        move = match_pending_move(group, connection, request, given_here=given_here)
+        member = group.members.get(message.member_id if move is None else move.member_id)
+    if member is None and message.group_instance_id is not None:
+        # A new process with this instance id. The broker would put it in the old one's place without a rebalance.
+        member = group.static_member(message.group_instance_id)
+    if member is None:
+        cancelled_move = None if move is None or keeps_membership(message, move) else move
+        steps = relay_classic_join(context, request, cancelled_move)
+        context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
+    elif member.joined and message.member_id == member.member_id and owns_partitions(message):
+        _translate(context, connection, request)  # its client has not heard yet that it is to join anew
+    elif move is not None or not member.joined or message.member_id != member.member_id:
+        steps = back_to_classic(context, member, connection, request)
+        context.scheduler.start(steps, member.queue, connection.id, request.client_id)
+    else:
+        _translate(context, connection, request)  # its turn to be moved has not come
+
+
+# -- translated --------------------------------------------------------------------------------------------------------
+
+
+def _translate(context: Context, connection: Connection, request: Request) -> None:
+    """Start the procedure of a JoinGroup under its member id, or answer that it needs another id."""
+    message: JoinGroupRequest = request.message
+    group = context.registry.group(message.group_id)
+    member_id = message.member_id
+    if member_id_required.older_join_may_arrive(context, connection, request):
+        reason = "given another member id, because an older JoinGroup may make the first one's member a classic one"
+        rule = context.rules.rule_for(group.group_id)
+        request_rejoin(context, group, connection, request, rule, reason)
+        member_id_required.answer_with_new_id(context, request)
+        return
+    if member_id_required.comes_without_member_id(request):
+        member_id_required.answer_with_new_id(context, request)
+        context.registry.drop_group_if_empty(group)
+        return
+    if not member_id:
+        member_id = context.ids.issue()
+    elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
+        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
+        return
+    group.migration.translate_join(context.now)
+    group.relayed_until.pop(member_id, None)
+    member = context.registry.member(message.group_id, member_id)
+    move = None
+    if group.pending_moves:
+        given_here = context.ids.is_issued(member_id)
+        move = match_pending_move(group, connection, request, given_here=given_here)
+    steps = join_group.join(context, member, connection, request, move)
+    context.scheduler.start(steps, member.queue, connection.id, request.client_id)
