@@ -105,7 +105,7 @@ def heartbeat_of_new_member(
 
 
 def joins(addresses: Mapping[str, str], topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Return the microseconds of the first JoinGroup of a connection, and of the next one, by each way's bootstrap address."""
+    """Return the microseconds of a connection's first and next JoinGroup, by each way's bootstrap address."""
     times: dict[tuple[str, str], list[float]] = {}
     warm_up = WARM_UP // ROUNDS_FOR_A_JOIN
     for way, bootstrap in addresses.items():
