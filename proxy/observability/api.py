@@ -50,8 +50,8 @@ async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | N
 
     ``events``: include the latest events of each group.
     """
-    told = await processes.query("groups with events" if events else "groups", Snapshot)
-    return merge(told) if told else None
+    snapshots = await processes.query("groups with events" if events else "groups", Snapshot)
+    return merge(snapshots) if snapshots else None
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:

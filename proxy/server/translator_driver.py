@@ -1,8 +1,8 @@
 """Drives the one translator of the process: hands it the connections' events and executes its actions in order.
 
 Everything here is synchronous and runs in the trio thread. Executing an action may let the next request of a connection
-through, which is an event again. Such events queue up, so the translator never gets a second event before the actions
-of the first are done.
+through, which is another event. Such events queue, so the translator never gets a second event before the actions of
+the first are done.
 """
 
 import math
@@ -64,7 +64,7 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class _DrivenConnection(msgspec.Struct):
-    """A connection that the translator knows, and its request and calls there that are under way."""
+    """A connection that the translator knows, with its request and the calls on it that are under way."""
 
     shell: TranslatedConnection
     request: RequestId | None = None
@@ -72,9 +72,9 @@ class _DrivenConnection(msgspec.Struct):
 
 
 class TranslatorDriver:
-    """Drives the translator. ``emit`` takes each event for log, metrics and journal.
+    """Drives the translator. ``emit`` gets each event for log, metrics and journal.
 
-    ``observer`` is shown what passes through.
+    ``observer`` is shown the group calls that pass through.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class TranslatorDriver:
         }
 
     def predict(self, connection: Connection, request: Request) -> Prediction | None:
-        """What is certain to come of :meth:`request`, which follows; None if nothing is."""
+        """Return what :meth:`request`, which follows, is certain to cause; None if nothing is certain."""
         if request.api_key != _HEARTBEAT or self._working:
             return None
         return self._translator.predict(connection, request)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
-        """A client has sent a group call."""
+        """Hand a client's group call to the translator."""
         driven = self._connections.get(connection.id)
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
@@ -158,9 +158,9 @@ class TranslatorDriver:
         request: Request,
         response: Any,
     ) -> None:
-        """A group call passes through: ``response`` is None when it is passed on, and then what the broker said.
+        """Observe a group call that passes through: when it is relayed (``response`` is None) and when it is answered.
 
-        Until the broker has accepted its sender once, nothing that it says is believed.
+        A call counts for nothing until the broker has accepted a call of its sender for this group.
         """
         group_id = request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
@@ -185,37 +185,40 @@ class TranslatorDriver:
         )
 
     def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
-        """Show the observer a call, and tell what it makes of it."""
+        """Show the observer a call, and emit the events that follow from it."""
         try:
             events = look(trio.current_time())
-        except Exception as error:  # noqa: BLE001  who only watches must not disturb
+        except Exception as error:  # noqa: BLE001  an observer must not disturb what it observes
             self._request_metrics.metrics.internal_errors.labels("observer").inc()
             _log.error("the observer failed", api_key=request.api_key, exc_info=error)
             return
-        self._tell(events)
+        self._report(events)
 
     def _admitted(self, admitted: Admitted) -> None:
-        # A member that passed through until now may be translated from this JoinGroup on: what it no longer claims
-        # ends now, not when it is answered.
+        # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
+        # JoinGroup no longer reports as owned, not when it is answered.
         self._observe(admitted.request, lambda now: self._observer.request_forwarded(now, admitted.request))
 
-    def _tell(self, events: Iterable[Event]) -> None:
-        """Tell events, and the observer of those that end what it knows."""
+    def _report(self, events: Iterable[Event]) -> None:
+        """Emit events, and tell the observer of those that move a member from it or to the translation."""
         for event in events:
             self._emit(event)
             if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._tell(self._observer.member_moved(event.group_id, event.member_id, event.reason))
+                self._report(self._observer.member_moved(event.group_id, event.member_id, event.reason))
             elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
                 self._observer.member_translated(event.group_id, event.member_id)
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], BrokerQuery | None], tell: Callable[[Any], None]
+        self,
+        group_id: str,
+        make_query: Callable[[Connection], BrokerQuery | None],
+        on_response: Callable[[Any], None],
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
-        return self._routes.ask(group_id, question, tell)
+        return self._routes.ask(group_id, make_query, on_response)
 
     def reply(self, call_id: CallId, message: Message) -> None:
-        """A broker has answered a call."""
+        """Hand a broker's response to whoever made the call: the translator, or a query about a group."""
         if call_id < 0:
             self._routes.answered(call_id, message)
             return
@@ -225,14 +228,14 @@ class TranslatorDriver:
         self._request_metrics.call_result(call.api_key, message)
 
     def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client of a known connection is gone; ``release`` comes when no member needs it."""
+        """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes.forget(connection_id)
         driven = self._connections[connection_id]
         self._forget_request(driven)
         self._dispatch(self._handle_client_gone, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """A connection is no more, on either side."""
+        """Tell the translator, if it knows the connection, that both sides of it are closed."""
         self._routes.forget(connection_id)
         if self.forget(connection_id):
             self._dispatch(self._handle_upstream_lost, connection_id, connection_id)
@@ -242,11 +245,11 @@ class TranslatorDriver:
         return not self.knows(connection_id) or self._translator.settled(connection_id)
 
     def knows(self, connection_id: ConnectionId) -> bool:
-        """Whether the translator has heard of this connection."""
+        """Whether the translator knows this connection."""
         return connection_id in self._connections
 
     def forget(self, connection_id: ConnectionId) -> bool:
-        """A connection is closed, as the translator wanted; whether it was known."""
+        """Forget a connection without telling the translator; return whether it was known."""
         driven = self._connections.pop(connection_id, None)
         if driven is None:
             return False
@@ -266,7 +269,7 @@ class TranslatorDriver:
         )
 
     def _expire_observed_members(self) -> None:
-        self._tell(self._observer.handle_time(trio.current_time()))
+        self._report(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled."""
@@ -278,7 +281,7 @@ class TranslatorDriver:
             errors = self._errors
             self._dispatch(self._handle_time, None)
             if self._errors != errors:
-                await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be in the past
+                await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be due
 
     def _forget_request(self, driven: _DrivenConnection) -> None:
         if driven.request is not None:
@@ -286,7 +289,7 @@ class TranslatorDriver:
             driven.request = None
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
-        """Hand an event to the translator and execute its actions; an event that comes meanwhile waits its turn."""
+        """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
         self._work.append((handler, about, arguments))
         if self._working:
             return
@@ -333,7 +336,7 @@ class TranslatorDriver:
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
-        self._tell((emit.event,))
+        self._report((emit.event,))
 
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:

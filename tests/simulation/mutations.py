@@ -369,7 +369,7 @@ def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
 
 
 def forget_a_group_by_its_name() -> AbstractContextManager[Any]:
-    """A conversation that holds an older record of a group makes the process forget the newer one."""
+    """A procedure that holds an older record of a group makes the process forget the newer one."""
     drop = Registry.drop_group_if_empty
 
     def broken(self: Registry, group: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is known of groups, and the pictures that are made and merged of it."""
+"""Records of groups by their events, and the snapshots that are made and merged from them."""
 
 from collections import Counter
 
@@ -16,7 +16,8 @@ from proxy.observability.group_metrics import (
     counts_of_view,
     families,
 )
-from proxy.observability.group_registry import GroupRegistry, view_of
+from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.group_views import view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind

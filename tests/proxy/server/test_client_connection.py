@@ -191,7 +191,7 @@ async def test_the_upstream_connection_outlives_the_client_until_it_is_released(
         assert bench.count("lingering_upstream_connections") == 1
         assert not bench.ended.is_set()
 
-        bench.connection.release()
+        bench.connection._shell.release()
         assert await bench.at_broker.frame() is None
         await bench.broker.aclose()
         await bench.ended.wait()
@@ -437,7 +437,7 @@ async def test_a_broker_that_does_not_read_stops_the_client(autojump_clock):
     async with a_bench(trio.testing.lockstep_stream_pair, limits=limits) as bench:
         sent = await sent_until_stuck(bench.client, messages.produce(1, acks=0, size=10_000), 50 * HIGH_WATER)
         assert HIGH_WATER < sent < 2 * HIGH_WATER
-        assert bench.connection._to_upstream.size < 2 * HIGH_WATER
+        assert bench.connection._upstream.buffer.size < 2 * HIGH_WATER
 
 
 async def test_a_client_that_does_not_read_stops_the_broker(autojump_clock):
@@ -448,7 +448,7 @@ async def test_a_client_that_does_not_read_stops_the_broker(autojump_clock):
         await bench.broker.send_all(head)
         sent = await sent_until_stuck(bench.broker, bytes(10_000), 50 * HIGH_WATER)
         assert HIGH_WATER < sent < 2 * HIGH_WATER + STREAM_ABOVE
-        assert bench.connection._to_client.size < 2 * HIGH_WATER + STREAM_ABOVE
+        assert bench.connection._shell.to_client.size < 2 * HIGH_WATER + STREAM_ABOVE
 
 
 async def test_a_client_that_pipelines_behind_a_waiting_call_is_stopped(autojump_clock):

@@ -1,0 +1,145 @@
+"""The records of the member log: keys, values, partitions, and how they are written as bytes.
+
+A record says what one *writer* wants to be true of one member of a group. Whether it counts is decided by
+:mod:`translation.fleet.counting`. Keys and values are msgpack. A field that a reader does not know is ignored, and one
+that is missing has its default, so fields may be added; whatever else changes needs another :data:`FORMAT`.
+"""
+
+from enum import StrEnum
+from hashlib import sha256
+from typing import NamedTuple, NewType
+
+import crc32c
+import msgspec
+
+Writer = NewType("Writer", bytes)
+"""Names one producer object: 16 random bytes. A process that replaces its producer has had several.
+
+Never a host or a pod: a record of an earlier producer may still land after its successor has read the log.
+"""
+
+FORMAT = b"\x01"
+"""Value of the header :data:`FORMAT_HEADER`. A reader that finds another one can't know what counts."""
+FORMAT_HEADER = "v"
+
+LONGEST_NAME = 255
+"""Characters of a group or member id that is written as it is; of a longer one its hash is."""
+
+LONGEST_VALUE = 4096
+"""Bytes of a value. A record that the broker refuses for its size would be refused for ever."""
+
+_PROBE = "probe"
+
+
+class Kind(StrEnum):
+    """What a record says of its member."""
+
+    SERVED = "served"
+    """The writer serves the member: its session and rebalance timeouts run there and nowhere else."""
+    EXPIRING = "expiring"
+    """The member id is dead: anybody may send member epoch -1 for it, or may have sent it."""
+    ENDED = "ended"
+    """The member id is dead, and the broker is known to have no such member any more."""
+    RELAYED = "relayed"
+    """The broker itself serves the id, as a classic member."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nobody may serve or relay the member id any more."""
+        return self is Kind.EXPIRING or self is Kind.ENDED
+
+
+class MemberKey(NamedTuple):
+    """Names a member. Both ids are shortened to :data:`LONGEST_NAME` characters (:func:`member_key`)."""
+
+    group_id: str
+    member_id: str
+
+
+class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The value of a record.
+
+    ``version`` and ``first`` say what its writer had read (:mod:`translation.fleet.counting`). The
+    timeouts are those of the client's JoinGroup: another process that takes the member over goes by them until the
+    client has joined there. ``server`` names the process for people; no rule looks at it.
+    """
+
+    kind: Kind
+    version: int
+    first: bool = False
+    server: str = ""
+    instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+
+
+class InvalidRecord(Exception):
+    """A key or a value is none of the member log. All readers ignore such a record."""
+
+
+_key_decoder = msgspec.msgpack.Decoder(tuple[str, str, bytes])
+_value_decoder = msgspec.msgpack.Decoder(MemberRecord)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def member_key(group_id: str, member_id: str) -> MemberKey:
+    """The key of a member. An id that is too long is replaced by its hash, so that a record stays small."""
+    return MemberKey(shortened(group_id), shortened(member_id))
+
+
+def shortened(name: str) -> str:
+    """The name itself, or its hash if it is longer than :data:`LONGEST_NAME`."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return sha256(name.encode()).hexdigest()
+
+
+def partition_of(key: MemberKey, partitions: int) -> int:
+    """The partition of all records of this group, which therefore have one order."""
+    return crc32c.crc32c(key.group_id.encode()) % partitions
+
+
+def encode_key(key: MemberKey, writer: Writer) -> bytes:
+    """The key of a record, by which the topic is compacted: each writer has its own of a member."""
+    return _encoder.encode((key.group_id, key.member_id, writer))
+
+
+def decode_key(data: bytes) -> tuple[MemberKey, Writer]:
+    """Return the member and the writer of a record.
+
+    :raises InvalidRecord: it is no key of the member log.
+    """
+    try:
+        group_id, member_id, writer = _key_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise InvalidRecord(f"not the key of a member: {data[:64]!r}: {error}") from None
+    return MemberKey(group_id, member_id), Writer(writer)
+
+
+def encode_value(record: MemberRecord) -> bytes:
+    """The value of a record, as bytes.
+
+    :raises InvalidRecord: longer than :data:`LONGEST_VALUE`; an instance id may be.
+    """
+    data = _encoder.encode(record)
+    if len(data) > LONGEST_VALUE:
+        raise InvalidRecord(f"a record of {len(data)} bytes; {LONGEST_VALUE} is the limit")
+    return data
+
+
+def decode_value(data: bytes) -> MemberRecord:
+    """Return the value of a record.
+
+    :raises InvalidRecord: it is none of the member log.
+    """
+    try:
+        return _value_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise InvalidRecord(f"not the value of a member: {data[:64]!r}: {error}") from None
+
+
+PROBE = MemberKey("", _PROBE)
+"""Each process writes such a record to each partition now and then, with no value (a tombstone).
+
+Reading it back shows that the partition can be written and read. No group of Kafka has an empty id.
+"""
