@@ -1,4 +1,4 @@
-"""Every interleaving of a small group. ``make explore`` goes further: with a fault to the full horizon."""
+"""Explores every interleaving of a small group. ``make explore`` goes further: with a fault to the full horizon."""
 
 import msgspec
 import pytest
