@@ -11,7 +11,7 @@ def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are
     bench = Bench()
     silent, other = bench.connect(), bench.connect()
     bench.stable_member(silent, (0, 1), session_timeout_ms=10_000)
-    bench.client_gone(silent)
+    bench.client_disconnected(silent)
     assert bench.released == []  # heartbeats for it still travel there
     bench.advance(6)
     bench.beat(1)  # the broker's session is kept
@@ -27,7 +27,7 @@ def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_sessi
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), session_timeout_ms=6_000)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.advance(7)
     assert bench.calls == []
     assert bench.released == [connection.id]
