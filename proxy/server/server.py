@@ -201,7 +201,7 @@ class Server:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
             self.observability.start(nursery, self.driver)
-            nursery.start_soon(self.driver.expire_observed_members)
+            nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):

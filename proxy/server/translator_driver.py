@@ -7,7 +7,7 @@ the first are done.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -17,8 +17,8 @@ import trio
 
 from protocol_codecs import ApiKey, Message
 from proxy.metrics.counters import HotHistogram
-from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import BrokerQuery
+from proxy.server.event_reporter import EventReporter
 from proxy.server.group_routes import GroupRoutes
 from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
@@ -34,9 +34,7 @@ from translation.actions import (
     ConnectionId,
     Emit,
     Event,
-    EventKind,
     Forward,
-    MemberProtocol,
     Release,
     Request,
     RequestId,
@@ -47,7 +45,6 @@ from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
-_SESSION_CHECK_INTERVAL_S = 2.0
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -86,8 +83,10 @@ class TranslatorDriver:
     ) -> None:
         self._translator = translator
         self._request_metrics = request_metrics
-        self._emit = emit
-        self._observer = observer or Observer(TopicNames())
+        observer = observer or Observer(TopicNames())
+        self.reporter = EventReporter(observer, emit, request_metrics.metrics)
+        """Reports the events of all members."""
+        self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
@@ -168,11 +167,11 @@ class TranslatorDriver:
             if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
                     self._routes.remember(shell, connection, request)
-                if self._observer.kept_alive(self._clock(), connection.id, request.message):
+                if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
             if self._translator.is_authorized(connection.id, group_id):
-                self._observe(request, lambda now: self._observer.request_forwarded(now, request))
+                self.reporter.call_forwarded(request)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
         if is_news or not self._translator.is_authorized(connection.id, group_id):
@@ -183,35 +182,12 @@ class TranslatorDriver:
             connection.id, group_id
         ):
             self._routes.remember(shell, connection, request)
-        self._observe(
-            request, lambda now: self._observer.response_received(now, connection, request, response)
-        )
-
-    def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
-        """Show the observer a call, and emit the events that follow from it."""
-        try:
-            events = look(trio.current_time())
-        except Exception as error:  # noqa: BLE001  an observer must not disturb what it observes
-            self._request_metrics.metrics.internal_errors.labels("observer").inc()
-            _log.error("the observer failed", api_key=request.api_key, exc_info=error)
-            return
-        self._report(events)
+        self.reporter.call_answered(connection, request, response)
 
     def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
-        self._observe(
-            authorized.request, lambda now: self._observer.request_forwarded(now, authorized.request)
-        )
-
-    def _report(self, events: Iterable[Event]) -> None:
-        """Emit events, and tell the observer of those that move a member from it or to the translation."""
-        for event in events:
-            self._emit(event)
-            if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._report(self._observer.member_moved(event.group_id, event.member_id, event.reason))
-            elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
-                self._observer.member_translated(event.group_id, event.member_id)
+        self.reporter.call_forwarded(authorized.request)
 
     def ask(
         self,
@@ -266,15 +242,6 @@ class TranslatorDriver:
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy."""
         self._dispatch(self._handle_policy, None, policy)
-
-    async def expire_observed_members(self) -> None:
-        """Have the observer expire silent members, every two seconds until cancelled."""
-        await run_periodically(
-            _SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics
-        )
-
-    def _expire_observed_members(self) -> None:
-        self._report(self._observer.handle_time(trio.current_time()))
 
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled."""
@@ -341,7 +308,7 @@ class TranslatorDriver:
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
-        self._report((emit.event,))
+        self.reporter.report((emit.event,))
 
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:

@@ -56,7 +56,7 @@ async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
     return data
 
 
-# -- the conversation says what may be moved -----------------------------------------------------------------
+# -- the session says what may be spliced --------------------------------------------------------------------
 
 
 def test_the_rest_of_a_large_produce_request_may_be_moved():

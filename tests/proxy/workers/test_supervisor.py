@@ -137,8 +137,8 @@ async def test_a_new_policy_reaches_every_worker_and_those_that_come_later():
             await stream.aclose()
 
 
-async def test_the_picture_says_which_policy_holds_although_workers_read_no_file(tmp_path):
-    """Groups as JSON, the page and `epochgate status` all draw this picture."""
+async def test_the_snapshot_says_which_policy_holds_although_workers_read_no_file(tmp_path):
+    """Groups as JSON, the page and `epochgate status` all show this snapshot."""
     file = tmp_path / "policy.yaml"
     file.write_text("default: observe\n")
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
