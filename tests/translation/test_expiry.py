@@ -54,6 +54,26 @@ def test_a_client_that_does_not_rejoin_within_its_rebalance_timeout_is_removed()
     assert bench.calls[0].message.member_epoch == 0
 
 
+def test_the_rebalance_timeout_starts_when_the_client_is_told_to_rejoin_and_not_before() -> None:
+    """Its connection ended while the broker was asked, so nobody heard the first answer."""
+    bench = Bench()
+    first = bench.connect()
+    bench.stable_member(first, (0, 1), rebalance_timeout_ms=20_000)
+    bench.heartbeat(first, A, 1)
+    bench.client_gone(first)
+    bench.beat(1, orders=(0,))
+    bench.advance(2)
+    second = bench.connect()
+    for _ in range(7):
+        told = bench.heartbeat(second, A, 1)
+        bench.beat(1)
+        assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+        bench.advance(2.8)
+    assert bench.calls == [], "19.6 s after it was told, 21.6 s after the answer that nobody heard"
+    bench.advance(0.5)
+    assert bench.heartbeat_call().message.member_epoch == -1
+
+
 def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_again() -> None:
     """It goes on from before a JoinGroup that a newer one had overtaken, and never sees that one's answer."""
     bench = Bench()
