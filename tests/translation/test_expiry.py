@@ -60,7 +60,7 @@ def test_the_rebalance_timeout_starts_when_the_client_is_told_to_rejoin_and_not_
     first = bench.connect()
     bench.stable_member(first, (0, 1), rebalance_timeout_ms=20_000)
     bench.heartbeat(first, A, 1)
-    bench.client_gone(first)
+    bench.client_disconnected(first)
     bench.beat(1, orders=(0,))
     bench.advance(2)
     second = bench.connect()
