@@ -96,7 +96,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def ratio(self) -> float | None:
-        """From 0 to 1; None without members."""
+        """The share of members that use the new protocol, from 0 to 1; None without members."""
         return self.done / self.total if self.total else None
 
 

@@ -107,7 +107,7 @@ class ClientConnection:
         return None if self._upstream is None else self._upstream.dialed
 
     def progress(self) -> ConnectionProgress:
-        """What it has done so far, and what it waits for."""
+        """Return what the connection has done so far, and what it waits for."""
         session, shell, upstream = self._session, self._shell, self._upstream
         up = self._from_client.progress
         down = None if upstream is None else upstream.direction.progress

@@ -26,7 +26,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
-from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
+from tests.simulation.wire import GROUP, KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
     Call,
@@ -253,6 +253,13 @@ class ProxyProcess:
         self._abandon(shell)
         self._by_link.pop(shell.client, None)
         self._by_link.pop(shell.upstream, None)
+
+    def is_asking_about(self, client: Party) -> bool:
+        """Whether the broker is asked whether this client may act in the group, and its call waits for the answer."""
+        return any(
+            shell.client.near is client and not self.translator.admits(shell.connection.id, GROUP)
+            for shell in self._requests.values()
+        )
 
     # -- the client's requests -------------------------------------------------------------------------------------
 

@@ -132,6 +132,22 @@ def test_a_connection_on_which_nobody_answers_holds_up_nobody(what: str) -> None
         heartbeat_succeeds(bench, own)
 
 
+def test_a_session_may_end_while_the_broker_is_asked_about_the_clients_new_connection() -> None:
+    """Else a stranger's calls could keep the member of a dead client alive."""
+    bench, own = a_victim()
+    bench.client_gone(own)
+    bench.upstream_lost(own)
+    bench.advance(44.9)  # its session timeout is 45 s
+    heartbeat = bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
+    (question,) = bench.questions()
+    bench.advance(0.2)
+    assert bench.kinds()[-1] is EventKind.SESSION_EXPIRED
+    bench.reply(ACCEPTED, question)
+    bench.reply(described({VICTIM: (1, 1)}))
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_the_broker_is_asked_once_for_each_connection_and_group() -> None:
     bench, _ = a_victim()
     connection = bench.connect()
