@@ -257,7 +257,7 @@ class ProxyProcess:
     def is_asking_about(self, client: Party) -> bool:
         """Whether the broker is asked whether this client may act in the group, and its call waits for the answer."""
         return any(
-            shell.client.near is client and not self.translator.admits(shell.connection.id, GROUP)
+            shell.client.near is client and not self.translator.is_authorized(shell.connection.id, GROUP)
             for shell in self._requests.values()
         )
 

@@ -135,7 +135,7 @@ def test_a_connection_on_which_nobody_answers_holds_up_nobody(what: str) -> None
 def test_a_session_may_end_while_the_broker_is_asked_about_the_clients_new_connection() -> None:
     """Else a stranger's calls could keep the member of a dead client alive."""
     bench, own = a_victim()
-    bench.client_gone(own)
+    bench.client_disconnected(own)
     bench.upstream_lost(own)
     bench.advance(44.9)  # its session timeout is 45 s
     heartbeat = bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
