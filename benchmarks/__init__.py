@@ -1,4 +1,4 @@
-"""What Epochgate costs, beside the same work without it: `make bench`."""
+"""Measures the costs of Epochgate, each beside the same work without it: `make bench`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make bench`: what Epochgate costs, each number next to the same work without it, as a table and build/bench.json.
+"""`make bench`: measures the costs of Epochgate beside the same work without it; writes a table and build/bench.json.
 
 python -m benchmarks [--only throughput,tls,latency,members,growth] [--runs N]
 """
@@ -55,7 +55,7 @@ def latencies(rounds: int) -> Any:
 
 
 def throughputs(runs: int, records: int) -> Any:
-    """Throughput straight, through Epochgate, and through HAProxy if there is one."""
+    """Measure throughput directly, through Epochgate, and through HAProxy if it is installed."""
     with contextlib.ExitStack() as stack:
         listeners = []
         if haproxy.program():
@@ -76,7 +76,7 @@ def throughputs(runs: int, records: int) -> Any:
 
 
 def throughputs_on_tls(runs: int, records: int) -> Any:
-    """Throughput with TLS from the client to the proxy and from there to the broker, and straight to the broker."""
+    """Measure throughput with TLS from client to proxy and from proxy to broker, and directly to the broker."""
     tls = TlsFiles(BUILD / "bench" / "tls-files")
     with kafka(ExtraListener("TLS", "SSL", tls.broker_settings())) as cluster:
         bootstrap = cluster.bootstrap_of("TLS")
@@ -99,7 +99,7 @@ def environment() -> dict[str, Any]:
 
 
 def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
-    """What is measured, without us, with us, what it costs, the target, whether it is met."""
+    """Return rows of: the measure, without us, with us, the cost, the target, whether it is met."""
     table = []
     both = [("", one) for one in report.get("throughput", {}).items()]
     both += [(" on TLS", one) for one in report.get("tls", {}).items()]
@@ -134,7 +134,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
 
 
 def _ratio(one: dict[str, Any], way: str) -> str:
-    """The median, and the quartiles."""
+    """Return the median and the quartiles."""
     low, high = one[f"{way}_quartiles"]
     return f"{one[f'{way}_ratio']} ({low} to {high})"
 

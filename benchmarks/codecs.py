@@ -1,8 +1,8 @@
-"""How fast the codecs are, beside kio (whose reader is native code) and kafka-python, on the same values.
+"""Measures the codecs beside kio (whose reader is native code) and kafka-python, on the same values.
 
 `make bench-codecs` runs it, prints a table and writes build/bench-codecs.json. The contestants take turns within each
-round, so that whatever else the machine does hits all of them alike; each one's best round counts. What can be
-looked up once is looked up once for every contestant; the column `decode()` shows ours with the lookup.
+round, so that other load on the machine hits all of them alike; each one's best round counts. Look-ups that can be done
+once are done once for every contestant; the column `decode()` shows ours with the look-up.
 """
 
 import io
@@ -56,7 +56,7 @@ MEMBER_ID = "consumer-1-6d2b0c5e-3b3b-4e1f-9d0a-0123456789ab"
 
 @dataclass(frozen=True)
 class Row:
-    """One message to measure; ``decode_target`` says whether the target for decoding is meant for it."""
+    """One message to measure; ``decode_target`` says whether the target for decoding applies to it."""
 
     label: str
     message: Message
@@ -189,7 +189,7 @@ Contestant = tuple[str, dict[str, Any]]
 
 
 def best_times(contestants: dict[str, Contestant]) -> dict[str, float]:
-    """Seconds of one execution of each, in its best round."""
+    """Return the seconds of one execution of each, in its best round."""
     timers = {
         name: timeit.Timer(statement, globals=names) for name, (statement, names) in contestants.items()
     }
@@ -261,7 +261,7 @@ def our_contestants(row: Row, data: bytes) -> dict[str, Contestant]:
 
 
 def check_same_bytes(writing: str, names: dict[str, Any]) -> None:
-    """Make sure that a contestant does what it is timed for."""
+    """Check that a contestant does the work that it is timed for."""
     scope = dict(names)
     exec(writing, scope)  # noqa: S102 - a statement of this file
     if bytes(scope["written"]) != names["data"]:

@@ -1,9 +1,9 @@
-"""What the embedded coordinator costs by the size of a group, and a heartbeat's round trip beside Kafka's.
+"""Measures the embedded coordinator by group size, and a heartbeat's round trip beside Kafka's.
 
-`make bench-coordinator` runs it, prints tables and writes build/bench-coordinator.json. The coordinator is asked
-without a wire and writes its log to memory. A new target assignment is the time of the heartbeat that computes it,
-with all its records replayed and written. "growth" is the exponent p of cost ~ size**p between the smallest and the
-largest group of a column: 1 is linear, 2 quadratic.
+`make bench-coordinator` runs it, prints tables and writes build/bench-coordinator.json. The coordinator is called
+directly and writes its log to memory. A new target assignment is the time of the heartbeat that computes it, with all
+its records replayed and written. "growth" is the exponent p of cost ~ size**p between the smallest and the largest
+group of a column: 1 is linear, 2 quadratic.
 """
 
 import argparse
@@ -93,7 +93,7 @@ class Group:
         del self.members[member_id], self.assigned[member_id]
 
     def assign(self, member_id: str) -> float:
-        """Seconds of the heartbeat that computes a new target, once the interval is over."""
+        """Return the seconds of the heartbeat that computes a new target, once the interval has passed."""
         self.now_ms += INTERVAL_MS
         epoch = self.group.assignment_epoch
         seconds = timed(lambda: self.beat(member_id))
@@ -137,7 +137,7 @@ class Group:
 
 @dataclass
 class Cost:
-    """What one size of group costs; times in milliseconds, memory in KiB."""
+    """The costs of one group size; times in milliseconds, memory in KiB."""
 
     assignor: str
     members: int
@@ -192,7 +192,7 @@ def measure(assignor: str, members: int, partitions: int) -> Cost:
 
 
 def memory_kib(assignor: str, members: int, partitions: int) -> float:
-    """What a settled group takes for each member, without its log."""
+    """Return the memory of a settled group per member, without its log."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -246,7 +246,7 @@ class Peer:
 
 
 class Member:
-    """A member that is alone in its group, which heartbeats as fast as it is answered."""
+    """A member that is alone in its group and heartbeats as fast as it is answered."""
 
     def __init__(self, bootstrap: str) -> None:
         self.peer = Peer(bootstrap)
@@ -292,7 +292,7 @@ class Member:
 
 @contextmanager
 def embedded() -> Iterator[str]:
-    """The embedded broker in a process of its own."""
+    """Run the embedded broker in its own process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "coordinator.broker", "--port", "0"], stdout=subprocess.PIPE, text=True
     )
@@ -306,7 +306,7 @@ def embedded() -> Iterator[str]:
 
 
 def round_trips() -> dict[str, dict[str, float]] | str:
-    """Median and 99th percentile of a heartbeat's round trip in microseconds; or why there is none."""
+    """Return median and 99th percentile of a heartbeat's round trip in microseconds; or why there is none."""
     cluster = Cluster(RUN / f"bench-coordinator-{os.getpid()}")
     try:
         cluster.save(owner_pid=os.getpid())
@@ -355,7 +355,7 @@ def line(cost: Cost) -> str:
 
 
 def growths(costs: list[Cost]) -> list[dict[str, Any]]:
-    """How the cost of an assignment grows where members and partitions grow together, a hundredfold."""
+    """Return how an assignment's cost grows where members and partitions grow together, a hundredfold."""
     by_size = {(c.assignor, c.members, c.partitions): c for c in costs}
     found = []
     for assignor in ASSIGNORS:

@@ -1,4 +1,4 @@
-"""The embedded coordinator as a process of its own: `python -m benchmarks.embedded PARTITIONS`."""
+"""Runs the embedded coordinator as its own process: `python -m benchmarks.embedded PARTITIONS`."""
 
 import sys
 

@@ -1,9 +1,9 @@
-"""How long the partitions of a killed client have no owner, on a broker with Kafka's own defaults for groups.
+"""Measures how long the partitions of a killed client have no owner, on a broker with Kafka's defaults for groups.
 
 `make bench-failover` runs it and prints the table of docs/how-to/operations.md. Two consumers share a topic, and one of
-them is killed (kill -9). Straight at Kafka a classic client's own session timeout decides when the other is given its
+them is killed (kill -9). Directly at Kafka a classic client's own session timeout decides when the other one gets its
 partitions; behind several processes the broker's does, because none of them knows whether the client came back at
-another one (docs/how-to/operations.md). All rows are measured at the same time, each with a group of its own.
+another one (docs/how-to/operations.md). All rows are measured at the same time, each with its own group.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tools.kafka.settings import GROUP_DEFAULTS
 
 PARTITIONS = 6
 CLIENT_SESSION_S = 10.0
-"""What the clients ask for; librdkafka's own default is 45 s."""
+"""The clients' session timeout; librdkafka's own default is 45 s."""
 
 BROKER_SESSION_S = int(GROUP_DEFAULTS["group.consumer.session.timeout.ms"]) / 1000
 HEARTBEAT_MS = 3_000
@@ -42,7 +42,7 @@ NATIVE_THROUGH = "native client, through Epochgate: one process"
 
 @dataclass(frozen=True)
 class Row:
-    """How long a partition had no owner after its client was killed: the longest of them."""
+    """The longest time in which a partition had no owner after its client was killed."""
 
     entry: str
     free_s: float
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class _Group:
-    """Two consumers of one group, which may enter at different places."""
+    """Two consumers of one group, which may connect to different proxies."""
 
     entry: str
     topic: str
@@ -58,22 +58,25 @@ class _Group:
     victim: ConsumerProcess
 
     def shared(self) -> bool:
-        """Whether each has its half."""
+        """Whether each owns its half."""
         return all(len(one.owned()) == PARTITIONS // 2 for one in (self.survivor, self.victim))
 
     def taken_over(self) -> bool:
-        """Whether the survivor has everything."""
+        """Whether the surviving consumer owns everything."""
         return self.survivor.owned() == {Partition(self.topic, number) for number in range(PARTITIONS)}
 
     def row(self) -> Row:
-        """What was measured, once it is taken over."""
+        """Return the measurement, after the partitions were taken over."""
         killed = self.victim.seen("killed")[0].mono
         found = gaps([self.survivor.events, self.victim.events])
         return Row(self.entry, max(gap.seconds for gap in found if gap.end > killed))
 
 
 def measure(kafka: Kafka, folder: Path) -> list[Row]:
-    """A row for each entry. `kafka` must have GROUP_DEFAULTS. Raises AssertionError if a group does not settle."""
+    """Measure a row for each entry, on a `kafka` with GROUP_DEFAULTS.
+
+    Raises AssertionError if a group does not settle.
+    """
     consumers = Consumers(folder)
     with contextlib.ExitStack() as stack:
         stack.callback(consumers.end)
@@ -101,14 +104,14 @@ def measure(kafka: Kafka, folder: Path) -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """As docs/how-to/operations.md has it."""
+    """Format the table of docs/how-to/operations.md."""
     lines = ["| client and path | partitions without an owner after `kill -9` |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| {row.entry} | {row.free_s:.1f} s |" for row in rows)])
 
 
 @contextlib.contextmanager
 def _proxies(kafka: Kafka, folder: Path, *, replicas: int = 1, workers: int = 1) -> Iterator[tuple[str, str]]:
-    """The bootstraps of the first and of the second client, behind this many proxies."""
+    """Start this many proxies; yield the bootstrap addresses of the first and of the second client."""
     with contextlib.ExitStack() as stack:
         proxies: list[Proxy] = [
             stack.enter_context(
@@ -141,7 +144,7 @@ def _start(kafka: Kafka, consumers: Consumers, entry: str, at: tuple[str, str], 
 
 
 def main() -> int:
-    """Start a broker, measure, print."""
+    """Start a broker, measure, and print."""
     argparse.ArgumentParser(prog="python -m benchmarks.failover", description=__doc__).parse_args()
     with find_broker.own_cluster("bench-failover", overrides=GROUP_DEFAULTS) as cluster:
         kafka = Kafka(cluster.bootstrap, source="maven", version=cluster.version)

@@ -1,4 +1,4 @@
-"""What members and partitions cost as they become more: processor time of the proxy, which other work hardly changes.
+"""Measures processor time of the proxy as members and partitions grow; other load hardly affects it.
 
 The exponent says how a cost grows: 0 not at all, 1 linearly. It is fitted to the logarithms.
 """

@@ -1,12 +1,12 @@
-"""What strangers can do to the process and to a member that is served beside them, straight at Kafka and through us.
+"""Measures what attackers can do to the process, and to a member beside them, directly at Kafka and through us.
 
     python -m benchmarks.hostile [--calls 100000] [--seconds 10]
 
-A broker with SASL and ACLs, and a group of one member whose principal alone may act in it. Beside it come floods of
+A broker with SASL and ACLs, and a group of one member whose principal alone may access it. Attacks are floods of
 JoinGroups, from connections that have not authenticated and from a principal without rights, with group ids of 30 kB;
-and single calls as large as a frame may be, also from somebody with rights. While they run, the member heartbeats every
-20 ms. The table (and build/hostile.json) says what was kept of the floods, how long the member waited at the most, how
-much memory was used at the most, and who is in its group afterwards.
+and single calls as large as a frame may be, also from a principal with rights. While they run, the member heartbeats
+every 20 ms. The table (and build/hostile.json) says how much of the floods was stored, the member's longest wait, the
+peak memory, and the members of its group afterwards.
 """
 
 import argparse
@@ -56,7 +56,7 @@ TARGET_MEMORY_MIB = 1024
 
 
 def authenticated(address: str, user: str) -> Line:
-    """A connection of this user, by SASL PLAIN."""
+    """Open a connection of this user, authenticated by SASL PLAIN."""
     line = Line(address)
     line.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
     line.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -71,7 +71,7 @@ def authenticated(address: str, user: str) -> Line:
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
-    """A request without a client id, with its size."""
+    """Return a request without a client id, with its size."""
     head = _HEADER.pack(api_key, version, 1, -1)
     return _INT32.pack(len(head) + len(body)) + head + body
 
@@ -81,7 +81,7 @@ def text(value: bytes) -> bytes:
 
 
 def join(group: bytes, protocol_type: bytes, metadata: bytes = b"") -> bytes:
-    """JoinGroup v2 under no member id."""
+    """Return JoinGroup v2 without a member id."""
     protocol = text(b"range") + _INT32.pack(len(metadata)) + metadata
     timeouts = _INT32.pack(10_000) * 2
     return frame(
@@ -92,13 +92,13 @@ def join(group: bytes, protocol_type: bytes, metadata: bytes = b"") -> bytes:
 
 
 def owning(topic: bytes, partitions: int) -> bytes:
-    """A subscription (v1 of the embedded protocol) that claims so many partitions."""
+    """Return a subscription (v1 of the embedded protocol) that claims so many partitions."""
     owned = text(topic) + _INT32.pack(partitions) + bytes(4 * partitions)
     return _INT16.pack(1) + _INT32.pack(1) + text(topic) + _INT32.pack(-1) + _INT32.pack(1) + owned
 
 
 def offset_fetch_of_groups(groups: int) -> bytes:
-    """OffsetFetch v8 of so many groups without a name, in the flexible form."""
+    """Return OffsetFetch v8 of so many groups without a name, in the flexible form."""
     count = groups + 1
     varint = bytearray()
     while count > 0x7F:
@@ -113,12 +113,12 @@ def offset_fetch_of_groups(groups: int) -> bytes:
 
 
 def give_way() -> None:
-    """Strangers have machines of their own; on this one they must not take the time of what is measured."""
+    """Lower the priority: real attackers have their own machines, so they must not take time from the measured ones."""
     os.nice(19 - os.nice(0))
 
 
 def send(address: str, user: str | None, data: bytes, times: int) -> None:
-    """Send it so many times, one after another, on connections that are opened again when they are closed."""
+    """Send it so many times, one after another, on connections that are reopened when they are closed."""
     line: Line | None = None
     for _ in range(times):
         try:
@@ -133,7 +133,7 @@ def send(address: str, user: str | None, data: bytes, times: int) -> None:
 
 
 def flood(address: str, user: str | None, calls: int, seed: int) -> None:
-    """JoinGroups that each name another group."""
+    """Send JoinGroups that each name another group."""
     line: Line | None = None
     for n in range(calls):
         group = f"{seed}-{n}-".encode().ljust(LONG_GROUP_ID, b"x")
@@ -147,7 +147,7 @@ def flood(address: str, user: str | None, calls: int, seed: int) -> None:
 
 
 def send_for(address: str, user: str | None, data: bytes, seconds: float) -> None:
-    """The same for some time."""
+    """Send it repeatedly for a duration."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         send(address, user, data, 1)
@@ -157,7 +157,7 @@ def send_for(address: str, user: str | None, data: bytes, seconds: float) -> Non
 
 
 class Member:
-    """The group's one member, which heartbeats all the time."""
+    """The group's only member, which heartbeats all the time."""
 
     def __init__(self, address: str, bootstrap_user: str, group: str, topic: str) -> None:
         self._member = ClassicMember(authenticated(address, bootstrap_user), group, topic)
@@ -176,7 +176,7 @@ class Member:
             self.refused += answer[12:14] != b"\0\0"
 
     def end(self) -> None:
-        """Leave the group, so that the next one is alone in it again."""
+        """Leave the group, so that the next member is alone in it."""
         self._over.set()
         self._thread.join()
         self._member.leave()
@@ -184,7 +184,7 @@ class Member:
 
 
 class Peak:
-    """The most memory that a process has had since this began."""
+    """The peak memory of a process since this object was created."""
 
     def __init__(self, pid: int) -> None:
         self._file = Path(f"/proc/{pid}/status")
@@ -196,7 +196,7 @@ class Peak:
 
 
 def attacks(group: bytes, topic: bytes, calls: int, seconds: float) -> dict[str, list[tuple[Any, ...]]]:
-    """Name -> one tuple for each process: the function and what follows the address."""
+    """Return, by name, one tuple for each process: the function and its arguments after the address."""
     claims = (LARGEST_FRAME - 200) // 4
     big_join = join(group, b"consumer", owning(topic, claims))
     own_join = join(b"another-" + group, b"consumer", owning(topic, claims))
@@ -223,7 +223,7 @@ def _attacker(what: Callable[..., None], *arguments: Any) -> None:
 
 
 def under(attack: list[tuple[Any, ...]], address: str) -> None:
-    """Run the processes of an attack to their end."""
+    """Run the processes of an attack until they end."""
     spawn = multiprocessing.get_context("spawn")
     running = [
         spawn.Process(target=_attacker, args=(what, address, *arguments)) for what, *arguments in attack
@@ -252,7 +252,7 @@ def members_of(admin: AdminClient, group: str) -> int:
 
 
 def measure(calls: int, seconds: float) -> dict[str, Any]:
-    """Each attack, straight and through Epochgate."""
+    """Run each attack, directly and through Epochgate."""
     listener = ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings())
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     overrides = {"authorizer_class_name": authorizer, "super_users": "User:ANONYMOUS"}
@@ -291,7 +291,7 @@ def measure(calls: int, seconds: float) -> dict[str, Any]:
 
 
 def kept(gateway: Gateway) -> dict[str, float]:
-    """What the process has, shows and has written."""
+    """Return what the process stores, shows and has written."""
     return {
         "memory_mib": round(resident_bytes(gateway.process.pid) / MIB, 1),
         "metrics_kib": round(len(gateway.get("metrics")) / 1024, 1),
@@ -301,7 +301,7 @@ def kept(gateway: Gateway) -> dict[str, float]:
 
 
 def show(results: dict[str, Any]) -> bool:
-    """The table; whether every target was met."""
+    """Print the table; return whether every target was met."""
     table = Table(
         "beside", "longest Heartbeat, direct", "through us", "peak memory, MiB", "kept: before -> after", "members", "",
         title="A member among strangers",

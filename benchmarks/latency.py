@@ -1,4 +1,4 @@
-"""What one request takes longer through the proxy: Heartbeats, JoinGroups, and a small relayed request.
+"""Measures the latency that the proxy adds: to Heartbeats, JoinGroups, and a small relayed request.
 
 A Heartbeat is one of a translated group (direct: a native member's), or one of a group that passes through. The
 JoinGroup is a new member's, which brokers and the proxy answer with a member id at once (KIP-394): the first one of a
@@ -34,7 +34,7 @@ ROUNDS_FOR_A_JOIN = 10
 """A first JoinGroup takes a connection of its own, so there are fewer of them."""
 SMALL_REQUEST = 100
 TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
-"""How much may be added to the median."""
+"""The target: the most that may be added to the median."""
 _MEMBER_ID_REQUIRED = (79).to_bytes(2, "big")
 DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 
@@ -42,9 +42,9 @@ DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
 def measure(
     bootstrap: str, sole: Gateway, several: Gateway, relays: Mapping[str, str], rounds: int = ROUNDS
 ) -> dict[str, Any]:
-    """Through the only process, and through one that may be one of several and sees to more at each Heartbeat.
+    """Measure through the only process, and through one of several, which has more to do at each Heartbeat.
 
-    ``relays`` are the addresses of relays before the same broker that know nothing of Kafka, by their names.
+    ``relays`` are the addresses of plain relays in front of the same broker, by their names.
     """
     topic = f"latency-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -65,7 +65,7 @@ def measure(
     cpu_before = sole.cpu_s()
     times = in_turn(exchanges, rounds)
     cpu_us = (sole.cpu_s() - cpu_before) / (rounds + WARM_UP) / 2 * 1e6
-    # By themselves: one process more in turn has the others wait longer for the processors' caches.
+    # Measured separately: with one more process taking turns, the others find less in the processors' caches.
     exchanges = {("heartbeat_of_several", DIRECT): native, ("heartbeat_of_several", PROXIED): of_several}
     times |= in_turn(exchanges, rounds)
     passing = f"passing-{topic}"
@@ -96,7 +96,7 @@ def measure(
 def heartbeat_of_new_member(
     bootstrap: str, kind: type[ClassicMember | NativeMember], group: str, topic: str
 ) -> Callable[[], None]:
-    """The heartbeat of a new member that is alone in its group and has settled."""
+    """Return the heartbeat of a new member that is alone in its group and has settled."""
     member = kind(Line(coordinator(bootstrap, group)), group, topic)
     if isinstance(member, ClassicMember):
         member.join()
@@ -105,7 +105,7 @@ def heartbeat_of_new_member(
 
 
 def joins(addresses: Mapping[str, str], topic: str, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Microseconds of the first JoinGroup of a connection, and of the next one, by each way's bootstrap address."""
+    """Return the microseconds of a connection's first and next JoinGroup, by each way's bootstrap address."""
     times: dict[tuple[str, str], list[float]] = {}
     warm_up = WARM_UP // ROUNDS_FOR_A_JOIN
     for way, bootstrap in addresses.items():
@@ -130,7 +130,7 @@ def joins(addresses: Mapping[str, str], topic: str, rounds: int) -> dict[tuple[s
 
 
 def leader(bootstrap: str) -> str:
-    """A node's own address: the bootstrap of a one-node cluster may be another port."""
+    """Return a node's own address: the bootstrap of a one-node cluster may be another port."""
     return coordinator(bootstrap, "any")
 
 
@@ -155,7 +155,7 @@ def quantiles(times: list[float]) -> dict[str, float]:
 
 
 def small_request(line: Line, topic: str) -> Callable[[], None]:
-    """ListOffsets of one partition: relayed by its header, and a broker answers it from memory."""
+    """Return ListOffsets of one partition: relayed by its header, and answered by a broker from memory."""
     partition = ListOffsetsRequestPartition(partition_index=0, timestamp=-1)
     message = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsRequestTopic(name=topic, partitions=(partition,)),)

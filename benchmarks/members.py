@@ -1,13 +1,12 @@
-"""How many members one worker holds: classic members that heartbeat every 3 s, translated, on the embedded coordinator.
+"""Measures how many members one worker can serve: translated classic members that heartbeat every 3 s.
 
-Proxy, coordinator and the members are three processes. The members are one loop over epoll, which sends frames made
-before and decodes only what it must, so that it is the proxy whose answers are timed. Each member has a connection of
-its own as long as descriptors suffice; of what is beyond, two share one.
+Proxy, embedded coordinator and members are three processes. The members are one loop over epoll, which sends prepared
+frames and decodes only what it must, so that the proxy's answers are what is timed. Each member has its own connection
+as long as descriptors suffice; beyond that, two share one.
 
 A member sends its next heartbeat 3 s after it sent the last one, as clients do (Java's ``Heartbeat.sentHeartbeat``,
-librdkafka's ``rd_interval``), and its first at a random moment of the first 3 s, as clients that are not started in
-step with each other. Counting from the answer instead makes all members fall into step after the first stall, and
-stay so.
+librdkafka's ``rd_interval``), and its first at a random moment of the first 3 s, as clients that start independently.
+Counting from the answer instead would synchronize all members after the first stall.
 """
 
 import heapq
@@ -50,7 +49,7 @@ _ID_REQUIRED = 79
 
 
 class Connection:
-    """One socket with one request under way at a time."""
+    """One socket with one request in flight at a time."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address)
@@ -79,7 +78,7 @@ class Connection:
 
 
 class Member:
-    """Joins, takes what it is given, and heartbeats; joins again when it is told to."""
+    """Joins, takes its assignment, and heartbeats; rejoins when told to."""
 
     def __init__(self, crowd: "Crowd", connection: Connection, group: str) -> None:
         self._crowd = crowd
@@ -171,9 +170,9 @@ class Crowd:
         heapq.heappush(self._due, (at_s, self._sequence, member))
 
     def join_all(self) -> None:
-        """Connect and join until all are in and quiet for two intervals; no more than a few are joining at a time.
+        """Connect and join until all are in and quiet for two intervals; only a few join at a time.
 
-        It is holding members that is measured, not a storm of joins, which a busy machine would turn into timeouts.
+        The measure is about serving members, not about a storm of joins, which would time out on a busy machine.
         """
         open_connections: list[Connection] = []
         for n in range(self._count):
@@ -219,7 +218,7 @@ class Crowd:
 
 @contextmanager
 def embedded(partitions: int) -> Iterator[tuple[str, int]]:
-    """The embedded coordinator in a process of its own: its bootstrap and its process id."""
+    """Start the embedded coordinator in its own process; return its bootstrap address and its process id."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.embedded", str(partitions)], stdout=subprocess.PIPE, text=True
     )
@@ -240,7 +239,7 @@ def held(
     partitions: int = GROUP_SIZE,
     window_s: float = WINDOW_S,
 ) -> dict[str, Any]:
-    """Hold so many members and measure."""
+    """Serve so many members, and measure."""
     raise_file_limit()
     name = f"members-{count}"
     with embedded(partitions) as (bootstrap, broker_pid), gateway(bootstrap, name) as proxy:
@@ -299,7 +298,7 @@ def measure(sizes: tuple[int, ...] = SIZES, window_s: float = WINDOW_S) -> list[
 
 
 def _make_topic(bootstrap: str, topic: str) -> None:
-    """Have the embedded coordinator make the topic: it does so for Metadata."""
+    """Create the topic with a Metadata request to the embedded coordinator."""
     line = Line(bootstrap)
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)
     line.call(ApiKey.METADATA, 8, request)

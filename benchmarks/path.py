@@ -1,9 +1,9 @@
-"""What one request costs the proxy's thread: function calls and processor time, counted instead of timed.
+"""Counts the function calls and processor time that one request costs the proxy's thread.
 
 `python -m benchmarks.path [--show] [--several]`. The proxy runs in this process and a client in another thread; the
-coordinator is a process of its own. Calls are the same on every machine and in every run, so a change shows at once,
-however busy the machine is. ``--show`` prints which functions they are. ``--several`` has the proxy be one of several
-processes (`sole_process: false`), which sees to more at each heartbeat.
+coordinator is its own process. The number of calls is the same on every machine and in every run, so a change shows at
+once, however busy the machine is. ``--show`` prints the functions. ``--several`` makes the proxy one of several
+processes (`sole_process: false`), which does more at each heartbeat.
 """
 
 import argparse
@@ -36,7 +36,7 @@ COUNTED = 500
 
 
 def measure(*, show: bool = False, several: bool = False) -> dict[str, Any]:
-    """Calls and microseconds of the proxy's thread for each kind of request."""
+    """Return calls and microseconds of the proxy's thread for each kind of request."""
     with embedded(1) as (bootstrap, _), TemporaryDirectory() as folder:
         (Path(folder) / "policy.yaml").write_text(POLICY)
         host, _, port = bootstrap.rpartition(":")

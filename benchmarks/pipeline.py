@@ -1,10 +1,9 @@
-"""What the pipeline costs by size: journals of 1, 10 and 50 million events, and an offsets topic of 2 million records.
+"""Measures the pipeline by size: journals of 1, 10 and 50 million events, and an offsets topic of 2 million records.
 
 `python -m benchmarks.pipeline --records 200000 2000000 --events 1000000 10000000 --progress 1000000`. Each job runs in
-processes of its own on local[2] with the same 2 GiB of heap whatever the size. The table tells events per second, the
-CPU seconds and the most memory of all processes of the job together, and what n log n would cost from the smallest size
-on; CPU seconds tell more than seconds where other work shares the cores. All results so far go
-into docs/evidence/pipeline-cost.md.
+its own processes on local[2] with the same 2 GiB of heap whatever the size. The table shows events per second, the CPU
+seconds and the peak memory of all processes of the job together, and n log n extrapolated from the smallest size; CPU
+seconds are more reliable where other work shares the cores. All results so far go into docs/evidence/pipeline-cost.md.
 """
 
 import argparse
@@ -61,20 +60,20 @@ TABLES = {
     "gaps": (*_HOLD, "from_event"),
     "intervals": (*_HOLD, "member", "from_event"),
 }
-"""What is compared, and what brings it in order."""
+"""The tables that are compared, and the columns that sort them."""
 ON_A_CLUSTER = "audit on two workers"
 _LOOK_S = 0.5
 
 
 def make_cell(cell: tuple[Path, int]) -> int:
-    """The journals of one cell of the fleet."""
+    """Write the journals of one cell of the fleet."""
     folder, number = cell
     plan = Plan.large(seed=number, rounds=CELL_ROUNDS, prefix=f"c{number:05}-")
     return Migration(plan).save(folder / f"cell-{number:05}", disorder=50, per_file=50_000)
 
 
 def journal(events: int) -> tuple[Path, int]:
-    """A folder with at least so many events, made once, and how many they are."""
+    """Return a folder with at least so many events, written once, and their number."""
     folder = BUILD / f"journal-{events}"
     if (folder / "DONE").exists():
         return folder, int((folder / "DONE").read_text())
@@ -98,7 +97,7 @@ def journal(events: int) -> tuple[Path, int]:
 
 
 def offsets(records: int) -> tuple[Path, int]:
-    """A capture with so many records, of one group for each hundred of them: old commits, new ones, tombstones."""
+    """Return a capture with so many records, one group per hundred: old commits, new ones, tombstones."""
     folder = BUILD / f"capture-{records}"
     if (folder / "cluster.json").exists():
         return folder, records
@@ -137,7 +136,7 @@ def _flush(rows: list[tuple[Any, ...]], folder: Path, files: int) -> int:
 
 
 def _group(number: int, chance: random.Random) -> Iterator[CoordinatorRecord]:
-    """One group's history: it rebalances four times, and its members commit in between."""
+    """Return one group's history: it rebalances four times, and its members commit in between."""
     name, size = f"group-{number:06}", chance.randint(1, 12)
     for generation in range(1, 5):
         for _ in range(RECORDS_A_GROUP // 4 - 1):
@@ -176,7 +175,7 @@ def _metadata(size: int, generation: int) -> GroupMetadataValue:
 
 
 def command(job: str, source: Path, out: Path, master: str) -> list[str]:
-    """One job; a cluster's driver and each of its executors have half of the heap of a local run."""
+    """Return the command of one job; a cluster's driver and each executor get half of the heap of a local run."""
     local = master == MASTER
     conf = {"spark.driver.memory": HEAP if local else HALF_HEAP, "spark.executor.memory": HALF_HEAP}
     if not local:
@@ -193,14 +192,14 @@ def command(job: str, source: Path, out: Path, master: str) -> list[str]:
 
 
 def measured(job: str, source: Path, size: int) -> dict[str, Any]:
-    """Run one job in processes of its own, on this machine."""
+    """Run one job in its own processes, on this machine."""
     out = BUILD / f"out-{job}"
     shutil.rmtree(out, ignore_errors=True)
     return watched(job, size, command(job, source, out, MASTER), os.environ)
 
 
 def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
-    """Audit on a master and two workers what has just been audited here, and compare the tables row by row."""
+    """Repeat the last audit on a master and two workers, and compare the tables row by row."""
     out = BUILD / "out-cluster"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
@@ -220,7 +219,7 @@ def same_on_a_cluster(source: Path, size: int) -> dict[str, Any]:
 
 
 def watched(job: str, size: int, arguments: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Seconds, CPU seconds and memory of a command and of all else that this process has started."""
+    """Return seconds, CPU seconds and memory of a command and of all other processes started by this one."""
     began, most, worked, loads = time.monotonic(), 0, dict[int, float](), list[float]()
     with (BUILD / f"{job.replace(' ', '-')}-{size}.log").open("wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=ROOT, env=environment)
@@ -247,7 +246,7 @@ def watched(job: str, size: int, arguments: list[str], environment: Mapping[str,
 
 
 def _use_of_children() -> tuple[int, dict[int, float]]:
-    """Resident memory in KiB (shared pages counted in each) and CPU seconds of what this process has started."""
+    """Return resident memory in KiB (shared pages counted in each) and CPU seconds of all child processes."""
     total, cpu, waiting = 0, dict[int, float](), _children(os.getpid())
     while waiting:
         one = waiting.pop()
@@ -268,7 +267,7 @@ def _children(process: int) -> list[int]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """The results for people; `n log n` is what the smallest size of the job would cost at this size."""
+    """Format the results; `n log n` is the smallest size's result extrapolated to this size."""
     lines = [
         "| job | size | seconds | per second | CPU s | CPU s for a million | n log n, CPU s | memory, MiB | load |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -288,7 +287,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def page(before: str, results: list[dict[str, Any]]) -> str:
-    """docs/evidence/pipeline-cost.md with these results."""
+    """Return docs/evidence/pipeline-cost.md with these results."""
     head, rest = before.split(BEGIN)
     _, tail = rest.split(END)
     same = [f"- {row['job']}, {row['size']:,} events: {row['same']}" for row in results if "same" in row]
@@ -297,7 +296,7 @@ def page(before: str, results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Make what is missing, run the jobs, print the table of all results so far and write it into the docs."""
+    """Create missing data, run the jobs, print the table of all results so far and write it into the docs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
     parser.add_argument("--records", type=int, nargs="*", default=[200_000, 2_000_000], help="for readiness")
     parser.add_argument("--events", type=int, nargs="*", default=[1_000_000, 10_000_000], help="for audit")

@@ -1,7 +1,7 @@
-"""HAProxy as a plain TCP relay: what any process between a client and a broker costs on this machine.
+"""Runs HAProxy as a plain TCP relay: the least that any process between client and broker costs on this machine.
 
-It knows nothing of Kafka, moves all bytes with ``splice`` as Epochgate does, is written in C, and has one thread. The
-broker has a listener of its own behind it, whose advertised port is HAProxy's.
+It does not parse Kafka, moves all bytes with ``splice`` as Epochgate does, is written in C, and has one thread. The
+broker has its own listener behind it, whose advertised port is HAProxy's.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ listen kafka
 
 @contextlib.contextmanager
 def relay(port: int, broker: str) -> Iterator[int]:
-    """HAProxy on a port before a broker's host:port; its process id."""
+    """Run HAProxy on a port in front of a broker's host:port; return its process id."""
     folder = BUILD / "bench" / "haproxy"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "haproxy.cfg").write_text(_CONFIG.format(host=LOOPBACK, port=port, broker=broker))
@@ -49,7 +49,7 @@ def relay(port: int, broker: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def serving(process: subprocess.Popen[bytes], port: int) -> Iterator[None]:
-    """A relay that was started, from when it takes connections on its port until it is ended."""
+    """Wait until a started relay accepts connections on its port; end it afterwards."""
     try:
         _wait_open(port, process)
         yield

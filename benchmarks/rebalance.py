@@ -1,9 +1,9 @@
-"""What a rebalance costs: classic straight at Kafka, the same consumers through Epochgate, and native ones (KIP-848).
+"""Measures the cost of a rebalance: classic directly at Kafka, the same through Epochgate, and native (KIP-848).
 
 `make bench-rebalance` runs it, prints a table and writes build/bench-rebalance.json; docs/evidence/rebalance-cost.md
-says how to read it. The three take turns in one run, on one broker with Kafka's own defaults for groups. The
-consumers are the same program (rebalance_consumers.py) with librdkafka's defaults; they differ only in
-`bootstrap.servers` and, for the native ones, in `group.protocol`. Records flow all the time.
+explains it. The three take turns in one run, on one broker with Kafka's defaults for groups. The consumers are the same
+program (rebalance_consumers.py) with librdkafka's defaults; they differ only in `bootstrap.servers` and, for the native
+ones, in `group.protocol`. Records are produced all the time.
 """
 
 import argparse
@@ -71,7 +71,7 @@ TARGET_RATIO = 10.0
 
 @dataclass(frozen=True)
 class Row:
-    """What one kind of change cost in one mode; averages if it was done several times."""
+    """The cost of one kind of change in one mode; averages if it was done several times."""
 
     mode: str
     change: str
@@ -80,7 +80,7 @@ class Row:
 
 
 class Host:
-    """A process with consumers; what they say is appended to `changes` of their group."""
+    """A process with consumers; their events are appended to `changes` of their group."""
 
     def __init__(self, number: int, heard: Callable[[dict[str, Any]], None]) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class Host:
 
 @dataclass
 class Group:
-    """The consumers of one mode and what they said."""
+    """The consumers of one mode and their events."""
 
     topic: str
     settings: dict[str, Any]
@@ -164,7 +164,7 @@ class Group:
                 self.news.wait(0.2)
 
     def wait_quiet(self) -> int:
-        """Until the change is over; gives the moment at which looking ended."""
+        """Wait until the change is over; return when the observation ended."""
 
         def quiet() -> bool:
             last = self.changes[-1].mono if self.changes else 0
@@ -201,7 +201,7 @@ class Group:
 
 
 class Bench:
-    """One broker, one proxy, one producer; the modes one after another."""
+    """One broker, one proxy, one producer; measures the modes one after another."""
 
     def __init__(self, kafka: Kafka, through: str, repeats: int, say: Callable[[str], None]) -> None:
         self._kafka = kafka
@@ -261,7 +261,7 @@ class Bench:
                 yield self._row(mode, "rolling restart", [self._rolling(group)])
 
     def _rolling(self, group: Group) -> Cost:
-        """Each consumer leaves, its successor starts, and when that has partitions it is the next one's turn."""
+        """Replace each consumer in turn, waiting until its successor has partitions."""
         names = list(group.members)
         began = time.monotonic_ns()
         for name in names:
@@ -292,7 +292,7 @@ class Bench:
 
 @contextlib.contextmanager
 def producing(bootstrap: str, topic: str, partitions: Callable[[], int]) -> Iterator[None]:
-    """Records flow while the body runs."""
+    """Produce records while the body runs."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 0})
     stop = threading.Event()
 
@@ -307,7 +307,7 @@ def producing(bootstrap: str, topic: str, partitions: Callable[[], int]) -> Iter
             producer.poll(0)
 
     def known(count: int) -> int:
-        """Where the producer knows the partitions; those that have just been added are not known to it at once."""
+        """Return the partitions that the producer knows; it learns of added ones with a delay."""
         return count if count == PARTITIONS else min(count, GROWING_FROM)
 
     thread = threading.Thread(target=produce, daemon=True)
@@ -321,7 +321,7 @@ def producing(bootstrap: str, topic: str, partitions: Callable[[], int]) -> Iter
 
 
 def table(rows: list[Row]) -> str:
-    """As docs/evidence/rebalance-cost.md shows it."""
+    """Format the table of docs/evidence/rebalance-cost.md."""
     columns = (
         "change",
         "mode",
@@ -347,7 +347,7 @@ def table(rows: list[Row]) -> str:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    """Each target, met or missed, with the number."""
+    """Return each target, met or missed, with the number."""
     found = {(row.mode, row.change): row.cost for row in rows}
     lines = []
     for change in dict.fromkeys(row.change for row in rows):
@@ -370,7 +370,7 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Run, print, and write the results."""
     every = (*STEADY, *GROWING)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rebalance", description=__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="how often a consumer joins and leaves")

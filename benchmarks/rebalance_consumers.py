@@ -1,12 +1,12 @@
-"""`python -m benchmarks.rebalance_consumers`: a process with many ordinary consumers, each in a thread of its own.
+"""`python -m benchmarks.rebalance_consumers`: runs many ordinary consumers in one process, each in its own thread.
 
 Standard input has commands, one JSON object a line: {"command": "start", "name", "topic", "settings": librdkafka's},
-{"command": "close", "name"}. Standard output says what the callbacks were told, each line stamped with CLOCK_MONOTONIC:
-`assigned`, `revoking` (the callback is entered: reading has stopped), `closed`, `failed`.
+{"command": "close", "name"}. Standard output reports the callbacks, each line stamped with CLOCK_MONOTONIC: `assigned`,
+`revoking` (the callback is entered: reading has stopped), `closed`, `failed`.
 
-What an application does here is the same whatever the protocol: it takes what has come (up to `BATCH` records), works
-on it for some time, as one does that writes to a database, and goes on; commits are automatic, and when partitions
-are taken away it commits what it has done before it lets go of them.
+The application is the same for every protocol: it takes available records (up to `BATCH`), works on them for some time,
+like one that writes to a database, and continues; commits are automatic, and when partitions are revoked it commits
+what it has processed before it gives them up.
 """
 
 import json
@@ -25,7 +25,7 @@ WORK_S = (0.0, 2.0)
 
 
 class Application:
-    """One consumer and the thread that it lives in."""
+    """One consumer and its thread."""
 
     def __init__(self, name: str, topic: str, settings: dict[str, Any]) -> None:
         self._name = name
@@ -38,7 +38,7 @@ class Application:
         self.thread.start()
 
     def close(self) -> None:
-        """Leave the group in an orderly way, soon."""
+        """Leave the group in order, soon."""
         self._closing.set()
 
     def _run(self) -> None:
@@ -94,7 +94,7 @@ _writing = threading.Lock()
 
 
 def say(name: str, event: str, partitions: list[TopicPartition], **more: object) -> None:
-    """One line."""
+    """Print one line."""
     stamped = time.monotonic_ns()
     numbers = sorted(at.partition for at in partitions)
     line = {"name": name, "event": event, "mono": stamped, "partitions": numbers, **more}
@@ -104,7 +104,7 @@ def say(name: str, event: str, partitions: list[TopicPartition], **more: object)
 
 
 def main() -> None:
-    """Until the input ends."""
+    """Run commands until the input ends."""
     living: dict[str, Application] = {}
     for line in sys.stdin:
         command = json.loads(line)

@@ -1,4 +1,4 @@
-"""What a change cost a group, from what its consumers' callbacks said. Pure functions of events and nanoseconds.
+"""Computes the cost of a change from the events of the group's consumers: pure functions of events and nanoseconds.
 
 A consumer **reads** a partition from the moment its assign callback is entered until its revoke (or lost) callback is
 entered. A partition that nobody reads has no owner in these measures.
@@ -13,7 +13,7 @@ NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Change:
-    """A consumer began (`gained`) or ceased to read these partitions."""
+    """A consumer started (`gained`) or stopped reading these partitions."""
 
     consumer: str
     mono: int
@@ -23,7 +23,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one change of the group cost."""
+    """The cost of one change of the group."""
 
     bystanders: int
     """Consumers that were there before and after."""
@@ -42,7 +42,7 @@ class Cost:
 
 
 def owners(changes: Iterable[Change], until: int) -> dict[str, frozenset[int]]:
-    """Who reads what at a moment."""
+    """Return which consumer reads which partition at a moment."""
     held: dict[str, set[int]] = defaultdict(set)
     for change in sorted(changes, key=lambda one: one.mono):
         if change.mono <= until:
@@ -61,7 +61,7 @@ def cost(
     bystanders: Iterable[str],
     partitions: Iterable[int],
 ) -> Cost:
-    """Of a change that was made at `began`, when the group was quiet, and over by `ended`."""
+    """Return the cost of a change made at `began`, when the group was quiet, and over by `ended`."""
     changes = list(changes)
     by_partition = _free(changes, began, ended, lambda _, partition: partition)
     by_consumer = _free(changes, began, ended, lambda consumer, _: consumer)
@@ -82,7 +82,7 @@ def cost(
 def _free(
     changes: Iterable[Change], began: int, ended: int, key: Callable[[str, int], object]
 ) -> dict[object, list[tuple[int, int]]]:
-    """For each key the times within the window in which nothing was held under it."""
+    """Return, for each key, the times within the window in which nothing was held under it."""
     count: dict[object, int] = defaultdict(int)
     since: dict[object, int] = {}
     found: dict[object, list[tuple[int, int]]] = {}

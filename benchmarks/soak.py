@@ -1,11 +1,11 @@
-"""Run for a long time under traffic, churn of clients and restarts of the broker: nothing may grow.
+"""Runs for a long time under traffic, churn of clients and restarts of the broker: nothing may grow.
 
     python -m benchmarks.soak --minutes 60
 
-Memory, descriptors and tasks of the proxy go up and down with the clients that come and go, and with how quickly they
-do. So the churn rests from time to time, until the sessions of all who vanished have ended; producer and consumers go
-on. What the proxy has then, it keeps. If that has risen by more than its bound from the first rest to the last, the
-soak has failed: exit code 1.
+Memory, descriptors and tasks of the proxy vary with the clients that come and go. So the churn pauses from time to
+time, until the sessions of all clients that vanished have ended; producer and consumers continue. What the proxy uses
+then is permanent. If that has grown beyond its bound from the first pause to the last, the soak has failed: exit code
+1.
 """
 
 import argparse
@@ -100,7 +100,7 @@ class Traffic:
         return consumer
 
     def _churn(self) -> None:
-        """Members that join and leave, that vanish, and connections that are no use."""
+        """Run members that join and leave or vanish, and useless connections."""
         while not self._over.wait(0.2):
             with self.resting, suppress(OSError, RuntimeError, ConnectionError):
                 group = f"translated-churn-{self.came_and_went % 20}"
@@ -144,7 +144,7 @@ def soak(minutes: float) -> dict[str, Any]:
 
 
 def _live(proxy: Gateway, cluster: Cluster, traffic: Traffic, seconds: float) -> list[dict[str, float]]:
-    """Rounds of traffic with a rest behind each; gives what the proxy had in the rests."""
+    """Run rounds of traffic with a pause after each; return the proxy's usage in the pauses."""
     rounds = max(LEAST_ROUNDS, round(seconds / ROUND_S))
     rests = []
     for number in range(1, rounds + 1):
@@ -161,7 +161,7 @@ def _live(proxy: Gateway, cluster: Cluster, traffic: Traffic, seconds: float) ->
 
 
 def _rest(proxy: Gateway) -> dict[str, float]:
-    """The least that was seen of each within a rest."""
+    """Return the minimum of each measure within a pause."""
     ends = time.monotonic() + REST_S
     least = sample(proxy)
     while time.monotonic() < ends:
@@ -171,7 +171,7 @@ def _rest(proxy: Gateway) -> dict[str, float]:
 
 
 def judged(rests: list[dict[str, float]]) -> dict[str, Any]:
-    """The report: for each of :data:`BOUNDS` whether the last rest has no more than the first."""
+    """Return the report: for each of :data:`BOUNDS` whether the last pause is within its bound of the first."""
     rows = {
         what: {
             "rests": [round(rest[what], 1) for rest in rests],

@@ -1,4 +1,4 @@
-"""What the benchmarks run on: a real Kafka (or the embedded coordinator), and Epochgate before it, each a process."""
+"""Starts the systems under test: a real Kafka (or the embedded coordinator), and Epochgate in front, each a process."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ rules:
 
 
 class Gateway:
-    """`epochgate run` before a cluster."""
+    """`epochgate run` in front of a cluster."""
 
     def __init__(self, bootstrap: str, folder: Path, *, more: str = "", tls: TlsFiles | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class Gateway:
         return self.folder / "epochgate.log"
 
     def command(self, config: Path) -> list[str]:
-        """What `start` starts."""
+        """Return the command line that `start` runs."""
         return [sys.executable, "-m", "proxy", "run", "--config", str(config)]
 
     def start(self) -> None:
@@ -89,7 +89,7 @@ class Gateway:
 
 
 def _of_listener(tls: TlsFiles | None) -> str:
-    """What stands in a listener of the configuration."""
+    """Return a listener's section of the configuration."""
     if tls is None:
         return ""
     certificate, key = tls.issue("proxy")
@@ -97,21 +97,21 @@ def _of_listener(tls: TlsFiles | None) -> str:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the seconds of processor time that a process has used."""
     return (
         sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
     )
 
 
 def waited_s(pid: int) -> float:
-    """Seconds that the threads of a process were ready to run and had no core."""
+    """Return the seconds that the threads of a process were runnable without a core."""
     return (
         sum(int(file.read_text().split()[1]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
     )
 
 
 def switches(pid: int) -> int:
-    """How often the threads of a process were taken off a core, or left it to wait for something."""
+    """Return the number of context switches of a process's threads, involuntary and voluntary."""
     return sum(
         int(line.split()[1])
         for file in Path(f"/proc/{pid}/task").glob("*/status")
@@ -121,13 +121,13 @@ def switches(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager
 def kafka(*listeners: ExtraListener, **overrides: str) -> Iterator[Cluster]:
-    """One broker of its own, with Kafka's own sizes where the tests' are small."""
+    """Start one broker, with Kafka's own sizes where the tests' are small."""
     Cluster.stop_orphans(RUN)
     cluster = Cluster(
         RUN / f"bench-{os.getpid()}",
@@ -145,7 +145,7 @@ def kafka(*listeners: ExtraListener, **overrides: str) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def gateway(bootstrap: str, name: str, *, more: str = "", tls: TlsFiles | None = None) -> Iterator[Gateway]:
-    """Epochgate before it; its log stays in build/bench."""
+    """Start Epochgate in front of it; its log is kept in build/bench."""
     running = Gateway(bootstrap, BUILD / "bench" / name, more=more, tls=tls)
     running.start()
     try:

@@ -1,9 +1,9 @@
-"""Bytes a second that real clients (librdkafka) consume and produce, straight, through the proxy, and through HAProxy.
+"""Measures the throughput of real clients (librdkafka): direct, through the proxy, and through HAProxy.
 
-The ways take turns, each run in a fresh process of its own, and the median of the ratios of neighbours counts: whatever
-else the machine does hits all alike. Many short runs tell more than few long ones, for the machine changes from one
-second to the next; the quartiles say how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows what
-of the cost any process in between has.
+The ways take turns, each run in a new process, and the median of the ratios of neighbours counts: other load on the
+machine hits all alike. Many short runs are better than few long ones, because the machine's speed varies from one
+second to the next; the quartiles show how far the median can be trusted. HAProxy (``benchmarks.plain_relay``) shows how
+much of the cost any process in between would have.
 """
 
 import json
@@ -34,7 +34,7 @@ def _security(ca: str) -> dict[str, str]:
 
 
 def produce(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
-    """Seconds to produce so many records and have them acknowledged (acks=1: the leader's own speed)."""
+    """Return the seconds to produce so many records with acks=1, until they are acknowledged by the leader."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -62,7 +62,7 @@ def produce(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
 
 
 def consume(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
-    """Seconds to consume so many records from the beginning, in fetches of 1 MiB."""
+    """Return the seconds to consume so many records from the beginning, in fetches of 1 MiB."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -88,7 +88,7 @@ def consume(bootstrap: str, topic: str, records: int, ca: str = "") -> float:
 
 
 class Way(msgspec.Struct):
-    """One way from a client to the broker: directly, or through the process ``pid``."""
+    """One way from a client to the broker: direct, or through the process ``pid``."""
 
     bootstrap: str
     pid: int | None = None
@@ -98,7 +98,7 @@ class Way(msgspec.Struct):
 def measure(
     ways: dict[str, Way], *, runs: int = RUNS, records: int = RECORDS, ca: str = ""
 ) -> dict[str, Any]:
-    """Both directions by each way, of which "direct" and "proxied" are two; ``ca`` has the authorities on TLS."""
+    """Measure both directions by each way, of which "direct" and "proxied" are two; ``ca`` is needed for TLS."""
     direct = ways["direct"].bootstrap
     admin = AdminClient({"bootstrap.servers": direct, **_security(ca)})
     topics = {name: f"throughput-{name}-{uuid4().hex[:8]}" for name in ("consume", "produce")}
@@ -147,12 +147,12 @@ def _compare(what: str, ways: dict[str, Way], topic: str, runs: int, records: in
 
 
 def _used(pid: int) -> tuple[float, float, float]:
-    """Seconds of processor time, seconds of waiting for a core, switches."""
+    """Return seconds of processor time, seconds of waiting for a core, and context switches."""
     return cpu_s(pid), waited_s(pid), switches(pid)
 
 
 def _apart(what: str, address: str, topic: str, records: int, ca: str) -> float:
-    """One run in a process of its own; its seconds."""
+    """Run once in a new process; return its seconds."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.throughput", what, address, topic, str(records), ca],
         check=True,

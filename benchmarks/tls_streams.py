@@ -1,7 +1,7 @@
-"""The TLS of the proxy beside trio's own, over a socket pair: ``python -m benchmarks.tls_streams``.
+"""Measures the proxy's TLS beside trio's, over a socket pair: ``python -m benchmarks.tls_streams``.
 
-Both move the same bytes in the same process, and the same client (trio's) is at the other end, so the ratio is
-what the proxy's side of a connection gains. Small frames are asked and answered one at a time.
+Both move the same bytes in the same process, and the same client (trio's) is at the other end, so the ratio is the gain
+of the proxy's side of a connection. Small frames are sent and answered one at a time.
 """
 
 import socket
@@ -29,7 +29,7 @@ Stream = TlsStream | trio.SSLStream[TcpStream]
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For a client and a server."""
+    """Return TLS contexts for a client and a server."""
     authority = trustme.CA()
     issued = authority.issue_cert(HOST)
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -42,19 +42,19 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def ours(transport: TcpStream, context: ssl.SSLContext) -> Stream:
-    """The proxy's own."""
+    """Return the proxy's TLS stream."""
     return TlsStream(transport, context, server_side=True)
 
 
 def trios(transport: TcpStream, context: ssl.SSLContext) -> Stream:
-    """That of trio."""
+    """Return trio's TLS stream."""
     return trio.SSLStream(transport, context, server_side=True, https_compatible=True)
 
 
 async def connected(
     make: Callable[[TcpStream, ssl.SSLContext], Stream],
 ) -> tuple[trio.SSLStream[TcpStream], Stream]:
-    """A client, and the server's side as it is to be measured, after the handshake."""
+    """Return a client, and the server's side to be measured, after the handshake."""
     for_client, for_server = contexts()
     left, right = socket.socketpair()
     client = trio.SSLStream(TcpStream(left), for_client, server_hostname=HOST, https_compatible=True)
@@ -66,7 +66,7 @@ async def connected(
 
 
 async def receiving(client: trio.SSLStream[TcpStream], server: Stream) -> float:
-    """Seconds in which the server takes TOTAL bytes."""
+    """Return the seconds in which the server receives TOTAL bytes."""
     block = bytes(LARGE)
 
     async def send() -> None:
@@ -83,7 +83,7 @@ async def receiving(client: trio.SSLStream[TcpStream], server: Stream) -> float:
 
 
 async def answering(client: trio.SSLStream[TcpStream], server: Stream) -> float:
-    """Seconds for ROUNDS small requests that the server answers as the relay does, through a WriteBuffer."""
+    """Return the seconds for ROUNDS small requests that the server answers as the relay does, through a WriteBuffer."""
     block = bytes(SMALL)
     started = time.perf_counter()
     async with trio.open_nursery() as nursery:
@@ -104,7 +104,7 @@ async def best(
     make: Callable[[TcpStream, ssl.SSLContext], Stream],
     work: Callable[[trio.SSLStream[TcpStream], Stream], Awaitable[float]],
 ) -> float:
-    """The shortest of some tries."""
+    """Return the shortest of several tries."""
     taken = []
     for _ in range(TRIES):
         client, server = await connected(make)

@@ -1,7 +1,7 @@
-"""A relay on trio that knows nothing of Kafka: what the event loop alone costs a process between a client and a broker.
+"""A plain relay on trio: what the event loop alone costs a process between a client and a broker.
 
-``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, which
-wait for themselves (Epochgate's do not: ``proxy.transport.epoll``), and nothing else.
+``python -m benchmarks.trio_relay PORT HOST:PORT``. It has Epochgate's streams and two tasks for each connection, each
+with its own wait (unlike Epochgate's: ``proxy.transport.epoll``), and nothing else.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tools.kafka.ports import LOOPBACK
 
 @contextlib.contextmanager
 def relay(port: int, broker: str) -> Iterator[int]:
-    """The relay on a port before a broker's host:port, as a process of its own; its process id."""
+    """Run the relay on a port in front of a broker's host:port as its own process; return its process id."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.trio_relay", str(port), broker])
     with serving(process, port):
         yield process.pid
@@ -46,7 +46,7 @@ async def _serve(host: str, port: int, accepted: trio.SocketStream) -> None:
 
 
 def _taken_out(stream: trio.SocketStream) -> socket.socket:
-    """The socket of a stream, which has it no more."""
+    """Detach and return the socket of a stream."""
     return socket.socket(fileno=stream.socket.detach())
 
 

@@ -50,11 +50,11 @@ EYES = "journal: {path: journal}\nmetrics: {ask_brokers_every_s: 5}\n"
 
 
 def _nothing(*_: object) -> None:
-    """In the place of what is taken out; a mock would cost more than what it replaces."""
+    """Replace a removed function; a mock would cost more than the function."""
 
 
 def bare(config: Path) -> None:
-    """A proxy that does not look."""
+    """Run a proxy without observability."""
     from proxy.cli import run  # noqa: PLC0415  after the patches
 
     with (
@@ -67,14 +67,14 @@ def bare(config: Path) -> None:
 
 
 class Blind(Gateway):
-    """The proxy without eyes, as a process."""
+    """A proxy process without observability."""
 
     def command(self, config: Path) -> list[str]:
         return [sys.executable, "-m", "benchmarks.visibility", "bare", str(config)]
 
 
 def heartbeats(rounds: int = ROUNDS, beats: int = BEATS) -> dict[str, Any]:
-    """Processor time of a heartbeat in both proxies, translated and passed through."""
+    """Measure the processor time of a heartbeat in both proxies, translated and passed through."""
     result: dict[str, Any] = {"rounds": rounds, "beats": beats, "target": TARGET, "load": os.getloadavg()[1]}
     with kafka() as cluster, gateway(cluster.bootstrap, "seeing", more=EYES) as seeing:
         blind = Blind(cluster.bootstrap, BUILD / "bench" / "blind")
@@ -111,7 +111,7 @@ def _in_turn(
             if number:  # the first warms up
                 cpu[way].append((proxies[way].cpu_s() - before) / beats * 1e6)
         print(f"{mode}: round {number} of {rounds}", file=sys.stderr, flush=True)
-    # Other work only ever adds time, and adds to both alike only on the whole: so medians, and pairs of one round.
+    # Other load only adds time, and affects both alike only on average: hence medians, and pairs of one round.
     median = {way: statistics.median(values) for way, values in cpu.items()}
     lost = statistics.median(w / wo - 1 for w, wo in zip(cpu["with"], cpu["without"], strict=True))
     least = min(cpu["with"]) / min(cpu["without"]) - 1
@@ -125,7 +125,7 @@ def _in_turn(
 
 
 def cardinality(groups: int = GROUPS) -> dict[str, Any]:
-    """Measures size and time of a scrape, a snapshot and a page with many groups in the registry."""
+    """Measure size and time of a scrape, a snapshot and a page with many groups in the registry."""
     log_setup.configure(Log(level="warning"))
     metrics = Metrics()
     observability = _observability(metrics)
@@ -172,7 +172,7 @@ def _kib_per_group(groups: int = 1000) -> float:
 
 
 async def _get(site: Starlette, path: str) -> int:
-    """Ask the admin port's application, without a socket; the size of what it answers."""
+    """Call the admin port's application without a socket; return the size of its answer."""
     size = 0
 
     async def receive() -> NoReturn:
@@ -196,7 +196,7 @@ async def _get(site: Starlette, path: str) -> int:
 
 
 async def _held(get: Callable[[], Awaitable[int]], rounds: int = 7) -> dict[str, float]:
-    """Processor time of an answer, and of its longest portion, for which another task had to wait."""
+    """Return the processor time of an answer, and of its longest slice, for which other tasks had to wait."""
     whole, portions, size = [], [], 0
     for _ in range(rounds):
         longest, since = 0.0, time.thread_time()
@@ -252,7 +252,7 @@ def _life(group: int) -> list[Event]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Both tables, as they stand in docs/evidence/observability-cost.md."""
+    """Format both tables of docs/evidence/observability-cost.md."""
     beats, registry = result["heartbeats"], result["cardinality"]
     lines = [
         "| heartbeats | without, µs of processor | with | more, median of rounds | quickest rounds | target |",

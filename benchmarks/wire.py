@@ -1,4 +1,4 @@
-"""A plain connection that sends frames which were made before, so that little but the way is measured."""
+"""A plain connection that sends prepared frames, so that little but the network path is measured."""
 
 import socket
 import struct
@@ -38,7 +38,7 @@ class Line:
         return request_frame(api_key, version, next(_CORRELATION), self.client_id, message)
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a frame and wait for the whole answer, with its size."""
+        """Send a frame and return the whole answer, with its size."""
         self.socket.sendall(frame)
         data = self.socket.recv(65536)
         if len(data) >= 4 and len(data) >= 4 + _SIZE.unpack_from(data)[0]:
@@ -68,7 +68,7 @@ class Line:
 
 
 def coordinator(bootstrap: str, group: str) -> str:
-    """The address of a group's coordinator, as seen from here."""
+    """Return the address of a group's coordinator, as this address reports it."""
     with Line(bootstrap.split(",", maxsplit=1)[0]) as line:
         while True:
             found = line.call(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=(group,)))
@@ -91,7 +91,7 @@ def join_frame_message(group: str, topic: str, member_id: str, session_ms: int) 
 
 
 class ClassicMember:
-    """A classic consumer that holds no partition it would work on: JoinGroup, SyncGroup, Heartbeat."""
+    """A classic consumer that processes no records: JoinGroup, SyncGroup, Heartbeat."""
 
     def __init__(self, line: Line, group: str, topic: str, session_ms: int = 45_000) -> None:
         self.line = line
@@ -134,7 +134,7 @@ class ClassicMember:
             raise RuntimeError(f"LeaveGroup: error {left.error_code}")
 
     def settle(self) -> None:
-        """Join until heartbeats are answered without an error, several times in a row."""
+        """Join until heartbeats are answered without an error several times in a row."""
         quiet = 0
         while quiet < 20:
             answer = self.line.exchange(self.heartbeat_frame())
@@ -145,7 +145,7 @@ class ClassicMember:
 
 
 class NativeMember:
-    """A member of the new protocol that does no more than heartbeat."""
+    """A member of the new protocol that only heartbeats."""
 
     def __init__(self, line: Line, group: str, topic: str) -> None:
         self.line = line
@@ -155,7 +155,7 @@ class NativeMember:
         self.epoch = 0
 
     def settle(self) -> None:
-        """Join and take what is assigned."""
+        """Join and take the assignment."""
         answer = self._beat(
             rebalance_timeout_ms=300_000, subscribed_topic_names=(self._topic,), topic_partitions=()
         )

@@ -12,7 +12,7 @@ MAX_INT = 0x7FFFFFFF
 
 
 class MigrationPolicy(StrEnum):
-    """``group.consumer.migration.policy``: which conversions of live groups are allowed."""
+    """``group.consumer.migration.policy``: the conversions of live groups that are allowed."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -99,7 +99,7 @@ def broker_value(config: CoordinatorConfig, setting: str) -> int:
 
 
 def parse_group_config(settings: dict[str, str], config: CoordinatorConfig) -> GroupConfig:
-    """The settings of a group. Raises RequestRefused with INVALID_CONFIG for names and values Kafka refuses."""
+    """Parse the settings of a group. Raises RequestRefused with INVALID_CONFIG for what Kafka refuses."""
     values: dict[str, int] = {}
     for name, text in settings.items():
         if name not in GROUP_SETTINGS:

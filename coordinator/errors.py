@@ -8,7 +8,7 @@ class CoordinatorError(Exception):
 
 
 class RequestRefused(CoordinatorError):
-    """A request is answered with an error; ``message`` says why, for responses that have room for it."""
+    """A request is answered with this error; ``message`` says why, for responses that have room for it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
@@ -21,9 +21,9 @@ class BrokenInvariant(CoordinatorError):
 
 
 class CorruptLog(CoordinatorError):
-    """A log cannot be read beyond ``position``, the place in bytes of the first bad batch.
+    """A log cannot be read beyond ``position``, the position in bytes of the first bad batch.
 
-    ``offset`` is the one of the first record in it.
+    ``offset`` is that of the first record in it.
     """
 
     def __init__(self, name: str, position: int, offset: int, reason: str) -> None:

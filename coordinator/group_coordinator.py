@@ -1,13 +1,13 @@
-"""The coordinator as its users see it: requests, time and topics in; answers out.
+"""The public interface of the coordinator: requests, time and topics in; answers out.
 
     coordinator = GroupCoordinator(CoordinatorConfig(), uuids=SeededUuids(1), log=MemoryLog())
     coordinator.update_image(image, now_ms)
     replies = coordinator.handle(request, Call(request_id=1, version=1, client_id="c"), now_ms)
     replies = coordinator.advance(now_ms)               # when next_deadline_ms() has come
 
-Every call returns the answers that have become due, which may be those of earlier requests that had to wait. Nothing
-here waits, reads a clock or draws a random number of its own, so the same calls lead to the same answers; the whole
-object can be copied (``copy.deepcopy``) and compared (:func:`coordinator.snapshot.fingerprint`).
+Every call returns the answers that have become due, possibly those of earlier requests that had to wait. Nothing here
+waits, reads a clock or draws a random number of its own, so the same calls lead to the same answers; the whole object
+can be copied (``copy.deepcopy``) and compared (:func:`coordinator.snapshot.fingerprint`).
 """
 
 from collections.abc import Callable
@@ -124,7 +124,7 @@ class GroupCoordinator:
         return [self._in_version(reply) for reply in replies]
 
     def next_deadline_ms(self) -> int | None:
-        """When :meth:`advance` must be called next; None without timers."""
+        """Return when :meth:`advance` must be called next; None without timers."""
         return self.shard.timers.next_deadline_ms()
 
     def forget(self, request_id: int) -> None:
@@ -159,10 +159,10 @@ class GroupCoordinator:
         self.shard.next_record_offset += 1
         end_transaction(self.shard, producer_id, committed=committed)
 
-    # Coming and going
+    # Start and stop
 
     def load(self, now_ms: int) -> None:
-        """Read the log, and begin everybody's session anew. Raises CorruptLog and BrokenInvariant."""
+        """Read the log, and restart all sessions. Raises CorruptLog and BrokenInvariant."""
         if self.shard.log is not None:
             for batch in self.shard.log.read():
                 self.replay(batch)
@@ -194,7 +194,7 @@ class GroupCoordinator:
         expiration.schedule(shard)
 
     def unload(self) -> list[Reply]:
-        """Stop: requests that wait are answered NOT_COORDINATOR. Nothing may be called afterwards."""
+        """Stop: waiting requests are answered NOT_COORDINATOR. No method may be called afterwards."""
         shard = self.shard
         for group in shard.groups.values():
             if isinstance(group, ClassicGroup):

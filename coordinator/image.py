@@ -17,7 +17,7 @@ class TopicImage(msgspec.Struct, frozen=True):
     racks: tuple[tuple[str, ...], ...] = ()
 
     def digest(self) -> bytes:
-        """A hash, in eight bytes, of everything whose change requires a new assignment."""
+        """Return an eight-byte hash of everything whose change requires a new assignment."""
         hasher = blake2b(self.topic_id, digest_size=8)
         for text in (
             self.name,
@@ -30,7 +30,7 @@ class TopicImage(msgspec.Struct, frozen=True):
 
 
 class MetadataImage:
-    """All topics, by name and by id. ``version`` grows with every change."""
+    """All topics, by name and by id. ``version`` rises with every change."""
 
     __slots__ = ("_by_id", "_by_name", "version")
 
@@ -44,33 +44,33 @@ class MetadataImage:
 
     @property
     def topics(self) -> Mapping[str, TopicImage]:
-        """The topics by name, in the order in which they were created."""
+        """Return the topics by name, in the order in which they were created."""
         return self._by_name
 
     def by_name(self, name: str) -> TopicImage | None:
-        """The topic of this name."""
+        """Return the topic of this name."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """The topic of this id."""
+        """Return the topic of this id."""
         return self._by_id.get(topic_id)
 
     def has_partition(self, name: str, partition: int) -> bool:
-        """Whether there is such a topic with such a partition."""
+        """Whether this topic exists and has this partition."""
         topic = self._by_name.get(name)
         return topic is not None and 0 <= partition < topic.partitions
 
     def with_topic(self, topic: TopicImage) -> "MetadataImage":
-        """The image after this topic was created or changed."""
+        """Return the image after this topic was created or changed."""
         return MetadataImage({**self._by_name, topic.name: topic}.values(), self.version + 1)
 
     def without(self, name: str) -> "MetadataImage":
-        """The image after this topic was deleted."""
+        """Return the image after this topic was deleted."""
         return MetadataImage((t for t in self._by_name.values() if t.name != name), self.version + 1)
 
 
 class ImageDelta(msgspec.Struct, frozen=True):
-    """What changed from one image to the next. A recreated topic was deleted and created."""
+    """The changes from one image to the next. A recreated topic counts as deleted and created."""
 
     created: tuple[TopicImage, ...]
     changed: tuple[TopicImage, ...]
@@ -78,7 +78,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> ImageDelta:
-    """What changed from ``old`` to ``new``."""
+    """Return the changes from ``old`` to ``new``."""
     created = [topic for topic in new.topics.values() if old.by_id(topic.topic_id) is None]
     changed = [t for t in new.topics.values() if old.by_id(t.topic_id) not in {None, t}]
     deleted = [topic for topic in old.topics.values() if new.by_id(topic.topic_id) is None]
@@ -86,9 +86,9 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> ImageDelta:
 
 
 def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
-    """A number that changes when one of these topics does; 0 if none of them exists.
+    """Return a hash that changes when one of these topics does; 0 if none of them exists.
 
-    Kafka's own hash (KIP-1101) is xxh3 and another number. Nobody but the coordinator that wrote it reads it.
+    Kafka's own hash (KIP-1101) is xxh3 and has other values. Only the coordinator that wrote it reads it.
     """
     topics = [topic for name in sorted(topic_names) if (topic := image.by_name(name)) is not None]
     if not topics:

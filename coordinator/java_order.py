@@ -1,12 +1,12 @@
 """Reproduces the iteration order of Java's hash tables.
 
-Kafka's assignors walk through hash maps of members and topics, so which member gets the odd partition follows from
-Java's hash codes. The embedded coordinator hands out the same partitions as Kafka because it walks in the same order.
-Two kinds of table matter: ``java.util.HashMap`` and Kafka's own ``TimelineHashMap``. In both, elements that share a
-slot keep the order in which they came (the timeline's iterator returns them backwards), except that a HashMap puts what
-comes by ``compute`` or ``computeIfAbsent`` at the head of its slot.
+Kafka's assignors iterate over hash maps of members and topics, so Java's hash codes decide which member gets the odd
+partition. The embedded coordinator iterates in the same order and so assigns the same partitions. Two kinds of table
+matter: ``java.util.HashMap`` and Kafka's own ``TimelineHashMap``. In both, elements that share a slot keep their
+insertion order (the timeline's iterator returns them backwards), except that a HashMap puts what is inserted by
+``compute`` or ``computeIfAbsent`` at the head of its slot.
 
-Not followed: a HashMap slot of eight and more elements becomes a tree, which may change the order inside that slot.
+Not reproduced: a HashMap slot of eight and more elements becomes a tree, which may change the order inside that slot.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ _MASK_64 = 0xFFFFFFFFFFFFFFFF
 
 @lru_cache(maxsize=65536)
 def text_hash(text: str) -> int:
-    """``String.hashCode``, as an unsigned number of 32 bits."""
+    """Return ``String.hashCode`` as an unsigned 32-bit number."""
     result = 0
     units = text.encode("utf-16-be")
     for position in range(0, len(units), 2):
@@ -36,29 +36,29 @@ def text_hash(text: str) -> int:
 
 @lru_cache(maxsize=65536)
 def uuid_hash(uuid: bytes) -> int:
-    """``Uuid.hashCode``, as an unsigned number of 32 bits."""
+    """Return ``Uuid.hashCode`` as an unsigned 32-bit number."""
     xor = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
     return (xor >> 32) ^ (xor & _MASK_32)
 
 
 def absolute(java_hash: int) -> int:
-    """``Utils.abs`` of a hash: of the smallest int it is 0."""
+    """Return ``Utils.abs`` of a hash, which is 0 for the smallest int."""
     signed = java_hash - (1 << 32) if java_hash >> 31 else java_hash
     return abs(signed) & _MASK_31
 
 
 def number_hash(number: int) -> int:
-    """``Integer.hashCode``."""
+    """Return ``Integer.hashCode``."""
     return number & _MASK_32
 
 
 def uuid_sort_key(uuid: bytes) -> tuple[int, int]:
-    """Orders uuids as ``Uuid.compareTo`` does: as two signed numbers."""
+    """Return a key that sorts UUIDs as ``Uuid.compareTo`` does: as two signed numbers."""
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
 
 
 def grown_capacity(count: int) -> int:
-    """The size of a HashMap that was made empty and got ``count`` elements."""
+    """Return the capacity of a HashMap that was created empty and got ``count`` elements."""
     capacity = _DEFAULT_CAPACITY
     while count > capacity * _LOAD_FACTOR:
         capacity *= 2
@@ -66,19 +66,19 @@ def grown_capacity(count: int) -> int:
 
 
 def copied_capacity(count: int) -> int:
-    """The size of a HashSet that was made from a collection of ``count`` elements."""
+    """Return the capacity of a HashSet that was created from a collection of ``count`` elements."""
     return _power_of_two(max(int(count / _LOAD_FACTOR) + 1, _DEFAULT_CAPACITY))
 
 
 def map_copy_capacity(count: int) -> int:
-    """The size of a HashMap that was made from a map of ``count`` elements."""
+    """Return the capacity of a HashMap that was created from a map of ``count`` elements."""
     return _power_of_two(int(count / _LOAD_FACTOR + 1)) if count else _DEFAULT_CAPACITY
 
 
 def hash_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int | None = None) -> list[T]:
-    """The elements as a HashMap of this capacity hands them out; they are given in the order they were put in.
+    """Return the elements, given in insertion order, in the iteration order of a HashMap of this capacity.
 
-    Without ``capacity`` the map was made empty and has grown.
+    Without ``capacity`` the map was created empty and has grown.
     """
     listed = list(elements)
     mask = (capacity or grown_capacity(len(listed))) - 1
@@ -91,24 +91,24 @@ def hash_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int
 
 
 def text_order(elements: Iterable[str]) -> list[str]:
-    """The elements of a HashSet of strings that was made from this list."""
+    """Return the iteration order of a HashSet of strings that was created from this list."""
     listed = list(elements)
     return hash_order(listed, text_hash, copied_capacity(len(listed)))
 
 
 def number_order(elements: Sequence[int]) -> list[int]:
-    """The elements of a HashSet of integers that was made from this list."""
+    """Return the iteration order of a HashSet of integers that was created from this list."""
     return hash_order(elements, number_hash, copied_capacity(len(elements)))
 
 
 def timeline_capacity(capacity: int, count: int) -> int:
-    """The size of a TimelineHashMap after one more put, when it had this size and ``count`` elements."""
+    """Return the capacity of a TimelineHashMap of this capacity and ``count`` elements after one more put."""
     capacity = max(capacity, _TIMELINE_MIN_CAPACITY)
     return capacity * 2 if (count + 1) * _LOAD_FACTOR > capacity else capacity
 
 
 def timeline_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity: int) -> list[T]:
-    """The elements as a TimelineHashMap of this capacity hands them out, given in the order they were put in."""
+    """Return the elements, given in insertion order, in the iteration order of a TimelineHashMap of this capacity."""
     shift = 65 - max(capacity, _TIMELINE_MIN_CAPACITY).bit_length()
 
     def slot(element: T) -> int:
@@ -122,7 +122,7 @@ def timeline_order(elements: Iterable[T], hash_of: Callable[[T], int], capacity:
 
 
 def first_of_most(counts: Iterable[tuple[T, int]]) -> T | None:
-    """The element with the highest count, the first one among equals; None if there are none."""
+    """Return the element with the highest count, the first one among equals; None if there are none."""
     best: tuple[T, int] | None = None
     for element, count in counts:
         if best is None or count > best[1]:

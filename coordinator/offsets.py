@@ -1,4 +1,4 @@
-"""Committed offsets: what groups have stored, by group, topic name and partition."""
+"""Committed offsets by group, topic name and partition."""
 
 from collections.abc import Iterator
 
@@ -36,11 +36,11 @@ class Offsets:
         self._groups: dict[str, TopicOffsets] = {}
 
     def group(self, group_id: str) -> TopicOffsets:
-        """The offsets of a group, by topic and partition."""
+        """Return the offsets of a group, by topic and partition."""
         return self._groups.get(group_id, {})
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """One offset."""
+        """Return one offset."""
         return self.group(group_id).get(topic, {}).get(partition)
 
     def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
@@ -58,11 +58,11 @@ class Offsets:
             self._groups.pop(group_id, None)
 
     def groups(self) -> tuple[str, ...]:
-        """The groups that have offsets."""
+        """Return the groups that have offsets."""
         return tuple(self._groups)
 
     def entries(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Every offset with its group, topic and partition."""
+        """Yield every offset with its group, topic and partition."""
         for group_id, topics in self._groups.items():
             for topic, partitions in topics.items():
                 for partition, offset in partitions.items():

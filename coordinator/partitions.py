@@ -1,4 +1,4 @@
-"""Sets of partitions: of whole groups, of members, of requests. Plain dicts, never changed once they are shared."""
+"""Sets of partitions of groups, members and requests: plain dicts, never modified once they are shared."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -25,17 +25,17 @@ class TopicPartitionsMessage(Protocol):
 
 
 def same_partitions(some: Partitions, other: Partitions) -> bool:
-    """Whether both are the same partitions, in whatever order."""
+    """Whether both contain the same partitions, in any order."""
     return some.keys() == other.keys() and all(set(some[t]) == set(other[t]) for t in some)
 
 
 def with_epoch(partitions: Partitions, epoch: int) -> EpochedPartitions:
-    """The partitions, all got at this epoch."""
+    """Return the partitions with this assignment epoch for each."""
     return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in partitions.items()}
 
 
 def is_subset(owned: Iterable[TopicPartitionsMessage] | None, assigned: EpochedPartitions) -> bool:
-    """Whether all that is owned is assigned. A member that does not say what it owns (None) does not pass."""
+    """Whether all owned partitions are assigned. False if the member does not report what it owns (None)."""
     if owned is None:
         return False
     return all(
@@ -45,14 +45,14 @@ def is_subset(owned: Iterable[TopicPartitionsMessage] | None, assigned: EpochedP
 
 
 def intersects(owned: Iterable[TopicPartitionsMessage] | None, partitions: EpochedPartitions) -> bool:
-    """Whether any of these may still be owned. A member that does not say what it owns (None) may own all."""
+    """Whether any of these may still be owned. A member that does not report what it owns (None) may own all."""
     if owned is None:
         return True
     return any(number in partitions.get(topic.topic_id, {}) for topic in owned for number in topic.partitions)
 
 
 def heartbeat_assignment(assigned: EpochedPartitions) -> ConsumerGroupHeartbeatResponseAssignment:
-    """What the member may own, for a heartbeat's answer."""
+    """Return the partitions that the member may own, for the answer to a heartbeat."""
     return ConsumerGroupHeartbeatResponseAssignment(
         topic_partitions=tuple(
             ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=tuple(numbers))

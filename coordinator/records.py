@@ -1,4 +1,4 @@
-"""The records that the coordinator writes: one function for each, from its own state to Kafka's record types."""
+"""Builds the records that the coordinator writes: one function for each of Kafka's record types."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ Topics = tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...]
 
 
 def member_subscription(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """A member's metadata and subscription (type 5)."""
+    """Build the record of a member's metadata and subscription (type 5)."""
     return CoordinatorRecord(
         r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         r.ConsumerGroupMemberMetadataValue(
@@ -33,12 +33,12 @@ def member_subscription(group_id: str, member: ConsumerGroupMember) -> Coordinat
 
 
 def member_subscription_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """A tombstone: the member was removed (type 5)."""
+    """Build the tombstone of a removed member's subscription (type 5)."""
     return CoordinatorRecord(r.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The group epoch (type 3)."""
+    """Build the record of the group epoch (type 3)."""
     return CoordinatorRecord(
         r.ConsumerGroupMetadataKey(group_id=group_id),
         r.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
@@ -46,17 +46,17 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRec
 
 
 def group_epoch_tombstone(group_id: str) -> CoordinatorRecord:
-    """A tombstone: the consumer group was deleted (type 3)."""
+    """Build the tombstone of a deleted consumer group (type 3)."""
     return CoordinatorRecord(r.ConsumerGroupMetadataKey(group_id=group_id))
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """A tombstone for the group's topic metadata, which only Kafka 4.0 wrote (type 4)."""
+    """Build the tombstone of the group's topic metadata, which only Kafka 4.0 wrote (type 4)."""
     return CoordinatorRecord(r.ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    """The epoch of the target assignment, and when it was computed (type 6)."""
+    """Build the record of the target assignment's epoch and of when it was computed (type 6)."""
     return CoordinatorRecord(
         r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         r.ConsumerGroupTargetAssignmentMetadataValue(
@@ -66,12 +66,12 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRec
 
 
 def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
-    """A tombstone: the group has no target assignment (type 6)."""
+    """Build the tombstone of a group's target assignment epoch (type 6)."""
     return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
 
 
 def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
-    """A member's target assignment (type 7)."""
+    """Build the record of a member's target assignment (type 7)."""
     return CoordinatorRecord(
         r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         r.ConsumerGroupTargetAssignmentMemberValue(
@@ -84,12 +84,12 @@ def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> 
 
 
 def target_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """A tombstone: the target assignment of a removed member (type 7)."""
+    """Build the tombstone of a removed member's target assignment (type 7)."""
     return CoordinatorRecord(r.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id))
 
 
 def current_assignment(group_id: str, member: ConsumerGroupMember) -> CoordinatorRecord:
-    """A member's current assignment and epochs (type 8)."""
+    """Build the record of a member's current assignment and epochs (type 8)."""
     return CoordinatorRecord(
         r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         r.ConsumerGroupCurrentMemberAssignmentValue(
@@ -103,14 +103,14 @@ def current_assignment(group_id: str, member: ConsumerGroupMember) -> Coordinato
 
 
 def current_assignment_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
-    """A tombstone: the current assignment of a removed member (type 8)."""
+    """Build the tombstone of a removed member's current assignment (type 8)."""
     return CoordinatorRecord(
         r.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
     )
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    """The topics of a regular expression (type 16)."""
+    """Build the record of a regular expression's topics (type 16)."""
     return CoordinatorRecord(
         r.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         r.ConsumerGroupRegularExpressionValue(
@@ -120,12 +120,12 @@ def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordi
 
 
 def resolved_regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """A tombstone: no member subscribes by this expression (type 16)."""
+    """Build the tombstone of an expression that no member subscribes by any more (type 16)."""
     return CoordinatorRecord(r.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex))
 
 
 def classic_group(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """A classic group with its members' subscriptions and these assignments (type 2)."""
+    """Build the record of a classic group with its subscriptions and these assignments (type 2)."""
     members = []
     for member in group.members.values():
         if group.protocol_name is None:
@@ -156,7 +156,7 @@ def classic_group(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coor
 
 
 def new_classic_group(group: ClassicGroup) -> CoordinatorRecord:
-    """A classic group without members (type 2)."""
+    """Build the record of a classic group without members (type 2)."""
     return CoordinatorRecord(
         r.GroupMetadataKey(group=group.group_id),
         r.GroupMetadataValue(current_state_timestamp=group.state_timestamp_ms, protocol=None, leader=None),
@@ -164,12 +164,12 @@ def new_classic_group(group: ClassicGroup) -> CoordinatorRecord:
 
 
 def classic_group_tombstone(group_id: str) -> CoordinatorRecord:
-    """A tombstone: the classic group was deleted (type 2)."""
+    """Build the tombstone of a deleted classic group (type 2)."""
     return CoordinatorRecord(r.GroupMetadataKey(group=group_id))
 
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> CoordinatorRecord:
-    """A committed offset (type 1)."""
+    """Build the record of a committed offset (type 1)."""
     return CoordinatorRecord(
         r.OffsetCommitKey(group=group_id, topic=topic, partition=partition),
         r.OffsetCommitValue(
@@ -184,7 +184,7 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
 
 
 def offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """A tombstone: the committed offset was deleted (type 1)."""
+    """Build the tombstone of a deleted offset (type 1)."""
     return CoordinatorRecord(r.OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 

@@ -1,7 +1,7 @@
-"""How each record type changes the coordinator's state: the only way in which consumer groups and offsets change.
+"""Applies records to the coordinator's state: the only way in which consumer groups and offsets change.
 
-A running coordinator replays its own records the moment it writes them, and a starting one replays its log, so both
-come to the same state.
+A running coordinator replays its own records as soon as it writes them, and a starting one replays its log, so both
+reach the same state.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ NO_ASSIGNMENT_EPOCH = -1
 
 
 def replay(shard: "Shard", record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-    """Apply one record. Raises BrokenInvariant if it contradicts what was replayed before."""
+    """Apply one record. Raises BrokenInvariant if it contradicts earlier ones."""
     if isinstance(record.key, r.OffsetCommitKey):
         _offset_commit(shard, record.key, record.value, producer_id)
     else:
@@ -46,13 +46,13 @@ def end_transaction(shard: "Shard", producer_id: int, *, committed: bool) -> Non
 
 
 def _existing(shard: "Shard", group_id: str) -> ConsumerGroup | None:
-    """The consumer group of a tombstone; None if there is nothing to delete."""
+    """Return the consumer group of a tombstone; None if there is nothing to delete."""
     group = shard.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
 
 
 def _made(shard: "Shard", group_id: str) -> ConsumerGroup:
-    """The consumer group of a record, made if need be, also in place of one that only stores offsets."""
+    """Return the consumer group of a record, created if necessary, also in place of one that only stores offsets."""
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -185,7 +185,7 @@ def _current_assignment(
 def _epoched(
     topics: tuple[r.ConsumerGroupCurrentMemberAssignmentTopicPartitions, ...], member_epoch: int
 ) -> EpochedPartitions:
-    """The partitions with their epochs; records of Kafka before 4.3 have none, the member's stands in."""
+    """Return the partitions with their epochs; records of Kafka before 4.3 have none and get the member's."""
     default = max(member_epoch, 0)
     result = {}
     for topic in topics:

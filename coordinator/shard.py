@@ -1,9 +1,9 @@
-"""The state of one coordinator, and the few things that every handler does with it.
+"""The state of one coordinator, and the operations that every handler uses.
 
-A shard is what Kafka calls one partition of ``__consumer_offsets``: some groups, their offsets, one log. It knows no
-socket and no clock: the time is ``now_ms``, which :class:`~coordinator.group_coordinator.GroupCoordinator` sets before
-it calls a handler. A handler reads the shard, writes records and answers; requests that wait are remembered by their
-ids in the groups.
+A shard corresponds to one partition of ``__consumer_offsets``: some groups, their offsets, one log. It uses no socket
+and no clock: the time is ``now_ms``, which :class:`~coordinator.group_coordinator.GroupCoordinator` sets before it
+calls a handler. A handler reads the shard, writes records and answers; waiting requests are kept by their ids in the
+groups.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Group = ConsumerGroup | ClassicGroup
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request's context besides its body."""
+    """The context of a request besides its body."""
 
     request_id: int
     """Identifies a later response; chosen by the caller."""
@@ -75,21 +75,21 @@ class Shard:
     # Finding groups
 
     def group(self, group_id: str) -> Group:
-        """The group. Raises RequestRefused with GROUP_ID_NOT_FOUND."""
+        """Return the group. Raises RequestRefused with GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is None:
             raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """The consumer group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a classic group."""
+        """Return the consumer group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a classic group."""
         group = self.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a classic group")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a consumer group."""
+        """Return the classic group. Raises RequestRefused with GROUP_ID_NOT_FOUND, also for a consumer group."""
         group = self.group(group_id)
         if not isinstance(group, ClassicGroup):
             raise RequestRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is a consumer group")
@@ -98,24 +98,24 @@ class Shard:
     # Settings of groups
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """How long members of a consumer group may be silent."""
+        """Return the session timeout of a consumer group's members."""
         own = self.group_configs.get(group_id, GroupConfig()).session_timeout_ms
         return self.config.consumer_session_timeout_ms if own is None else own
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """How often members of a consumer group are asked to send heartbeats."""
+        """Return the heartbeat interval of a consumer group's members."""
         own = self.group_configs.get(group_id, GroupConfig()).heartbeat_interval_ms
         return self.config.consumer_heartbeat_interval_ms if own is None else own
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """How long after one target assignment the next may be computed."""
+        """Return the least time between two target assignments of a group (KIP-1263)."""
         own = self.group_configs.get(group_id, GroupConfig()).assignment_interval_ms
         return self.config.consumer_assignment_interval_ms if own is None else own
 
-    # Acting
+    # Changes, answers and timers
 
     def apply(self, records: Sequence[CoordinatorRecord], producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make a change: replay its records, and log them. With a producer id it counts when a transaction ends."""
+        """Replay the records of a change, and log them; with a producer id the transaction's end makes it effective."""
         for record in records:
             replay(self, record, producer_id)
             self.next_record_offset += 1
@@ -123,7 +123,7 @@ class Shard:
             self.log.append(records, self.now_ms, producer_id)
 
     def append(self, records: Sequence[CoordinatorRecord]) -> None:
-        """Log a change that was already made."""
+        """Log a change that was applied already."""
         if records:
             if self.log is not None:
                 self.log.append(records, self.now_ms)
@@ -134,9 +134,9 @@ class Shard:
         self.replies.append(Reply(request_id, response))
 
     def schedule(self, timer: Timer, delay_ms: int) -> None:
-        """Let a timer fire after this while, in place of the one of its slot."""
+        """Schedule a timer after this delay, replacing the one of its slot."""
         self.timers.schedule(timer, self.now_ms + delay_ms)
 
     def schedule_if_absent(self, timer: Timer, delay_ms: int) -> None:
-        """The same, unless its slot is taken."""
+        """Schedule a timer after this delay, unless its slot is taken."""
         self.timers.schedule_if_absent(timer, self.now_ms + delay_ms)

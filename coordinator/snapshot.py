@@ -1,4 +1,4 @@
-"""The coordinator's state as plain values that can be compared: for tests, simulation and exhaustive exploration."""
+"""The coordinator's state as plain values for comparison in tests, simulation and exploration."""
 
 from hashlib import blake2b
 from typing import Any
@@ -14,7 +14,7 @@ Plain = dict[str, Any]
 
 
 def persistent(coordinator: GroupCoordinator) -> Plain:
-    """What survives a restart: groups and offsets as the log tells them."""
+    """Return the state that survives a restart: groups and offsets as the log has them."""
     shard = coordinator.shard
     return {
         "groups": {group_id: _group(shard.groups[group_id]) for group_id in sorted(shard.groups)},
@@ -27,7 +27,7 @@ def persistent(coordinator: GroupCoordinator) -> Plain:
 
 
 def complete(coordinator: GroupCoordinator) -> Plain:
-    """Everything that future behaviour depends on; times are relative to now."""
+    """Return everything that future behaviour depends on; times are relative to now."""
     shard = coordinator.shard
     return {
         **persistent(coordinator),
@@ -52,7 +52,7 @@ def complete(coordinator: GroupCoordinator) -> Plain:
 
 
 def fingerprint(coordinator: GroupCoordinator) -> bytes:
-    """Eight bytes that are the same for coordinators that will behave the same."""
+    """Return eight bytes that are the same for coordinators that will behave the same."""
     content = msgspec.msgpack.encode(_hashable(complete(coordinator)), order="sorted")
     return blake2b(content, digest_size=8).digest()
 
@@ -101,7 +101,7 @@ def _classic_group(group: ClassicGroup) -> Plain:
 
 
 def _waiting(group: ClassicGroup) -> Plain:
-    """What of a classic group is not in the log."""
+    """Return the state of a classic group that is not in the log."""
     return {
         "state": (group.state, group.previous_state),
         "pending_joins": sorted(group.pending_joins),
@@ -119,7 +119,7 @@ def _partitions(partitions: Any) -> list[tuple[bytes, tuple[int, ...]]]:
 
 
 def _hashable(value: Any) -> Any:
-    """The value with what MessagePack cannot write as a map's key, or would tell apart by order, put in order."""
+    """Return the value in a canonical form that MessagePack can encode: maps become sorted lists of pairs."""
     if isinstance(value, dict):
         return sorted(((repr(key), _hashable(item)) for key, item in value.items()), key=lambda pair: pair[0])
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""The coordinator's timers: plain data with deadlines, fired by whoever knows the time.
+"""The coordinator's timers: plain data with deadlines; the caller that knows the time fires them.
 
-A timer says what is to happen, never how: the coordinator looks at its type. Scheduling a timer with the slot of
-another replaces it, as in Kafka.
+A timer names what is due; the coordinator dispatches on its type. Scheduling a timer replaces another one of the same
+slot, as in Kafka.
 """
 
 import heapq
@@ -10,81 +10,81 @@ import msgspec
 
 
 class Timer(msgspec.Struct, frozen=True, tag=True):
-    """Something that happens to a group, or to a member of it, when its deadline comes."""
+    """An action on a group, or on a member of it, that is due at a deadline."""
 
     group_id: str
     member_id: str = ""
 
     @property
     def slot(self) -> tuple[str, str, str]:
-        """Timers of the same slot replace each other."""
+        """Return the slot; timers of the same slot replace each other."""
         return self.slot_name, self.group_id, self.member_id
 
     @property
     def slot_name(self) -> str:
-        """Which of its timers this is; a class may take another one's place."""
+        """Return the timer's name within its slot; a class may use another class's."""
         return type(self).__name__
 
 
 class SessionTimeout(Timer, frozen=True, tag=True):
-    """A member of a consumer group was not heard of for its session timeout."""
+    """A member of a consumer group sent nothing for its session timeout."""
 
 
 class RebalanceTimeout(Timer, frozen=True, tag=True, kw_only=True):
-    """A member of a consumer group did not give up its partitions in time, if it still has this epoch."""
+    """A member of a consumer group did not revoke its partitions in time, if it still has this epoch."""
 
     member_epoch: int
 
 
 class JoinTimeout(Timer, frozen=True, tag=True):
-    """A classic member of a consumer group did not join again in time."""
+    """A classic member of a consumer group did not rejoin in time."""
 
 
 class SyncTimeout(Timer, frozen=True, tag=True):
-    """A classic member of a consumer group joined, but did not fetch its assignment in time."""
+    """A classic member of a consumer group joined, but did not send SyncGroup in time."""
 
 
 class RegexResolution(Timer, frozen=True, tag=True, kw_only=True):
-    """The regular expressions of a consumer group are to be resolved; Kafka does it in the background."""
+    """The regular expressions of a consumer group have to be resolved; Kafka does it in the background."""
 
     regexes: tuple[str, ...]
 
 
 class ClassicHeartbeat(Timer, frozen=True, tag=True):
-    """A member of a classic group was not heard of for its session timeout."""
+    """A member of a classic group sent nothing for its session timeout."""
 
 
 class ClassicJoin(Timer, frozen=True, tag=True):
-    """Not all members of a classic group joined again in time."""
+    """Not all members of a classic group rejoined in time."""
 
 
 class InitialRebalance(Timer, frozen=True, tag=True, kw_only=True):
-    """A new classic group has waited for more members."""
+    """The initial rebalance delay of a new classic group has passed."""
 
     delay_ms: int
     remaining_ms: int
 
     @property
     def slot_name(self) -> str:
-        """The place of ClassicJoin: both end the join phase."""
+        """Share the slot of ClassicJoin: both end the join phase."""
         return ClassicJoin.__name__
 
 
 class ClassicSync(Timer, frozen=True, tag=True, kw_only=True):
-    """Not all members of a classic group asked for their assignment in time."""
+    """Not all members of a classic group sent SyncGroup in time."""
 
     generation: int
 
 
 class OffsetExpiration(Timer, frozen=True, tag=True):
-    """Expired offsets, and empty groups without offsets, are to be removed; concerns all groups."""
+    """Expired offsets, and empty groups without offsets, have to be removed; for all groups."""
 
 
 Slot = tuple[str, str, str]
 
 
 class Timers:
-    """All timers of a coordinator, in the order of their deadlines; equal deadlines in the order of scheduling."""
+    """All timers of a coordinator, by deadline; equal deadlines in the order of scheduling."""
 
     __slots__ = ("_heap", "_scheduled", "_sequence")
 
@@ -94,7 +94,7 @@ class Timers:
         self._sequence = 0
 
     def schedule(self, timer: Timer, deadline_ms: int) -> None:
-        """Let this timer fire at ``deadline_ms``, in place of any other of its slot."""
+        """Schedule this timer for ``deadline_ms``, replacing any other of its slot."""
         self._sequence += 1
         slot = timer.slot
         self._scheduled[slot] = deadline_ms, self._sequence, timer
@@ -104,21 +104,21 @@ class Timers:
             heapq.heapify(self._heap)
 
     def schedule_if_absent(self, timer: Timer, deadline_ms: int) -> None:
-        """The same, unless its slot is taken."""
+        """Schedule this timer, unless its slot is taken."""
         if timer.slot not in self._scheduled:
             self.schedule(timer, deadline_ms)
 
     def cancel(self, timer: Timer) -> None:
-        """Let the timer of this one's slot not fire, if there is one."""
+        """Cancel the timer of this one's slot, if there is one."""
         self._scheduled.pop(timer.slot, None)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next timer fires; None if there is none."""
+        """Return when the next timer fires; None if there is none."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Timer | None:
-        """Take the next timer whose deadline has come."""
+        """Remove and return the next timer whose deadline has come."""
         self._drop_stale()
         if not self._heap or self._heap[0][0] > now_ms:
             return None
@@ -126,7 +126,7 @@ class Timers:
         return self._scheduled.pop(slot)[2]
 
     def snapshot(self) -> tuple[tuple[int, Timer], ...]:
-        """Every timer with its deadline, in the order in which they fire."""
+        """Return every timer with its deadline, in the order in which they fire."""
         return tuple((at, timer) for at, _, timer in sorted(self._scheduled.values(), key=lambda s: s[:2]))
 
     def _drop_stale(self) -> None:

@@ -1,4 +1,4 @@
-"""Where random ids come from: injected, so that a simulation with the same seed makes the same ids."""
+"""Sources of random ids: injected, so that a simulation with the same seed gets the same ids."""
 
 import random
 from typing import Protocol
@@ -10,18 +10,18 @@ class UuidSource(Protocol):
     """Makes random uuids."""
 
     def next(self) -> Uuid:
-        """A uuid that was not given out before."""
+        """Return an unused UUID."""
         ...
 
 
 class SeededUuids:
-    """The same uuids for the same seed."""
+    """Generates the same UUIDs for the same seed."""
 
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - reproducible on purpose
 
     def next(self) -> Uuid:
-        """The next uuid, of version 4."""
+        """Return the next UUID, of version 4."""
         while True:
             content = bytearray(self._random.randbytes(16))
             content[6] = content[6] & 0x0F | 0x40
@@ -32,13 +32,13 @@ class SeededUuids:
 
 
 class RandomUuids(SeededUuids):
-    """Uuids from the system's own randomness."""
+    """Generates UUIDs from the operating system's random source."""
 
     def __init__(self) -> None:
         super().__init__(random.SystemRandom().getrandbits(128))
 
 
 def hyphenated(uuid: Uuid) -> str:
-    """A uuid as Java prints it, which is how Kafka makes member ids of classic members."""
+    """Format a UUID as Java does, which is the form of the member ids that Kafka gives to classic members."""
     text = uuid.hex()
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -1,6 +1,6 @@
-"""`epochgate capture`: the offsets topic of a cluster as Parquet files, read once and used anywhere.
+"""`epochgate capture`: copies the offsets topic of a cluster to Parquet files, to be read anywhere.
 
-Reads by assignment: no group is joined and nothing is committed. Records of aborted transactions are left out
+Reads by assignment: it joins no group and commits nothing. Records of aborted transactions are left out
 (``read_committed``), as the broker's own coordinator leaves them out.
 """
 
@@ -28,7 +28,7 @@ _AT_ONCE = 5_000
 def capture(
     bootstrap: str, out: Path, client_settings: Mapping[str, str] | None = None, told: Told = lambda *_: None
 ) -> int:
-    """Write the newest whole state of the offsets topic to ``out``; how many records that were.
+    """Write the newest whole state of the offsets topic to ``out``; return the number of records.
 
     Raises PipelineError if the cluster does not answer or ``out`` has a capture already.
     """

@@ -2,4 +2,4 @@
 
 
 class PipelineError(Exception):
-    """Something that the pipeline needs is missing or wrong; the message says what, and how to fix it."""
+    """Something that the pipeline needs is missing or wrong; the message says what it is and how to fix it."""

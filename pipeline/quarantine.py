@@ -27,9 +27,9 @@ _REASONS = 50
 
 
 def counts(quarantine: "DataFrame") -> dict[str, int]:
-    """How many were set aside, by reason without its numbers, so that a thousand bad records are one line.
+    """Count quarantined rows by reason, ignoring numbers in it, so that a thousand bad records are one line.
 
-    The most frequent reasons, and all that is left under ``OTHERS``: the sum is that of all.
+    Returns the most frequent reasons, and the rest as ``OTHERS``; the sum is that of all rows.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the name that all of Spark's docs use
 

@@ -43,9 +43,9 @@ _ON_ONE_MACHINE = {
 
 
 def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
-    """The session. ``conf`` goes before what is set here; without ``master`` spark-submit's holds, else local[*].
+    """Return the session. ``conf`` overrides what is set here; without ``master`` spark-submit's counts, else local[*].
 
-    Raises PipelineError if Java, PySpark or what it needs is missing.
+    Raises PipelineError if Java, PySpark or one of their needs is missing.
     """
     _check_python()
     check_java()
@@ -68,10 +68,7 @@ def start(name: str, *, master: str | None = None, conf: Mapping[str, str] | Non
 
 
 def check_java() -> None:
-    """Check that there is a Java version that Spark supports.
-
-    :raises PipelineError: there is none.
-    """
+    """Check that a Java version is installed that Spark supports. Raises PipelineError if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or shutil.which(java) is None:

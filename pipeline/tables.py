@@ -25,7 +25,7 @@ _NAMES = {
 
 
 def list_of(item: pa.DataType) -> pa.DataType:
-    """A list type whose items are named as Spark names them."""
+    """Return a list type whose items are named as Spark names them."""
     return pa.list_(pa.field("element", item))
 
 
@@ -52,21 +52,21 @@ class Table(NamedTuple):
 
     @property
     def ddl(self) -> str:
-        """The schema as Spark DDL."""
+        """Return the schema as Spark DDL."""
         return ", ".join(f"`{column.name}` {ddl_of(column.kind)}" for column in self.columns)
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return [column.name for column in self.columns]
 
     @property
     def arrow(self) -> pa.Schema:
-        """The schema for Arrow."""
+        """Return the schema for Arrow."""
         return pa.schema([pa.field(column.name, column.kind) for column in self.columns])
 
     def batch(self, rows: Iterable[Sequence[Any]]) -> pa.RecordBatch:
-        """Rows, each with a value for every column, as Arrow passes them to Spark."""
+        """Return rows, each with a value for every column, as an Arrow batch for Spark."""
         by_column = list(zip(*rows, strict=True)) or [()] * len(self.columns)
         arrays = [
             pa.array(values, column.kind) for values, column in zip(by_column, self.columns, strict=True)
@@ -78,12 +78,12 @@ class Table(NamedTuple):
         rows.select(*self.names).write.mode("overwrite").parquet(f"{folder}/{self.name}")
 
     def read(self, spark: "SparkSession", folder: Path | str) -> "DataFrame":
-        """The table in ``folder``."""
+        """Read the table in ``folder``."""
         return spark.read.schema(self.ddl).parquet(f"{folder}/{self.name}")
 
 
 def ddl_of(kind: pa.DataType) -> str:
-    """Spark's name of an Arrow type."""
+    """Return Spark's name of an Arrow type."""
     if pa.types.is_list(kind):
         return f"array<{ddl_of(kind.value_type)}>"
     if pa.types.is_struct(kind):

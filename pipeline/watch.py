@@ -25,7 +25,7 @@ def console() -> "Console":
 
 @contextlib.contextmanager
 def step(spark: "SparkSession", text: str) -> Iterator[None]:
-    """Show ``text`` with the tasks of what Spark does inside; off a terminal only the text and the time."""
+    """Show ``text`` with the progress of the Spark tasks inside; without a terminal only the text and the time."""
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,

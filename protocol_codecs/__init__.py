@@ -1,8 +1,7 @@
 """Kafka's wire format: bytes to typed messages and back.
 
-Here live the declarations of messages, the compiler that turns a declaration into an encoder and a
-decoder for each version, and the embedded consumer protocol. No socket, no clock and no group state
-may live here.
+Holds the message declarations, the compiler that turns a declaration into an encoder and a decoder for each version,
+and the embedded consumer protocol. It uses no socket and no clock, and keeps no group state.
 """
 
 from protocol_codecs.api_key import ApiKey

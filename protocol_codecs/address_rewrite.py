@@ -1,7 +1,7 @@
-"""Put other addresses into the responses that carry brokers' addresses.
+"""Rewrites broker addresses in the responses that contain them: Metadata, FindCoordinator and DescribeCluster.
 
-Clients connect to whatever address such a response names, so a proxy has to rewrite each of them. Metadata
-comes often and is long: only its broker list is read and written again, everything behind it is copied.
+Clients connect to whatever address such a response names, so a proxy has to rewrite each of them. Metadata responses
+are frequent and long: only the broker list is decoded and encoded again, the bytes after it are copied.
 """
 
 from collections.abc import Callable
@@ -35,14 +35,14 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Rewritten(msgspec.Struct, frozen=True):
-    """A response body with other addresses in it, and the nodes that it named."""
+    """A response body with rewritten addresses, and the nodes that it named before."""
 
     body: bytes
     nodes: tuple[Node, ...]
 
 
 class _MetadataResponseBeginning(Message, beginning_of=MetadataResponse):
-    """Metadata's response up to the end of its broker list."""
+    """The fields of a Metadata response up to the end of its broker list."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     brokers: tuple[MetadataResponseBroker, ...] = array(MetadataResponseBroker)
@@ -51,8 +51,8 @@ class _MetadataResponseBeginning(Message, beginning_of=MetadataResponse):
 def rewrite_metadata_brokers(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
     """Rewrite the broker list of a Metadata response.
 
-    Leaders and replicas may then name nodes that are left out; clients treat those as not available. Raises
-    MalformedMessage if the body up to the end of that list is malformed; what follows is not looked at.
+    Leaders and replicas may then name nodes that were left out; clients treat those as not available. Raises
+    MalformedMessage if the body is malformed up to the end of that list; the bytes after it are not checked.
     """
     beginning, end = decode_prefix(_MetadataResponseBeginning, version, body)
     brokers = []
@@ -73,10 +73,9 @@ def rewrite_metadata_brokers(body: Buffer, version: int, address_of: AddressOf) 
 
 
 def rewrite_find_coordinator(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
-    """Rewrite a FindCoordinator response, for every kind of key.
+    """Rewrite a FindCoordinator response, for every key type.
 
-    A coordinator that is left out becomes COORDINATOR_NOT_AVAILABLE, on which clients ask again. Raises
-    MalformedMessage.
+    A coordinator that is left out becomes COORDINATOR_NOT_AVAILABLE, which clients retry. Raises MalformedMessage.
     """
     response = decode(FindCoordinatorResponse, version, body)
     if version < _FIRST_BATCHED_VERSION:
@@ -93,7 +92,7 @@ def rewrite_find_coordinator(body: Buffer, version: int, address_of: AddressOf) 
 
 
 def rewrite_describe_cluster(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
-    """Rewrite a DescribeCluster response, of brokers or of controllers. Raises MalformedMessage."""
+    """Rewrite a DescribeCluster response that lists brokers or controllers. Raises MalformedMessage."""
     response = decode(DescribeClusterResponse, version, body)
     brokers = []
     for broker in response.brokers:

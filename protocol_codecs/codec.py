@@ -1,4 +1,4 @@
-"""Encode and decode: the functions that everyone uses."""
+"""Public entry points: encode and decode a message of any API in any version."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,10 +21,10 @@ _bounded_decoders: defaultdict[type[Message], dict[int, Callable[[Buffer, int, i
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The body of a message on the wire, without header.
+    """Encode the body of a message, without header.
 
-    A field that ``version`` does not carry must have its default, unless Kafka's schema lets it be dropped
-    silently. Raises UnencodableMessage, and UnsupportedVersion if the message has no such version.
+    A field that ``version`` does not carry must have its default, unless Kafka's schema marks it ignorable. Raises
+    UnencodableMessage, and UnsupportedVersion if the message has no such version.
     """
     try:
         encoder = _encoders[type(message)][version]
@@ -34,9 +34,9 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def decode(message_type: type[M], version: int, buffer: Buffer, offset: int = 0) -> M:
-    """The message that lies in ``buffer`` from ``offset`` (not negative) to the buffer's end.
+    """Decode the message that fills ``buffer`` from ``offset`` (not negative) to its end.
 
-    Raises MalformedMessage, also for bytes left over, and UnsupportedVersion.
+    Raises UnsupportedVersion, and MalformedMessage, also if bytes are left over.
     """
     try:
         decoder: Callable[[Buffer, int], M] = _decoders[message_type][version]
@@ -46,10 +46,7 @@ def decode(message_type: type[M], version: int, buffer: Buffer, offset: int = 0)
 
 
 def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
-    """The message that begins at ``offset`` (not negative), and the offset at which it ends: for headers.
-
-    Raises MalformedMessage and UnsupportedVersion.
-    """
+    """Decode the message that begins at ``offset`` (not negative); return it and its end offset. Used for headers."""
     try:
         decoder: Callable[[Buffer, int], tuple[M, int]] = _prefix_decoders[message_type][version]
     except KeyError:
@@ -60,17 +57,17 @@ def decode_prefix(message_type: type[M], version: int, buffer: Buffer, offset: i
 
 
 def decode_bounded(
-    message_type: type[M], version: int, buffer: Buffer, offset: int, most_elements: int
+    message_type: type[M], version: int, buffer: Buffer, offset: int, max_elements: int
 ) -> tuple[M, int]:
-    """As :func:`decode_prefix`, for bytes from a peer that may have put millions of elements into them.
+    """Like :func:`decode_prefix`, with a limit on elements, for bytes from an untrusted peer.
 
-    ``most_elements`` bounds the elements of all arrays of the message together, and its tagged fields, which count as
-    elements too. They are counted before anything is made of them. A message that only the reference codec can read,
-    or refuse, may have a tenth as many, because that one is slower by as much.
+    ``max_elements`` bounds the elements of all arrays of the message together; tagged fields count as elements too.
+    Elements are counted before any object is created for them. A message that needs the reference codec may have a
+    tenth as many, because that codec is about ten times slower.
 
     Raises TooManyElements, MalformedMessage and UnsupportedVersion.
     """
-    if len(buffer) - offset <= most_elements // REFERENCE_SLOWNESS:
+    if len(buffer) - offset <= max_elements // REFERENCE_SLOWNESS:
         return decode_prefix(message_type, version, buffer, offset)  # no element takes less than a byte
     try:
         decoder: Callable[[Buffer, int, int], tuple[M, int]] = _bounded_decoders[message_type][version]
@@ -78,11 +75,11 @@ def decode_bounded(
         _check_version(message_type, version)
         decoder = DecoderBuilder(message_type, version, whole=False, bounded=True).build()
         _bounded_decoders[message_type][version] = decoder
-    return decoder(buffer, offset, most_elements)
+    return decoder(buffer, offset, max_elements)
 
 
 def encoder_for(message_type: type[M], version: int) -> Callable[[M], bytes]:
-    """The function that ``encode`` calls for this message and version, for those who call it often."""
+    """Return the function that ``encode`` calls for this message and version, for callers that use it often."""
     _check_version(message_type, version)
     known = _encoders[message_type]
     if version not in known:
@@ -91,7 +88,7 @@ def encoder_for(message_type: type[M], version: int) -> Callable[[M], bytes]:
 
 
 def decoder_for(message_type: type[M], version: int) -> Callable[[Buffer, int], M]:
-    """The function that ``decode`` calls for this message and version, for those who call it often."""
+    """Return the function that ``decode`` calls for this message and version, for callers that use it often."""
     _check_version(message_type, version)
     known = _decoders[message_type]
     if version not in known:

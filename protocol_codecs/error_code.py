@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """All error codes through Kafka 4.4, by Kafka's names; fields hold plain ints, which compare equal."""
+    """All error codes through Kafka 4.4, by Kafka's names; message fields hold plain ints, which compare equal."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,4 +1,4 @@
-"""Everything that the codecs raise: one small family, each with the offending place in the message."""
+"""The exceptions that the codecs raise; each message names the offending place."""
 
 
 class CodecError(ValueError):
@@ -23,7 +23,7 @@ class MalformedMessage(CodecError):
 
 
 class TooManyElements(CodecError):
-    """A message has more elements in its arrays than its reader takes; see ``protocol_codecs.decode_bounded``.
+    """A message has more elements than the limit that its reader set; see ``protocol_codecs.decode_bounded``.
 
     ``message`` is the message's name.
     """

@@ -1,4 +1,4 @@
-"""The words in which a message's fields are declared.
+"""The functions that declare a message's fields.
 
 Each function here stands on the right of a field in a class of :mod:`protocol_codecs.messages`::
 
@@ -55,7 +55,7 @@ def int8(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag
 
 
 def int16(versions: str = "0+", *, default: int = 0, ignorable: bool = False, tag: int | None = None) -> int:
-    """Declare a signed 16-bit integer; error codes are such."""
+    """Declare a signed 16-bit integer, for example an error code."""
     return cast("int", _field(kinds.INT16, versions, default, ignorable=ignorable, tag=tag))
 
 
@@ -77,12 +77,12 @@ def int64(versions: str = "0+", *, default: int = 0, ignorable: bool = False, ta
 def boolean(
     versions: str = "0+", *, default: bool = False, ignorable: bool = False, tag: int | None = None
 ) -> bool:
-    """Declare a truth value, one byte."""
+    """Declare a boolean, one byte."""
     return cast("bool", _field(kinds.Boolean(), versions, default, ignorable=ignorable, tag=tag))
 
 
 def uuid(versions: str = "0+", *, ignorable: bool = False, tag: int | None = None) -> Uuid:
-    """Declare a uuid of 16 bytes; its default is the zero uuid."""
+    """Declare a UUID of 16 bytes; its default is the zero UUID."""
     return cast("Uuid", _field(kinds.Identifier(), versions, ZERO_UUID, ignorable=ignorable, tag=tag))
 
 
@@ -109,7 +109,7 @@ def string(
     tag: int | None = None,
     legacy_form: bool = False,
 ) -> str | None:
-    """Declare a text of at most 32767 bytes of UTF-8."""
+    """Declare a UTF-8 string of at most 32767 bytes."""
     field = _field(
         kinds.Text(),
         versions,
@@ -171,7 +171,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> tuple[T, ...] | None:
-    """Declare any number of ``element``: a message class, or another function of this module."""
+    """Declare an array of ``element``: a message class, or another function of this module."""
     kind = kinds.Array(_element_kind(element))
     field = _field(kind, versions, default, nullable=nullable, ignorable=ignorable, tag=tag)
     return cast("tuple[T, ...] | None", field)
@@ -200,7 +200,7 @@ def struct(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> M | None:
-    """Declare another declaration in place; its default is that declaration with all its defaults."""
+    """Declare a nested message; its default is that message with all its defaults."""
     value = message_type() if default is ... else default
     field = _field(
         kinds.Nested(message_type), versions, value, nullable=nullable, ignorable=ignorable, tag=tag

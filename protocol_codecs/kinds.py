@@ -1,4 +1,4 @@
-"""What a field can hold on the wire. Plain data: the reference codec and the compiler both read it."""
+"""The types that a field can have on the wire: plain data that the reference codec and the compiler read."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -45,10 +45,10 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Another declaration in place.
+    """A nested message.
 
-    Where it is nullable, one signed byte comes before it, negative for null (KIP-893); in a tagged field it is an
-    unsigned varint instead, 0 for null, which only ``__consumer_offsets`` has.
+    If it is nullable, one signed byte precedes it, negative for null (KIP-893). In a tagged field it is an unsigned
+    varint instead, 0 for null, which occurs in ``__consumer_offsets`` only.
     """
 
     message_type: "type[Message]"

@@ -10,7 +10,7 @@ from protocol_codecs.version_range import VersionRange
 
 
 class MessageMeta(msgspec.StructMeta):
-    """Takes the :class:`Field` objects out of a class body and keeps them as ``__schema__``."""
+    """Collects the :class:`Field` objects of a class body into ``__schema__``."""
 
     def __new__(  # noqa: PYI034 - mypy refuses Self in a metaclass
         mcls,

@@ -1,7 +1,7 @@
-"""The codec as one would explain it: field by field, every length checked before it is believed.
+"""The reference codec: decodes and encodes field by field, and checks every length before it uses it.
 
-It is slow and exact. The compiled functions hand over to it whatever they do not like, so it alone decides
-what is malformed, what cannot be encoded, and where; and it is the oracle that the tests hold them against.
+It is slow and exact. The compiled functions leave to it whatever they cannot handle, so it alone decides what is
+malformed, what cannot be encoded, and where. Tests compare the compiled functions with it.
 """
 
 import math
@@ -25,13 +25,13 @@ _MAX_VARINT_BYTES = 5
 
 
 def decode_prefix(
-    message_type: type[M], version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+    message_type: type[M], version: int, buffer: bytes, offset: int, max_elements: float = math.inf
 ) -> tuple[M, int]:
-    """Decode a message that begins at ``offset``; returns it and where it ends.
+    """Decode a message that begins at ``offset``; return it and its end offset.
 
-    Raises MalformedMessage, and TooManyElements if its arrays and tagged fields have more than ``most_elements``.
+    Raises MalformedMessage, and TooManyElements if its arrays and tagged fields have more than ``max_elements``.
     """
-    reader = _Reader(message_type.__schema__, version, buffer, offset, most_elements)
+    reader = _Reader(message_type.__schema__, version, buffer, offset, max_elements)
     return reader.message(message_type), reader.position
 
 
@@ -53,7 +53,7 @@ def encode(message: Message, version: int) -> bytes:
 
 @cache
 def minimum_size(kind: Kind, version: int, *, flexible: bool) -> int:
-    """How many bytes a value of this kind takes at least; a bound for counts that a peer claims."""
+    """Return the least bytes that a value of this kind takes; bounds the counts that a peer claims."""
     match kind:
         case kinds.Number():
             return kind.size
@@ -77,7 +77,7 @@ def minimum_size(kind: Kind, version: int, *, flexible: bool) -> int:
 
 
 class _Place:
-    """Where in the message the codec is, for errors."""
+    """The path of the field being processed, for error messages."""
 
     def __init__(self, schema: Schema, version: int) -> None:
         self.schema = schema
@@ -88,10 +88,10 @@ class _Place:
 
 class _Reader(_Place):
     def __init__(
-        self, schema: Schema, version: int, buffer: bytes, offset: int, most_elements: float = math.inf
+        self, schema: Schema, version: int, buffer: bytes, offset: int, max_elements: float = math.inf
     ) -> None:
         super().__init__(schema, version)
-        self.elements_left = most_elements
+        self.elements_left = max_elements
         self.buffer = buffer
         self.position = offset
         self.value_start = offset
@@ -129,7 +129,7 @@ class _Reader(_Place):
         return value
 
     def length(self, legacy_size: int, *, flexible: bool, nullable: bool) -> int | None:
-        """A length or count; None stands for null."""
+        """Read a length or count; None stands for null."""
         length = self.unsigned_varint() - 1 if flexible else self.number(legacy_size, signed=True)
         if length >= 0:
             return length
@@ -257,7 +257,7 @@ class _Writer(_Place):
         self.buffer.append(value)
 
     def length(self, length: int, legacy_size: int, *, flexible: bool) -> None:
-        """A length or count; -1 stands for null."""
+        """Write a length or count; -1 stands for null."""
         if flexible:
             self.unsigned_varint(length + 1)
         else:

@@ -1,7 +1,7 @@
-"""Which APIs there are, which of them are declared here, and which header each version travels with.
+"""Maps API keys to declared messages, and every API version to its header version.
 
-Bodies are declared for the APIs that the proxy, the embedded coordinator or the pipeline read or write; headers
-are known for all, so that everything else can be relayed.
+Bodies are declared for the APIs that the proxy, the embedded coordinator or the pipeline read or write; headers are
+known for all APIs, so that everything else can be relayed.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ _CONTROLLED_SHUTDOWN = ApiKey.CONTROLLED_SHUTDOWN
 
 
 class Api(msgspec.Struct, frozen=True):
-    """One declared API: its request and response class, and the versions of both (all that ever existed)."""
+    """One declared API: its request and response class, and all versions that ever existed."""
 
     key: ApiKey
     versions: VersionRange
@@ -173,7 +173,7 @@ FIRST_FLEXIBLE_VERSION: dict[int, int] = {
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """The header version of a request of this API and version. Raises KeyError for an unknown API."""
+    """Return the request header version of this API and version. Raises KeyError for an unknown API."""
     if version >= FIRST_FLEXIBLE_VERSION[api_key]:
         return 2
     if version == 0 and api_key == _CONTROLLED_SHUTDOWN:
@@ -182,9 +182,9 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """The header version of a response of this API and version. Raises KeyError for an unknown API.
+    """Return the response header version of this API and version. Raises KeyError for an unknown API.
 
-    The response of ApiVersions always has v0, since the client does not know yet what the broker speaks.
+    The response of ApiVersions always has v0, since the client does not know yet which versions the broker supports.
     """
     if api_key == _API_VERSIONS:
         return 0

@@ -1,4 +1,4 @@
-"""What the metaclass makes of a declaration: the table that reference codec and compiler work from."""
+"""The schema of a message, made from its declaration; the reference codec and the compiler work from it."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Field:
     legacy_form: bool
 
     def plain_in(self, version: int) -> bool:
-        """Whether this version carries the field in its ordinary place."""
+        """Whether this version carries the field as an ordinary (not tagged) field."""
         return self.tag is None and version in self.versions
 
     def tagged_in(self, version: int) -> bool:

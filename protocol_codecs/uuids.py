@@ -1,4 +1,4 @@
-"""Kafka's uuids (topic ids) as 16 bytes: they are compared and hashed far more often than printed."""
+"""Kafka's UUIDs (topic ids) as 16 bytes, because they are compared and hashed far more often than printed."""
 
 import base64
 import re
@@ -16,12 +16,12 @@ _TEXT_FORM = re.compile("[A-Za-z0-9_-]{22}")
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """Read Kafka's text form: url-safe base64 without padding, 22 characters. Raises ValueError."""
+    """Parse Kafka's text form: url-safe base64 without padding, 22 characters. Raises ValueError."""
     if not _TEXT_FORM.fullmatch(text):
         raise ValueError(f"not a Kafka uuid: {text!r}")
     return Uuid(base64.urlsafe_b64decode(text + "=="))
 
 
 def uuid_to_text(value: Uuid) -> str:
-    """Kafka's text form of a uuid, as its tools print topic ids."""
+    """Return Kafka's text form of a UUID, as its tools print topic ids."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: the command line, from the commands themselves and :mod:`proxy.console.exit_codes`."""
+"""Writes docs/reference/cli.md from the commands themselves and :mod:`proxy.console.exit_codes`."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ _HEAD = """\
 # Command line
 
 `epochgate --help` lists the commands, `epochgate COMMAND --help` (`-h`) explains one. `epochgate --install-completion`
-makes the shell complete commands and options.
+installs completion of commands and options in your shell.
 
-This page is written by `make docs` from the commands themselves and from `proxy/console/exit_codes.py`.
+`make docs` writes this page from the commands themselves and from `proxy/console/exit_codes.py`.
 
 ## Output
 
-- Commands that report take `--output json` (`-o json`): one JSON document on standard output, in which fields may be
-  added. The text is for people and may change. `status -o json` prints what [`/api/groups`](api.md) answers.
+- Commands that report take `--output json` (`-o json`): one JSON document on standard output. Later versions may add
+  fields. The text output is for people and may change. `status -o json` prints what [`/api/groups`](api.md) answers.
 - Errors, progress bars and the log go to standard error.
 - Colours appear on terminals only. `--no-color`, or a variable `NO_COLOR` that is not empty, switches them off.
 
@@ -35,7 +35,7 @@ A code has the same meaning for every command.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     codes = [f"| {code:d} | `{code.name}` | {meaning} |\n" for code, meaning in MEANINGS.items()]
     root = typer.main.get_command(command_line())
     return "".join((_HEAD, *codes, "\n## epochgate\n", *_parameters(root), *_commands("epochgate", root)))

@@ -1,4 +1,4 @@
-"""The compatibility matrix: which client library was seen working through Epochgate on which Kafka, from test results.
+"""Writes the compatibility matrix: which client library worked through Epochgate with which Kafka, from test results.
 
 ``python -m tools.compatibility [build/scenarios.json]`` adds what the integration tests wrote to the stored results,
 docs/evidence/scenarios.json. ``make docs`` writes the tables of docs/reference/compatibility.md from these, and a test
@@ -38,12 +38,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def stored() -> list[Result]:
-    """The results in the repository."""
+    """Read the results in the repository."""
     return json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else []
 
 
 def from_tests(lines: Iterable[Mapping[str, object]]) -> list[Result]:
-    """Of what the tests wrote: what went through a proxy that translates, and was not skipped."""
+    """Select the test results that went through a translating proxy and were not skipped."""
     return [
         {key: str(line[key]) for key in (*IDENTITY, "outcome")}
         for line in lines
@@ -52,13 +52,13 @@ def from_tests(lines: Iterable[Mapping[str, object]]) -> list[Result]:
 
 
 def merged(older: Iterable[Result], newer: Iterable[Result]) -> list[Result]:
-    """Both, sorted; of two with one identity the newer."""
+    """Merge and sort both; of two with one identity the newer counts."""
     by_identity = {tuple(result[key] for key in IDENTITY): result for result in (*older, *newer)}
     return [by_identity[identity] for identity in sorted(by_identity)]
 
 
 def page(results: Iterable[Result] | None = None) -> str:
-    """The page with its tables made anew, from the stored results unless others are given."""
+    """Return the page with its tables written anew, from the stored results unless others are given."""
     results = list(stored() if results is None else results)
     text = PAGE.read_text(encoding="utf-8")
     text = replaced(text, "clients", _table(*_clients(results)))
@@ -99,7 +99,7 @@ def _scenarios(results: list[Result]) -> tuple[list[str], list[list[str]]]:
 
 
 def _short(scenario: str) -> str:
-    """As the tables call it, if they have a column for it."""
+    """Return the tables' name of a scenario; a scenario without a column keeps its own."""
     return COLUMNS.get(scenario, scenario)
 
 
@@ -108,7 +108,7 @@ def _client(result: Result) -> tuple[str, str]:
 
 
 def _kafka_versions(results: Iterable[Result]) -> list[str]:
-    """Newest first."""
+    """Return the versions, newest first."""
     return sorted(
         {result["kafka"] for result in results}, key=lambda one: [*map(int, one.split("."))], reverse=True
     )

@@ -1,7 +1,7 @@
-"""`make demo`: a Kafka of its own if one can be had here, the demo on it, and everything stopped again.
+"""`make demo`: starts a Kafka if possible, runs the demo on it, and stops everything again.
 
-Without Java, Maven or Maven Central the demo runs on the embedded coordinator instead, and says why.
-Arguments are passed on to `epochgate demo`.
+Without Java, Maven or Maven Central the demo runs on the embedded coordinator instead, and says why. Arguments are
+passed on to `epochgate demo`.
 """
 
 import os
@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """The exit code is that of `epochgate demo`."""
+    """Run the demo; the exit code is that of `epochgate demo`."""
     signal.signal(signal.SIGTERM, _interrupt)
     arguments = sys.argv[1:]
     if {"-h", "--help"} & set(arguments):
@@ -53,7 +53,7 @@ def _on_kafka(arguments: list[str]) -> int:
 
 
 def _demo(arguments: list[str]) -> int:
-    """Run the demo in this terminal, which sends it Ctrl-C by itself; it ends what it has started."""
+    """Run the demo in this terminal; the terminal sends it Ctrl-C, and it ends what it has started."""
     demo = subprocess.Popen([sys.executable, "-m", "proxy", "demo", *arguments])
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: demo.send_signal(signal.SIGINT))
@@ -65,7 +65,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def say(line: str) -> None:
-    """Progress, for a person, at once."""
+    """Print progress at once."""
     print(f"demo: {line}", flush=True)
 
 

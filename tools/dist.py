@@ -1,7 +1,7 @@
-"""``python -m tools.dist``: sdist and wheel of the tracked files, into build/dist (``make dist``).
+"""``python -m tools.dist``: builds sdist and wheel of the tracked files into build/dist (``make dist``).
 
-They are built from a copy, so that nothing else that lies about here gets into them, with the setuptools of this
-environment, and the wheel from the sdist. Times in the wheel are the commit's: the same commit gives the same wheel.
+They are built from a copy, so that untracked files do not get into them, with the setuptools of this environment, and
+the wheel from the sdist. Times in the wheel are the commit's: the same commit gives the same wheel.
 """
 
 import argparse
@@ -19,13 +19,13 @@ OUT = ROOT / "build" / "dist"
 
 
 def version() -> str:
-    """The version in pyproject.toml, the only place where it is written for the software."""
+    """Return the version in pyproject.toml, the only place where the software has it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
 
 def build(out: Path) -> list[Path]:
-    """Build both into an empty folder, and SHA256SUMS beside them. Returns the sdist and the wheel."""
+    """Build both into an empty folder, with SHA256SUMS. Returns the sdist and the wheel."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def _git(*arguments: str) -> str:
 
 
 def main() -> None:
-    """Build, and say what there is."""
+    """Build, and print the files."""
     parser = argparse.ArgumentParser(prog="python -m tools.dist", description=__doc__)
     parser.add_argument("--out", type=Path, default=OUT)
     for file in build(parser.parse_args().out):

@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that follow from the code: ``python -m tools.docs``. A test holds them to it."""
+"""Writes the pages of docs/ that are generated from the code: ``python -m tools.docs``. A test compares them."""
 
 import inspect
 import typing
@@ -39,9 +39,9 @@ listeners:
 ```
 
 Environment variables override single values and lists of values. Their names are `EPOCHGATE_` and the key in capitals,
-with two underscores where the file goes one level down. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092` sets
+with two underscores for each level of nesting in the file. `EPOCHGATE_UPSTREAM__BOOTSTRAP=a:9092,b:9092` sets
 `upstream.bootstrap`, `EPOCHGATE_LISTENERS__0__PORT=9092` the port of the first listener (which the file must have).
-A variable with two underscores that names no key is refused.
+Such a variable that names no key is refused.
 
 `make docs` writes this page from `proxy/config/schema.py` and `translation/policy/policy.py`.
 
@@ -84,7 +84,7 @@ _METRICS = """\
 `/metrics` on the admin port, in Prometheus' text format. Besides these there are the usual `process_*` and
 `python_*` metrics. Histograms have `_bucket`, `_count` and `_sum` series, summaries `_count` and `_sum`.
 
-Metrics that every Kafka proxy has use kroxylicious' names after the prefix, so that dashboards carry over. The four
+Metrics that every Kafka proxy has use kroxylicious' names after the prefix, so that dashboards can be reused. The four
 directions are `client_to_proxy`, `proxy_to_server`, `server_to_proxy` and `proxy_to_client`.
 
 `make docs` writes this page from `proxy/metrics/registry.py`.
@@ -97,7 +97,7 @@ directions are `client_to_proxy`, `proxy_to_server`, `server_to_proxy` and `prox
 _VALUES = """
 ## Values of labels
 
-Clients can influence the value of no label but `group`. `reason` is a category; the full text, which may name an
+The only label whose value clients can influence is `group`. `reason` is a category; the full text, which may name an
 assignor or a member, is in the log, in the journal and on the status page. The categories are the names of Kafka's
 error codes, {reasons}, and the same after `observed: ` for JoinGroups that pass through because of `observe`.
 
@@ -108,7 +108,7 @@ error codes, {reasons}, and the same after `observed: ` for JoinGroups that pass
 
 
 def configuration() -> str:
-    """The page about the configuration and the policy."""
+    """Return the page about the configuration and the policy."""
     config, policy = (_rows("", msgspec.inspect.type_info(one)) for one in (Config, Policy))
     return "".join((_CONFIGURATION, *config, _POLICY, *policy))
 
@@ -134,7 +134,7 @@ def _rows(prefix: str, info: Any) -> list[str]:
 
 
 def _section_or_null(info: Any) -> Any | None:
-    """The section that may stand where there is `null`; None for any other type."""
+    """Return the section that may stand where there is `null`; None for any other type."""
     if not isinstance(info, msgspec.inspect.UnionType):
         return None
     bare = (_unwrapped(one)[0] for one in info.types)
@@ -142,7 +142,7 @@ def _section_or_null(info: Any) -> Any | None:
 
 
 def _unwrapped(info: Any) -> tuple[Any, str, str]:
-    """The bare type, its description, and the bounds of its values."""
+    """Return the bare type, its description, and the bounds of its values."""
     meaning = ""
     while isinstance(info, msgspec.inspect.Metadata):
         meaning = meaning or (info.extra_json_schema or {}).get("description", "")
@@ -188,8 +188,8 @@ def _default(field: Any) -> str:
 _API = """\
 # The HTTP interface
 
-The admin port (`admin.bind`, `admin.port`) serves it, and it changes nothing. There are pages for people (`/`,
-`/groups/<id>`), endpoints for probes and Prometheus (`/healthz`, `/readyz`, `/metrics`: [Metrics](metrics.md)), and:
+The admin port (`admin.bind`, `admin.port`) serves a read-only HTTP interface: pages for people (`/`, `/groups/<id>`),
+endpoints for probes and Prometheus (`/healthz`, `/readyz`, `/metrics`: [Metrics](metrics.md)), and:
 
 - `GET /api/groups`: a Snapshot of all groups, in pages. The groups come without their events unless `events=true`.
 - `GET /api/groups/<id>`: one GroupView with its events; 404 if the group is not known.
@@ -200,28 +200,28 @@ The admin port (`admin.bind`, `admin.port`) serves it, and it changes nothing. T
 {parameters}
 **Pages.** Groups come in the order of their ids (by code points). A page ends after `limit` groups,
 `visibility.page_groups` groups or about `visibility.page_max_bytes` bytes, whatever comes first, and holds at least one
-group if there is one. `left_out` says how many groups come after it. While it is not 0, ask again with `after`, which
-is the last id of this page. The id is the cursor: a group that appears or ends between two pages moves no other group
-to another page, so none is skipped or listed twice.
+group if there is one. `left_out` says how many groups come after it. While it is not 0, request the next page with the
+last id of this page as `after`. The id is the cursor: a group that appears or ends between two pages moves no other
+group to another page, so none is skipped or listed twice.
 
 **Errors** are JSON: `{{"error": "limit: expected an integer from 1 to 1000000, got 'x'"}}`. 400: a parameter that is
 unknown, given twice or malformed. 404: no such group (`group` is its id) or no such path. 405: the interface has GET
-and HEAD only. 503: no process answers, because all of them are starting again.
+and HEAD only. 503: no process answers, because all of them are restarting.
 
 Percent-encode the group id in a URL. HTTP clients rewrite the paths `.` and `..`; for groups of these names use
 `/groups/?id=..`, also below `/api`. A group whose id is too long to be kept (`visibility.id_max_chars`) is not listed;
 other long texts are cut, with `…` and a hash of the whole text.
 
 With several worker processes the answers cover all of them. Fields whose names end in `_at`, `_since` or `time` are
-seconds since 1970-01-01 UTC. Fields may be added, so ignore those that you do not know. `v` changes if a field
-changes its meaning.
+seconds since 1970-01-01 UTC. Later versions may add fields, so ignore those that you do not know. `v` changes if a
+field changes its meaning.
 
 This page is written by `make docs` from `proxy/observability/snapshot.py` and `proxy/observability/api_query.py`.
 """
 
 
 def api() -> str:
-    """The page about the HTTP interface."""
+    """Return the page about the HTTP interface."""
     structs = (
         snapshot.Snapshot,
         snapshot.GroupView,
@@ -245,7 +245,7 @@ def _struct(kind: type[msgspec.Struct]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """A type of the interface in words."""
+    """Describe a type of the interface in words."""
     arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
     if typing.get_origin(kind) is tuple:
         return f"list of {_type(arguments[0])}"
@@ -256,7 +256,7 @@ def _type(kind: Any) -> str:
 
 
 def metrics() -> str:
-    """The page about the metrics."""
+    """Return the page about the metrics."""
     rows = [
         f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.meaning} |\n"
         for one in sorted(Metrics().table)

@@ -1,8 +1,8 @@
-"""Generated parts of pages that people write: each stands between ``<!-- name -->`` and ``<!-- /name -->``."""
+"""Replaces generated parts of hand-written pages, each between ``<!-- name -->`` and ``<!-- /name -->``."""
 
 
 def replaced(text: str, name: str, body: str) -> str:
-    """The page with another body between the markers of ``name``, which stay.
+    """Return the page with another body between the markers of ``name``, which stay.
 
     :raises ValueError: the page does not have both markers, once each and in this order.
     """

@@ -1,4 +1,4 @@
-"""Jars from Maven Central: the dependencies of a small pom, fetched once into a folder under build/."""
+"""Fetches jars from Maven Central: the dependencies of a small pom, once, into a folder under build/."""
 
 import contextlib
 import fcntl
@@ -14,9 +14,9 @@ Say = Callable[[str], None]
 
 
 class MavenError(Exception):
-    """The jars cannot be had; the message says what is missing and what would help.
+    """The jars cannot be fetched; the message says what is missing and how to get it.
 
-    ``output`` is what Maven said, empty if it did not run.
+    ``output`` is Maven's output, empty if it did not run.
     """
 
     def __init__(self, message: str, output: str = "") -> None:
@@ -27,10 +27,10 @@ class MavenError(Exception):
 def ensure_dependencies(
     pom: Path, folder: Path, properties: Mapping[str, str], *, what: str, say: Say = print
 ) -> Path:
-    """The folder with the dependencies of a pom, fetched at the first call.
+    """Return the folder with the dependencies of a pom, fetched at the first call.
 
-    ``properties`` are given to the pom, which copies into its property ``jars.directory``. ``what`` names the jars
-    for people. Safe to call from several processes at once: one fetches, the others wait for it.
+    ``properties`` are passed to the pom, which copies into its property ``jars.directory``. ``what`` names the jars in
+    messages. Safe to call from several processes at once: one fetches, the others wait for it.
 
     :raises MavenError: Maven is missing, cannot reach Maven Central, or does not know the version.
     """
@@ -68,7 +68,7 @@ def _fetch(maven: str, pom: Path, folder: Path, properties: Mapping[str, str], w
 
 
 def _wait_saying(process: subprocess.Popen[bytes], what: Callable[[], str], say: Say) -> int:
-    """Wait for `process`, saying `what()` every five seconds."""
+    """Wait for `process`, printing `what()` every five seconds."""
     started = time.monotonic()
     while True:
         try:

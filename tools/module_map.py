@@ -1,7 +1,7 @@
-"""The tables of docs/explanation/architecture.md: what lives in each package, and what it may import.
+"""Writes the tables of docs/explanation/architecture.md: the contents of each package, and what it may import.
 
-What lives there is the first paragraph of the package's docstring (of a module that stands alone, its first line); what
-it may import follows from the import contracts in pyproject.toml, which ``lint-imports`` holds the code to.
+The contents are the first paragraph of the package's docstring (of a single module its first line); what it may import
+follows from the import contracts in pyproject.toml, which ``lint-imports`` enforces.
 """
 
 import ast
@@ -20,7 +20,7 @@ LAYERED = ("proxy", "translation")
 
 
 def page() -> str:
-    """The page with its tables made anew."""
+    """Return the page with its tables written anew."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     text = replaced(PAGE.read_text(encoding="utf-8"), "packages", _table(_packages(linter)))
     for package in LAYERED:
@@ -29,9 +29,9 @@ def page() -> str:
 
 
 def summary(path: Path) -> str:
-    """The first paragraph of a package's docstring, or the first line of a module's, as Markdown of one line.
+    """Return the first paragraph of a package's docstring, or a module's first line, as one line of Markdown.
 
-    ``|`` ends a cell of a table, so it becomes ``/``.
+    ``|`` would end a table cell, so it becomes ``/``.
     """
     is_package = path.is_dir()
     file = path / "__init__.py" if is_package else path.with_suffix(".py")

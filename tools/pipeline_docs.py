@@ -21,7 +21,7 @@ _BY_JOB = {
 
 
 def tables() -> str:
-    """Every table with its columns."""
+    """Return every table with its columns, as Markdown."""
     return "".join(
         f"\n### Written by {job}\n{''.join(_table(table) for table in of_job)}"
         for job, of_job in _BY_JOB.items()
@@ -37,7 +37,7 @@ def _table(table: Table) -> str:
 
 
 def page(before: str) -> str:
-    """The page with its tables written anew."""
+    """Return the page with its tables written anew."""
     return replaced(before, "tables", f"{tables()}\n")
 
 

@@ -1,4 +1,4 @@
-"""Writes what the integration tests saw of each client, version and scenario into docs/evidence/clients.md.
+"""Writes the integration tests' results for each client, version and scenario into docs/evidence/clients.md.
 
 `python3 -m tools.scenario_table [build/scenarios.json]`; the integration tests write the file. A table for which it has
 no rows stays as it is: a run against the proxy only measures no difference.
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def page(before: str, lines: Sequence[Line]) -> str:
-    """The page with the tables that these results have rows for."""
+    """Return the page with the tables for which these results have rows."""
     written = {"outcomes": "", "changes": ""}
     for version in sorted({str(line["kafka"]) for line in lines}, reverse=True):
         of_version = [line for line in lines if line["kafka"] == version]
@@ -71,7 +71,7 @@ def page(before: str, lines: Sequence[Line]) -> str:
 
 
 def outcomes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: yes or no for each scenario; empty where a scenario runs with another assignor only."""
+    """Return head and rows: yes or no for each scenario; empty where a scenario runs with another assignor only."""
     seen: dict[Row, dict[str, str]] = defaultdict(dict)
     for line in lines:
         if line["entry"] == "translate":
@@ -84,7 +84,7 @@ def outcomes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def changes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: how long until the group has settled, and whom it disturbed."""
+    """Return head and rows: how long each change took to settle, and which members it disturbed."""
     measured: dict[Row, dict[str, dict[str, object]]] = defaultdict(lambda: defaultdict(dict))
     for line in lines:
         if line["scenario"] in {LIFE, UNTOUCHED}:
@@ -106,7 +106,7 @@ def changes(lines: Iterable[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """As Markdown."""
+    """Format as Markdown."""
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *rows))
 
 

@@ -1,7 +1,7 @@
-"""`make screenshots`: the status page during a migration on a real Kafka, into docs/images.
+"""`make screenshots`: takes pictures of the status page during a migration on a real Kafka, into docs/images.
 
 Desktop and phone, light and dark, the list of groups and one group. Needs Chromium (Debian's `chromium`) and, for
-Kafka, Java and Maven. What is on the pictures is what happened: nothing is made up.
+Kafka, Java and Maven. The pictures show a real run; nothing is made up.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ class Show:
         self._threads: list[threading.Thread] = []
 
     def run(self) -> None:
-        """Two groups at work, and one whose clients speak something that can't be translated."""
+        """Create the topics, start the consumers of three groups, and wait until the groups have settled."""
         _until(self._ready, "the proxy is ready")
         admin = AdminClient({"bootstrap.servers": self._kafka})
         for future in admin.create_topics(
@@ -112,13 +112,13 @@ class Show:
         return stop
 
     def group(self, group_id: str) -> dict[str, object]:
-        """What /api/groups says of a group; empty if it is not known."""
+        """Return what /api/groups reports about a group; empty if it is not known."""
         with urllib.request.urlopen(f"{self.admin}/api/groups", timeout=5) as answer:  # noqa: S310  our own URL
             found = [one for one in json.load(answer)["groups"] if one["id"] == group_id]
         return found[0] if found else {}
 
     def moved(self, group_id: str) -> int:
-        """How many members of a group are on the new protocol."""
+        """Return how many members of a group use the new protocol."""
         return int(self.group(group_id).get("progress", {}).get("done", 0))  # type: ignore[attr-defined]  # JSON
 
     def _settled(self, group_id: str, members: int) -> bool:
@@ -152,7 +152,7 @@ def _until(reached: Callable[[], bool], what: str, timeout_s: float = 60) -> Non
 
 
 def take(browser: Browser, admin: str) -> None:
-    """All pictures of this moment."""
+    """Take all pictures of this moment."""
     for size, (width, height) in SIZES.items():
         for scheme in ("light", "dark"):
             context = browser.new_context(
@@ -211,7 +211,7 @@ def main() -> None:
 
 
 def say(line: str) -> None:
-    """Progress, for a person, at once."""
+    """Print progress at once."""
     print(f"screenshots: {line}", flush=True)
 
 

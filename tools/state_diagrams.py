@@ -1,4 +1,4 @@
-"""The state diagrams in docs/, drawn from the transition tables in the code."""
+"""Draws the state diagrams in docs/ from the transition tables in the code."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +32,7 @@ DIAGRAMS: Mapping[str, Mapping[str, Mapping[Any, Mapping[Any, Any]]]] = {
 
 
 def page(name: str) -> str:
-    """A page with its diagrams drawn anew."""
+    """Return a page with its diagrams drawn anew."""
     text = (DOCS / name).read_text(encoding="utf-8")
     for marker, transitions in DIAGRAMS[name].items():
         text = replaced(text, marker, drawn(transitions))
@@ -40,7 +40,7 @@ def page(name: str) -> str:
 
 
 def drawn(transitions: Mapping[Any, Mapping[Any, Any]]) -> str:
-    """A Mermaid state diagram: one arrow for each pair of states, with all events that lead from one to the other."""
+    """Return a Mermaid state diagram: one arrow for each pair of states, labelled with the events between them."""
     lines = ["```mermaid\n", "stateDiagram-v2\n"]
     for state, exits in transitions.items():
         for target in dict.fromkeys(exits.values()):

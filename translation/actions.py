@@ -2,7 +2,7 @@
 
 The shell (``proxy``) hands every group call of a client to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
-``handle_reply``, every end of a connection to ``client_gone`` or ``upstream_lost``, and the passing of time
+``handle_reply``, every end of a connection to ``client_disconnected`` or ``upstream_lost``, and the passing of time
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.
 """
 
@@ -39,7 +39,7 @@ class Connection(msgspec.Struct, frozen=True):
     version of the client's software (``librdkafka/2.8.0``) as its ApiVersions request told it, empty if it did not.
 
     ``peer_closed`` says whether the client has closed its side, as the kernel knows it at this moment: earlier than
-    ``client_gone`` says so, which comes behind what the client sent before. Once true it stays true.
+    ``client_disconnected`` says so, which comes behind what the client sent before. Once true it stays true.
     """
 
     id: ConnectionId
@@ -81,7 +81,7 @@ class Forward(msgspec.Struct, frozen=True):
     request_id: RequestId
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class Authorized(msgspec.Struct, frozen=True):
     """The broker lets the sender of this JoinGroup act in its group: whoever watches may believe what it says.
 
     Comes before anything else that follows from the JoinGroup.
@@ -115,7 +115,7 @@ class Close(msgspec.Struct, frozen=True):
 class Release(msgspec.Struct, frozen=True):
     """The upstream connection of a client that is gone is of no more use and may be closed.
 
-    Between ``client_gone`` and this action the shell keeps the upstream connection open, because
+    Between ``client_disconnected`` and this action the shell keeps the upstream connection open, because
     heartbeats for the silent client's members still travel on it.
     """
 
@@ -188,4 +188,4 @@ class Emit(msgspec.Struct, frozen=True):
     event: Event
 
 
-Action = Answer | Forward | Admitted | Call | Close | Release | Emit
+Action = Answer | Forward | Authorized | Call | Close | Release | Emit

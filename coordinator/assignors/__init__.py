@@ -1,8 +1,8 @@
 """Server-side assignors, as Kafka 4.4 ships them: ``uniform`` and ``range``.
 
-Neither looks at racks: Kafka 4.4 hands them the racks of members and partitions, but both ignore them; a change of
-racks only makes the group compute its assignment anew. ``uniform`` is sticky; ``range`` is not: it follows from the
-sorted members alone. Both are pure functions of what :class:`~coordinator.assignors.spec.GroupSpec` holds.
+Both ignore racks, as in Kafka 4.4, which gives them the racks of members and partitions; a change of racks only makes
+the group compute its assignment anew. ``uniform`` is sticky. ``range`` is not: its result follows from the sorted
+members alone. Both are pure functions of a :class:`~coordinator.assignors.spec.GroupSpec`.
 """
 
 from coordinator.assignors.range_assignor import assign_ranges

@@ -1,8 +1,8 @@
-"""The range assignor: of each topic, every subscriber gets one contiguous range of partitions.
+"""The range assignor: every subscriber of a topic gets one contiguous range of its partitions.
 
-Members are sorted, static ones first by instance id, the others by member id; the ranges follow from that order. With
-equal subscriptions and equal partition counts, a member gets the same partition numbers of every topic. Nothing is
-sticky but what the order keeps.
+Members are sorted, static ones first by instance id, the others by member id; the ranges follow that order. With equal
+subscriptions and equal partition counts, a member gets the same partition numbers of every topic. Members keep
+partitions only as far as the order stays the same.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from protocol_codecs.uuids import Uuid
 
 @dataclass
 class _Topic:
-    """How far the ranges of one topic are handed out."""
+    """The next partition of one topic, and how many members get one more than the others."""
 
     partitions: int
     quota: int

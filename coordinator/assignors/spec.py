@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives back."""
+"""Input and output of an assignor."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ class AssignmentImpossible(CoordinatorError):
 
 
 class MemberSpec(msgspec.Struct, frozen=True):
-    """One member: its existing topics in Java's order, and what it is to own until now."""
+    """One member: its existing topics in Java's order, and its current target assignment."""
 
     instance_id: str | None
     topic_ids: tuple[Uuid, ...]
@@ -35,6 +35,6 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
 
 GroupAssignment = dict[str, Partitions]
-"""What each member is to own. A member that is missing is to own nothing."""
+"""The target assignment of each member. A missing member owns nothing."""
 
 Assignor = Callable[[GroupSpec], GroupAssignment]

@@ -22,7 +22,7 @@ def assign_heterogeneous(group: GroupSpec) -> GroupAssignment:
 
 
 class _Assignment:
-    """Members are numbers here: their places in the group's order."""
+    """The assignment in progress. Members are numbers here: their indexes in the group's order."""
 
     def __init__(self, group: GroupSpec) -> None:
         self._group = group
@@ -49,7 +49,7 @@ class _Assignment:
         return self._result()
 
     def _topic_sort_key(self, topic_id: Uuid) -> tuple[float, int, tuple[int, int]]:
-        """Topics with most partitions a subscriber first; among equals those with fewer subscribers."""
+        """Sort topics with most partitions per subscriber first; among equals those with fewer subscribers."""
         subscribers = len(self._subscribers[topic_id])
         density = self._group.partition_counts[topic_id] / subscribers
         return -density, subscribers, java_order.uuid_sort_key(topic_id)
@@ -84,7 +84,7 @@ class _Assignment:
                     last_changed = topic_id
 
     def _balance(self, topic_id: Uuid, balancer: MemberBalancer) -> int:
-        """Move partitions of one topic from its most to its least loaded subscribers; how many were moved."""
+        """Move partitions of one topic from its most to its least loaded subscribers; return how many moved."""
         if balancer.start(self._subscribers[topic_id]) <= 1:
             return 0
         owned: dict[int, list[int]] = {}

@@ -1,6 +1,6 @@
-"""Uniform assignment when all members subscribe to the same topics: counting is enough.
+"""Uniform assignment when all members subscribe to the same topics.
 
-Every member keeps what it has up to its quota; what is above goes back and is handed to those below, in order.
+Every member keeps its partitions up to its quota; the rest is given, in order, to members below their quotas.
 """
 
 from coordinator import java_order
@@ -42,7 +42,7 @@ class _Assignment:
         return self._result
 
     def _keep(self, member_id: str, *, members_left: int) -> None:
-        """Let the member keep what fits into its quota, and note how much room it has left."""
+        """Let the member keep what fits into its quota, and record how many more it can take."""
         has_extra = self._extra > 0
         room = self._quota + has_extra
         kept: dict[Uuid, tuple[int, ...]] = {}
@@ -67,7 +67,7 @@ class _Assignment:
         self._result[member_id] = kept
 
     def _hand_out(self) -> None:
-        """Give the unassigned partitions to the members with room."""
+        """Give the unassigned partitions to the members below their quotas."""
         position = 0
         for member_id, room in self._unfilled:
             taken = self._unassigned[position : position + room]
@@ -78,7 +78,7 @@ class _Assignment:
 
 
 def _with_added(partitions: Partitions, added: list[tuple[Uuid, int]]) -> Partitions:
-    """The partitions and these. In Java's table a new topic goes to the head of its slot."""
+    """Return the partitions with these added. As in Java's table, a new topic goes to the head of its slot."""
     kept = {topic_id: list(numbers) for topic_id, numbers in partitions.items()}
     fresh: dict[Uuid, list[int]] = {}
     for topic_id, number in added:

@@ -1,11 +1,11 @@
-"""The small broker around the coordinator: several nodes in one process, topics in memory, real clients welcome.
+"""An embedded broker around the coordinator: several nodes in one process, topics in memory, for real clients.
 
     async with serve(EmbeddedCluster(nodes=3)) as cluster:
         cluster.create_topic("orders", partitions=6)
         Consumer({"bootstrap.servers": cluster.bootstrap, ...})
 
-A development and test part. Topics are lost when it stops, there is no replication, no security, no transaction and no
-quota; never give it data that somebody needs.
+For development and tests only: topics are lost when it stops, and there is no replication, security, transaction or
+quota.
 """
 
 from coordinator.broker.cluster import EmbeddedCluster, TopicExists, UnknownTopic

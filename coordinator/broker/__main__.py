@@ -16,7 +16,7 @@ from coordinator.broker.server import serve
 
 
 def main() -> int:
-    """Run it."""
+    """Run the embedded broker until a signal ends it."""
     options = _parser().parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     trio.run(_run, options)

@@ -1,4 +1,4 @@
-"""The broker's time: trio's clock, laid on the calendar, so that tests can run it in virtual time."""
+"""The broker's clock: trio's clock as calendar time, so that tests can run it in virtual time."""
 
 import time
 
@@ -6,15 +6,15 @@ import trio
 
 
 class Clock:
-    """Milliseconds since 1970 that advance as trio's clock does. To be made inside ``trio.run``."""
+    """Milliseconds since 1970, advancing as trio's clock does. Create it inside ``trio.run``."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - trio.current_time()
 
     def now_ms(self) -> int:
-        """The time now."""
+        """Return the current time."""
         return int((trio.current_time() + self._offset_s) * 1000)
 
     def trio_time(self, deadline_ms: int) -> float:
-        """When that is by trio's clock, not before the millisecond is over."""
+        """Convert to a time of trio's clock at which that millisecond is over."""
         return (deadline_ms + 1) / 1000 - self._offset_s

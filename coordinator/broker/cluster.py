@@ -22,15 +22,15 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("coordinator.broker")
 
 
 class TopicExists(CoordinatorError):
-    """There is a topic of this name already."""
+    """A topic of this name exists already."""
 
 
 class UnknownTopic(CoordinatorError):
-    """There is no such topic."""
+    """No topic of this name exists."""
 
 
 class NodeAddress(msgspec.Struct, frozen=True):
-    """Where clients reach a node."""
+    """The address at which clients reach a node."""
 
     node_id: int
     host: str
@@ -48,16 +48,15 @@ class Topic:
 
 
 class EmbeddedCluster:
-    """A cluster of ``nodes`` nodes (ids from 0) on one host. ``serve`` brings it to life.
+    """A cluster of ``nodes`` nodes (ids from 0) on one host. ``serve`` starts it.
 
     - ``ports``: of the nodes; by default free ones.
-    - ``shards``: among how many coordinators the groups are divided, as among the partitions of
+    - ``shards``: the number of coordinators that the groups are divided among, like the partitions of
       ``__consumer_offsets``.
-    - ``log_directory``: keep the groups' logs there, one file a shard; by default they are in memory.
+    - ``log_directory``: where the groups' logs are kept, one file a shard; by default they are in memory.
     - ``racks``: of the nodes.
-    - ``auto_create_partitions``: how many partitions a topic gets that a client asks for and that is not there; 0 does
-      not create it.
-    - ``partition_max_bytes``: forget the oldest records of a partition above that.
+    - ``auto_create_partitions``: the number of partitions of a topic that a Metadata request creates; 0 creates none.
+    - ``partition_max_bytes``: the size above which a partition drops its oldest records.
     """
 
     def __init__(
@@ -98,43 +97,43 @@ class EmbeddedCluster:
         self._arrivals = trio.lowlevel.ParkingLot()
         self._logs: list[RecordLog] = []
         self.log_damage: list[CorruptLog] = []
-        """What was found damaged at the end of the logs when they were opened, and cut off."""
+        """The damaged ends of the logs that were cut off when they were opened."""
 
-    # What is where
+    # Leaders and coordinators
 
     @property
     def bootstrap(self) -> str:
-        """Every node's host:port, separated by commas."""
+        """Return every node's host:port, separated by commas."""
         return ",".join(f"{address.host}:{address.port}" for address in self.addresses.values())
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told is the controller."""
+        """Return the node that is reported as the controller."""
         return self.node_ids[0]
 
     def leader_of(self, partition: int) -> int:
-        """The node that leads this partition, of every topic."""
+        """Return the node that leads this partition of every topic."""
         return self.node_ids[partition % len(self.node_ids)]
 
     def shard_of(self, group_id: str) -> ShardHost:
-        """The coordinator of a group, found as Kafka finds it: by the hash of its id."""
+        """Return the coordinator of a group, chosen by the hash of its id as in Kafka."""
         return self.shards[java_order.absolute(java_order.text_hash(group_id)) % len(self.shards)]
 
     def coordinator_of(self, group_id: str) -> int:
-        """The node that coordinates a group."""
+        """Return the node that coordinates a group."""
         return self.shard_of(group_id).node_id
 
     def topic_by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic of this id."""
+        """Return the topic of this id."""
         image = self.image.by_id(topic_id)
         return None if image is None else self.topics[image.name]
 
-    # Changing it
+    # Changes
 
     def create_topic(
         self, name: str, partitions: int = 1, *, settings: Mapping[str, str] | None = None
     ) -> Uuid:
-        """Create a topic; its id. Raises TopicExists."""
+        """Create a topic; return its id. Raises TopicExists."""
         if name in self.topics:
             raise TopicExists(name)
         image = TopicImage(self.uuids.next(), name, partitions, self._racks_of(partitions))
@@ -149,10 +148,10 @@ class EmbeddedCluster:
             raise UnknownTopic(name)
         del self.topics[name]
         self._set_image(self.image.without(name))
-        self.announce_records()
+        self.notify_records()
 
     def create_partitions(self, name: str, count: int) -> None:
-        """Let a topic have ``count`` partitions in all. Raises UnknownTopic, and ValueError for less than it has."""
+        """Increase a topic's partitions to ``count``. Raises UnknownTopic, and ValueError for fewer than it has."""
         topic = self.topics.get(name)
         if topic is None:
             raise UnknownTopic(name)
@@ -163,17 +162,17 @@ class EmbeddedCluster:
         self._set_image(self.image.with_topic(topic.image))
 
     def move_coordinator(self, group_id: str, node_id: int) -> None:
-        """Let another node coordinate this group, and the others of its shard: it loads their log.
+        """Move the coordinator of this group, and of its shard's other groups, to another node, which loads their log.
 
-        Requests that wait are answered NOT_COORDINATOR. What is not in the log is lost, as in Kafka: rebalances under
-        way.
+        Waiting requests are answered NOT_COORDINATOR. What is not in the log is lost, as in Kafka: rebalances in
+        progress.
         """
         if node_id not in self.node_ids:
             raise ValueError(f"there is no node {node_id}")
         self.shard_of(group_id).move_to(node_id)
 
     def set_loading(self, group_id: str, *, loading: bool) -> None:
-        """Let the group's coordinator answer COORDINATOR_LOAD_IN_PROGRESS, or not any more."""
+        """Make the group's coordinator answer COORDINATOR_LOAD_IN_PROGRESS, or stop doing so."""
         self.shard_of(group_id).is_loading = loading
 
     def check_group_settings(self, settings: Mapping[str, str]) -> None:
@@ -181,30 +180,30 @@ class EmbeddedCluster:
         parse_group_config(dict(settings), self.config)
 
     def set_group_settings(self, group_id: str, settings: Mapping[str, str]) -> None:
-        """Set all settings of a group. Raises RequestRefused with INVALID_CONFIG."""
+        """Replace all settings of a group. Raises RequestRefused with INVALID_CONFIG."""
         config = parse_group_config(dict(settings), self.config)
         self.group_settings[group_id] = dict(settings)
         self.shard_of(group_id).set_group_config(group_id, config)
 
     def new_producer_id(self) -> int:
-        """A producer id that nobody has."""
+        """Return an unused producer id."""
         self._next_producer_id += 1
         return self._next_producer_id
 
     # Waiting for records
 
-    def announce_records(self) -> None:
-        """Wake up whoever waits for records."""
+    def notify_records(self) -> None:
+        """Wake the requests that wait for records."""
         self._arrivals.unpark_all()
 
-    async def records_announced(self) -> None:
-        """Wait until records have come, somewhere."""
+    async def wait_for_records(self) -> None:
+        """Wait until records were appended to any partition."""
         await self._arrivals.park()
 
     # For the server
 
     def start(self, clock: Clock, addresses: Sequence[NodeAddress]) -> None:
-        """Take up work at these addresses; the groups' logs are read."""
+        """Start the nodes at these addresses, and load the groups' logs."""
         self.addresses = {address.node_id: address for address in addresses}
         for number in range(self._shard_count):
             log: RecordLog = MemoryLog()
@@ -224,7 +223,7 @@ class EmbeddedCluster:
             )
 
     def stop(self) -> None:
-        """Put down work."""
+        """Stop the coordinators and close their logs."""
         for shard in self.shards:
             shard.unload()
         for log in self._logs:

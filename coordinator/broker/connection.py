@@ -1,4 +1,4 @@
-"""One client connection: requests are served one after the other, and answered in their order."""
+"""One client connection: serves requests one after the other, and answers them in their order."""
 
 import trio
 
@@ -16,12 +16,12 @@ _READ_AHEAD = 4
 
 
 async def serve_connection(cluster: EmbeddedCluster, node_id: int, stream: trio.SocketStream) -> None:
-    """Serve a connection until its end. A client that breaks the protocol is disconnected."""
+    """Serve a connection until it ends. A client that violates the protocol is disconnected."""
     try:
         async with stream:
             await _Connection(cluster, node_id, stream).run()
     except* (trio.BrokenResourceError, trio.ClosedResourceError, BadFrame, CodecError, dispatch.UnknownApi):
-        pass  # a client that goes, or does not speak the protocol, is no concern of anybody else
+        pass  # a client that disconnects or violates the protocol must not affect others
 
 
 class _Connection:
@@ -41,7 +41,7 @@ class _Connection:
                 await self._serve(frame)
 
     async def _read(self, requests: trio.MemorySendChannel[bytes]) -> None:
-        """Pass frames on; when the client has gone, stop waiting for what it waits for."""
+        """Pass frames on; when the client has disconnected, cancel the request that is being served."""
         reader = FrameReader(self._stream)
         async with requests:
             try:
@@ -52,7 +52,7 @@ class _Connection:
                 self._current.cancel()
 
     async def _serve(self, frame: bytes) -> None:
-        """Serve one request. What a client sent before it went still counts, such as records without acks."""
+        """Serve one request. Requests sent before a disconnect still count, for example records with acks 0."""
         with trio.CancelScope() as self._current:
             if self._client_has_gone:
                 self._current.cancel()
@@ -61,7 +61,7 @@ class _Connection:
                 await self._stream.send_all(framed(answer))
 
     async def _answer(self, frame: bytes) -> bytes | None:
-        """The answer to one request; None if it has none. Raises CodecError and UnknownApi."""
+        """Return the answer to one request; None if it has none. Raises CodecError and UnknownApi."""
         api_key = int.from_bytes(frame[0:2], "big", signed=True)
         version = int.from_bytes(frame[2:4], "big", signed=True)
         try:

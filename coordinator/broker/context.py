@@ -1,4 +1,4 @@
-"""What an API of the broker knows of a request besides its body."""
+"""The context of a request besides its body."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from coordinator.broker.cluster import EmbeddedCluster
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """Which node was asked, in which version, and by whom."""
+    """The node that received the request, the version, and the client."""
 
     cluster: EmbeddedCluster
     node_id: int

@@ -1,4 +1,4 @@
-"""From an API key and bytes to the function that serves it, and back to bytes."""
+"""Decodes a request, calls the function that serves its API, and encodes the answer."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -30,7 +30,7 @@ Served = Callable[[RequestContext, Any], Awaitable[Message | None]]
 
 
 class UnknownApi(CoordinatorError):
-    """A request of an API, or in a version, that was not offered."""
+    """A request of an API or version that the broker does not offer."""
 
 
 APIS_SERVED: dict[int, Served] = {
@@ -64,7 +64,7 @@ APIS_SERVED: dict[int, Served] = {
 
 
 async def answer(context: RequestContext, api_key: int, frame: bytes, start: int) -> bytes | None:
-    """The body of the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
+    """Return the answer to the request whose body begins at ``start``. Raises UnknownApi and CodecError."""
     version = context.version
     if api_key == ApiKey.API_VERSIONS:
         return api_versions.answer(version)
@@ -79,7 +79,7 @@ async def answer(context: RequestContext, api_key: int, frame: bytes, start: int
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """What stands before the answer."""
+    """Return the encoded header of the answer."""
     header = ResponseHeader(correlation_id=correlation_id)
     if api_key == ApiKey.API_VERSIONS:
         return encode(header, 0)

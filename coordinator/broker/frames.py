@@ -1,4 +1,4 @@
-"""Frames on a connection: a length of four bytes, then so many bytes."""
+"""Frames of a connection: a length of four bytes, then the content."""
 
 import trio
 
@@ -11,18 +11,18 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class BadFrame(CoordinatorError):
-    """What a peer sent is no frame."""
+    """The peer sent something that is no valid frame."""
 
 
 class FrameReader:
-    """Reads frames off a stream."""
+    """Reads frames from a stream."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._buffer = bytearray()
 
     async def read(self) -> bytes | None:
-        """The next frame without its length; None at the end of the stream. Raises BadFrame."""
+        """Return the next frame without its length; None at the end of the stream. Raises BadFrame."""
         header = await self._take(_SIZE_BYTES)
         if header is None:
             return None
@@ -45,5 +45,5 @@ class FrameReader:
 
 
 def framed(content: bytes) -> bytes:
-    """The content as a frame."""
+    """Return the content with its length in front."""
     return len(content).to_bytes(_SIZE_BYTES, "big") + content

@@ -5,7 +5,7 @@ from bisect import bisect_right
 import msgspec
 
 from coordinator.errors import CoordinatorError
-from protocol_codecs.records import BatchHeader, placed, read_headers
+from protocol_codecs.records import BatchHeader, read_headers, rebased
 
 LEADER_EPOCH = 0
 """Leaders never change here, so neither does their epoch."""
@@ -14,11 +14,11 @@ _REMEMBERED_BATCHES = 5
 
 
 class OffsetOutOfRange(CoordinatorError):
-    """There is nothing at this offset, and there will not be."""
+    """The offset is before the beginning or after the end of the log."""
 
 
 class OutOfOrderSequence(CoordinatorError):
-    """A batch of an idempotent producer is missing before this one."""
+    """A batch of an idempotent producer skips a sequence number."""
 
 
 class _Stored(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 class PartitionLog:
-    """One partition. The oldest batches go when it holds more than ``max_bytes``."""
+    """One partition. Above ``max_bytes`` it drops its oldest batches."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._batches: list[_Stored] = []
@@ -50,14 +50,13 @@ class PartitionLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is still there."""
+        """Return the first offset that is still stored."""
         return self._batches[0].base_offset if self._batches else self.next_offset
 
     def append(self, records: bytes) -> int:
-        """Store record batches; the offset of the first record.
+        """Append record batches; return the offset of the first record.
 
-        A batch that an idempotent producer sends again is not stored again. Raises CorruptBatch and
-        OutOfOrderSequence.
+        A batch that an idempotent producer retries is not stored again. Raises CorruptBatch and OutOfOrderSequence.
         """
         headers = list(read_headers(records))
         for _, header in headers:
@@ -70,7 +69,7 @@ class PartitionLog:
         return base_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with this offset on: at least one if there is any. Raises OffsetOutOfRange."""
+        """Return whole batches from this offset on, at least one if there is any. Raises OffsetOutOfRange."""
         if not self.start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.start_offset}..{self.next_offset}")
         found: list[bytes] = []
@@ -85,19 +84,19 @@ class PartitionLog:
         return b"".join(found)
 
     def available(self, offset: int) -> int:
-        """How many bytes there are from this offset on."""
+        """Return how many bytes there are from this offset on."""
         first = max(0, bisect_right(self._base_offsets, offset) - 1)
         return sum(len(b.content) for b in self._batches[first:] if b.next_offset > offset)
 
     def offset_of_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """The first batch with a record of this time or later: its offset and time. Records are not looked into."""
+        """Return offset and time of the first batch that has a record of this time or later; records are not read."""
         for batch in self._batches:
             if batch.max_timestamp >= timestamp_ms:
                 return batch.base_offset, batch.max_timestamp
         return None
 
     def newest(self) -> tuple[int, int] | None:
-        """Where the largest timestamp is, and that timestamp."""
+        """Return the offset of the largest timestamp, and that timestamp."""
         if not self._batches:
             return None
         newest = max(self._batches, key=lambda batch: batch.max_timestamp)
@@ -106,7 +105,7 @@ class PartitionLog:
     def _store(self, content: bytes, header: BatchHeader) -> None:
         base = self.next_offset
         self.next_offset = base + header.last_offset_delta + 1
-        stored = placed(content, base, LEADER_EPOCH)
+        stored = rebased(content, base, LEADER_EPOCH)
         self._batches.append(_Stored(base, self.next_offset, header.max_timestamp, stored))
         self._base_offsets.append(base)
         self._bytes += len(stored)
@@ -121,7 +120,7 @@ class PartitionLog:
             del self._batches[0], self._base_offsets[0]
 
     def _check_sequence(self, header: BatchHeader) -> int | None:
-        """The offset of the batch if it is here already. Raises OutOfOrderSequence."""
+        """Return the offset of the batch if it is stored already. Raises OutOfOrderSequence."""
         if header.producer_id < 0:
             return None
         batches = self._producers.get(header.producer_id, [])

@@ -1,4 +1,4 @@
-"""Bringing an embedded cluster to life: listeners, coordinators, and an orderly end."""
+"""Runs an embedded cluster: opens listeners, runs the coordinators, and shuts both down."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from coordinator.broker.connection import serve_connection
 
 @asynccontextmanager
 async def serve(cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
-    """Serve the cluster as long as the context lasts; then its connections are closed."""
+    """Serve the cluster while the context lasts; then close its connections."""
     async with trio.open_nursery() as nursery:
         addresses = []
         for node_id, port in zip(cluster.node_ids, cluster.ports, strict=True):

@@ -1,4 +1,4 @@
-"""A coordinator with a clock: requests wait for their answers here, and timers fire."""
+"""Runs one coordinator with a clock: requests wait here for their answers, and timers fire."""
 
 import trio
 
@@ -51,7 +51,7 @@ class ShardHost:
         self.coordinator = self._loaded(image)
 
     async def call(self, request: Message, version: int, client_id: str, client_host: str) -> Message:
-        """The answer to a request, when it is there."""
+        """Send a request to the coordinator and wait for its answer."""
         if self.is_loading:
             return refusal(request, version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._last_request_id += 1
@@ -87,19 +87,19 @@ class ShardHost:
         self._deliver(self.coordinator.update_image(image, self._clock.now_ms()))
 
     def set_group_config(self, group_id: str, config: GroupConfig) -> None:
-        """A group's settings have changed."""
+        """Apply a change of a group's settings."""
         self._group_configs[group_id] = config
         self.coordinator.set_group_config(group_id, config)
 
     def move_to(self, node_id: int) -> None:
-        """Go to another node: stop here, answer who waits, and load the log there."""
+        """Move to another node: stop, answer the waiting requests, and load the log there."""
         self.unload()
         self.node_id = node_id
         self.coordinator = self._loaded(self.coordinator.shard.image)
         self._changed.set()
 
     def unload(self) -> None:
-        """Stop: whoever waits is told to look for the coordinator elsewhere."""
+        """Stop; waiting requests are answered NOT_COORDINATOR."""
         self._deliver(self.coordinator.unload())
         for waiting in self._waiting.values():
             waiting.event.set()

@@ -1,4 +1,4 @@
-"""Which topic names Kafka allows."""
+"""The rule for topic names, as Kafka has it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which APIs the broker serves, and in which versions: those of Kafka 4.4, as far as they are served."""
+"""The APIs that the broker serves, and their versions: those of Kafka 4.4, as far as they are supported."""
 
 from protocol_codecs.api_key import ApiKey
 

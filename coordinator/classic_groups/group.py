@@ -18,7 +18,7 @@ _VERSION_SIZE = 2
 
 
 class ClassicGroupState(StrEnum):
-    """The states of a classic group, by the names that describes and lists show."""
+    """The states of a classic group, with the names that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -63,7 +63,7 @@ class ClassicGroup:
         self.new_member_added = False
         """Whether somebody joined since the initial rebalance delay began."""
 
-    # What it is
+    # Properties
 
     @property
     def is_empty(self) -> bool:
@@ -87,7 +87,7 @@ class ClassicGroup:
 
     @property
     def awaiting_joins(self) -> int:
-        """How many members have joined the rebalance that is being prepared."""
+        """The number of members that have joined the rebalance in preparation."""
         return sum(member.awaiting_join is not None for member in self.members.values())
 
     @property
@@ -97,17 +97,17 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest that its members asked for."""
+        """Return the largest rebalance timeout of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to this topic, or may do so."""
+        """Whether a member subscribes to this topic, or its subscription cannot be read."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def members_in_order(self) -> list[ClassicMember]:
-        """The members in the order in which Kafka walks through them."""
+        """Return the members in the order in which Kafka iterates over them."""
         return [self.members[m] for m in java_order.hash_order(self.members, java_order.text_hash)]
 
     def member_list(self) -> tuple[JoinGroupResponseMember, ...]:
@@ -123,7 +123,7 @@ class ClassicGroup:
             for member in self.members_in_order()
         )
 
-    # Who may
+    # Checks
 
     def supports_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether a member with these assignors may join: one of them must be offered by all."""
@@ -135,7 +135,7 @@ class ClassicGroup:
         return any(name in common for name in names)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member. Raises RequestRefused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """Return the member. Raises RequestRefused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -165,7 +165,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, or a member id that was given out. Another member becomes the leader if need be."""
+        """Remove a member, or a pending member id. If it was the leader, another member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
@@ -175,7 +175,7 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member another member id; whatever of it was waiting must have been answered."""
+        """Give a static member another member id; its waiting requests must have been answered."""
         old = self.members.pop(old_id)
         new = ClassicMember(
             new_id,
@@ -195,7 +195,7 @@ class ClassicGroup:
         return new
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; whether anybody is."""
+        """Make sure that the leader is among the members that joined; return whether any member joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -213,7 +213,7 @@ class ClassicGroup:
         self.previous_state, self.state, self.state_timestamp_ms = self.state, state, now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """End the join phase: the next generation, with an assignor that all members offer."""
+        """End the join phase: start the next generation, with an assignor that all members offer."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.read_subscribed_topics()
@@ -234,7 +234,7 @@ class ClassicGroup:
         return chosen
 
     def read_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of the members' embedded subscriptions; None if they cannot be read."""
+        """Return the topics of the members' embedded subscriptions; None if they cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -253,7 +253,7 @@ class ClassicGroup:
         return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
 
     def _common_protocols(self) -> frozenset[str]:
-        """The assignors that all members offer."""
+        """Return the assignors that all members offer."""
         offers = [frozenset(member.protocol_names) for member in self.members.values()]
         return frozenset.intersection(*offers) if offers else frozenset()
 
@@ -264,5 +264,5 @@ def same_protocols(some: Protocols, other: Protocols) -> bool:
 
 
 def subscription_of(protocols: Protocols) -> ConsumerProtocolSubscription:
-    """The embedded subscription, read from the first assignor; they are all the same. Raises MalformedMessage."""
+    """Return the embedded subscription of the first assignor; all have the same. Raises MalformedMessage."""
     return decode_subscription(protocols[0].metadata)[1]

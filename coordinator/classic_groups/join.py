@@ -1,4 +1,4 @@
-"""JoinGroup to a classic group, or to one that is made by it."""
+"""JoinGroup to a classic group, which the first one creates."""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState, same_protocols
@@ -27,7 +27,7 @@ FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 def join(
     shard: Shard, request: JoinGroupRequest, call: Call, before: list[CoordinatorRecord]
 ) -> JoinGroupResponse | None:
-    """Serve a JoinGroup; None if it has to wait. ``before`` are the tombstones of an empty consumer group.
+    """Serve a JoinGroup; return None if it has to wait. ``before`` are the tombstones of an empty consumer group.
 
     Raises RequestRefused.
     """
@@ -119,7 +119,7 @@ def _join_again(
 
 
 def _add(shard: Shard, group: ClassicGroup, request: JoinGroupRequest, call: Call, member_id: str) -> None:
-    """Take in a new member, let its request wait, and go on with the rebalance."""
+    """Add a new member, let its request wait, and continue the rebalance."""
     member = ClassicMember(
         member_id,
         instance_id=request.group_instance_id,
@@ -148,7 +148,7 @@ def _replace(
     old_id: str,
     new_id: str,
 ) -> None:
-    """Let a static member that was restarted take its old place, in a stable group without a rebalance."""
+    """Let a restarted static member take its old place; in a stable group this needs no rebalance."""
     leader_before = group.leader_id
     old = group.members[old_id]
     answer_join(
@@ -177,11 +177,11 @@ def _replace(
 def _replaced(
     group: ClassicGroup, member_id: str, leader_before: str | None, call: Call
 ) -> JoinGroupResponse:
-    """The answer to a static member that took its old place in a stable group."""
+    """Return the answer to a static member that took its old place in a stable group."""
     is_leader = group.leader_id == member_id
     if call.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
         return joined(group, member_id, with_members=is_leader, skip_assignment=is_leader)
-    # Older clients would compute an assignment that nobody wants if they saw themselves as the leader.
+    # Before v9, a client that saw itself as the leader would compute an assignment, which is not needed here.
     return JoinGroupResponse(
         member_id=member_id,
         generation_id=group.generation,

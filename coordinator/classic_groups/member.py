@@ -44,7 +44,7 @@ class ClassicMember:
 
     @property
     def protocol_names(self) -> tuple[str, ...]:
-        """The assignors that it offers, best first."""
+        """Return the assignors that it offers, preferred first."""
         return tuple(protocol.name for protocol in self.protocols)
 
     @property
@@ -53,7 +53,7 @@ class ClassicMember:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Its subscription for an assignor that it offers."""
+        """Return its subscription for an assignor that it offers."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata

@@ -1,4 +1,4 @@
-"""The rebalance of a classic group: how its phases begin and end."""
+"""The phases of a classic group's rebalance: how each begins and ends."""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
@@ -13,7 +13,7 @@ _S = ClassicGroupState
 
 
 def prepare_or_complete(shard: Shard, group: ClassicGroup) -> None:
-    """Begin a rebalance, or end the join phase of the one under way if nobody is missing any more."""
+    """Begin a rebalance, or end the join phase of the current one if all members have joined."""
     if group.can_rebalance:
         prepare(shard, group)
     else:
@@ -21,7 +21,7 @@ def prepare_or_complete(shard: Shard, group: ClassicGroup) -> None:
 
 
 def prepare(shard: Shard, group: ClassicGroup) -> None:
-    """Begin a rebalance. The first one of a group waits a while, so that many members can join."""
+    """Begin a rebalance. A group's first one waits for the initial rebalance delay, so that many members can join."""
     if group.state is _S.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = EMPTY_ASSIGNMENT
@@ -44,7 +44,7 @@ def prepare(shard: Shard, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(shard: Shard, group: ClassicGroup) -> None:
-    """End the join phase if nobody is missing, except in the first rebalance of a group."""
+    """End the join phase if all members have joined, except in the first rebalance of a group."""
     if (
         group.state is _S.PREPARING_REBALANCE
         and group.previous_state is not _S.EMPTY
@@ -54,7 +54,7 @@ def complete_if_all_joined(shard: Shard, group: ClassicGroup) -> None:
 
 
 def complete_join_phase(shard: Shard, group: ClassicGroup) -> None:
-    """Remove who did not join (static members stay), and begin the next generation with the others."""
+    """Remove members that did not join (static members stay), and begin the next generation with the others."""
     shard.timers.cancel(ClassicJoin(group.group_id))
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
@@ -82,7 +82,7 @@ def complete_join_phase(shard: Shard, group: ClassicGroup) -> None:
 def joined(
     group: ClassicGroup, member_id: str, *, with_members: bool = False, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The answer to a JoinGroup that has come to an end."""
+    """Return the answer to a JoinGroup at the end of the join phase."""
     return JoinGroupResponse(
         members=group.member_list() if with_members else (),
         member_id=member_id,
@@ -127,7 +127,7 @@ def expect_heartbeat(
     shard.schedule(ClassicHeartbeat(group.group_id, member.member_id), delay_ms)
 
 
-# When timers fire
+# Timers
 
 
 def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
@@ -148,7 +148,7 @@ def on_heartbeat_missed(shard: Shard, group_id: str, member_id: str) -> None:
 def on_join_timeout(shard: Shard, group_id: str) -> None:
     """End the join phase at its timeout."""
     group = shard.groups.get(group_id)
-    # It may be another group than the one that waited: that was made a consumer group, and this one came after it.
+    # The group that the timer was set for may have been converted meanwhile, and this one created after it.
     if isinstance(group, ClassicGroup) and group.state is _S.PREPARING_REBALANCE:
         complete_join_phase(shard, group)
 

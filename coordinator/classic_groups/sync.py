@@ -1,4 +1,4 @@
-"""SyncGroup to a classic group: the leader brings the assignment, everybody fetches their part."""
+"""SyncGroup to a classic group: the leader sends all assignments, and each member gets its own."""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
@@ -16,7 +16,7 @@ _S = ClassicGroupState
 def sync(
     shard: Shard, group: ClassicGroup, request: SyncGroupRequest, call: Call
 ) -> SyncGroupResponse | None:
-    """Serve a SyncGroup; None if it has to wait. Raises RequestRefused."""
+    """Serve a SyncGroup; return None if it has to wait. Raises RequestRefused."""
     if group.state is _S.DEAD:
         raise RequestRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group has gone to another coordinator")
     member = group.check_member(request.member_id, request.group_instance_id)
@@ -45,7 +45,7 @@ def sync(
 
 
 def _assign(shard: Shard, group: ClassicGroup, request: SyncGroupRequest) -> None:
-    """Store the leader's assignment, and answer everybody who waits for it."""
+    """Store the leader's assignment, and answer all waiting SyncGroups."""
     given = {assignment.member_id: assignment.assignment for assignment in request.assignments}
     assignments = {member_id: given.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
     shard.append([records.classic_group(group, assignments)])

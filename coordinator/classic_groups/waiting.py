@@ -1,7 +1,7 @@
-"""Requests that wait: JoinGroup until the join phase is over, SyncGroup until the leader has sent the assignment.
+"""Answers waiting requests: JoinGroup at the end of the join phase, SyncGroup when the leader has sent the assignment.
 
-A member that sends another one while the first is waiting takes its place: Kafka never answers the older one, since its
-client must have given up on it.
+A newer request of the same kind replaces one that waits. As in Kafka, the older one is never answered, since its client
+must have given up on it.
 """
 
 from coordinator.classic_groups.member import ClassicMember
@@ -11,7 +11,7 @@ from protocol_codecs.messages import JoinGroupResponse, SyncGroupResponse
 
 
 def answer_join(shard: Shard, member: ClassicMember, response: JoinGroupResponse) -> bool:
-    """Answer the member's waiting JoinGroup; whether there was one."""
+    """Answer the member's waiting JoinGroup; return whether there was one."""
     if member.awaiting_join is None:
         return False
     shard.reply(member.awaiting_join, response)
@@ -28,7 +28,7 @@ def answer_join_with_error(
 
 
 def answer_sync(shard: Shard, member: ClassicMember, response: SyncGroupResponse) -> bool:
-    """Answer the member's waiting SyncGroup; whether there was one."""
+    """Answer the member's waiting SyncGroup; return whether there was one."""
     if member.awaiting_sync is None:
         return False
     shard.reply(member.awaiting_sync, response)
@@ -37,5 +37,5 @@ def answer_sync(shard: Shard, member: ClassicMember, response: SyncGroupResponse
 
 
 def answer_sync_with_error(shard: Shard, member: ClassicMember, error: ErrorCode) -> bool:
-    """Answer the member's waiting SyncGroup with an error; whether there was one."""
+    """Answer the member's waiting SyncGroup with an error; return whether there was one."""
     return answer_sync(shard, member, SyncGroupResponse(error_code=error))

@@ -1,4 +1,4 @@
-"""Which group and which member a heartbeat or a classic JoinGroup is for, and whether it may be."""
+"""Finds the group and the member of a heartbeat or a classic JoinGroup, and checks that the request may proceed."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ JOIN_EPOCH = 0
 
 
 def open_group(shard: Shard, group_id: str, *, create: bool) -> Draft:
-    """The group of a heartbeat: an existing one, a new one, or a classic one that is converted.
+    """Return the group of a heartbeat: an existing one, a new one, or a converted classic one.
 
     Raises RequestRefused with GROUP_ID_NOT_FOUND.
     """
@@ -36,9 +36,9 @@ def open_group(shard: Shard, group_id: str, *, create: bool) -> Draft:
 
 
 def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
-    """Raise RequestRefused with GROUP_MAX_SIZE_REACHED if the group is full and this is nobody of it.
+    """Raise RequestRefused with GROUP_MAX_SIZE_REACHED if the group is full and the sender is not a member of it.
 
-    A static member that comes back under another id takes its own place (KAFKA-20601; Kafka up to 4.3.1 refuses it).
+    A static member that returns under another id takes its own place (KAFKA-20601; Kafka up to 4.3.1 refuses it).
     """
     group = draft.group
     is_known = member_id in group.members or instance_id in group.static_members
@@ -49,7 +49,7 @@ def check_size(draft: Draft, member_id: str, instance_id: str | None) -> None:
 
 
 def dynamic_member(draft: Draft, member_id: str, *, create: bool) -> ConsumerGroupMember:
-    """The member, or a new one. Raises RequestRefused with UNKNOWN_MEMBER_ID."""
+    """Return the member, or a new one. Raises RequestRefused with UNKNOWN_MEMBER_ID."""
     if create and member_id not in draft.group.members:
         return ConsumerGroupMember(member_id=member_id)
     return draft.group.member(member_id)
@@ -58,9 +58,9 @@ def dynamic_member(draft: Draft, member_id: str, *, create: bool) -> ConsumerGro
 def static_member(
     draft: Draft, member_id: str, instance_id: str, *, create: bool, uses_classic_protocol: bool
 ) -> ConsumerGroupMember:
-    """The member with this instance id: an existing one, a new one, or one that takes another's place.
+    """Return the member with this instance id: an existing one, a new one, or one that replaces another.
 
-    Between members of the new protocol the place must have been left with epoch -2. Raises RequestRefused with
+    To be replaced, a member of the new protocol must have left with epoch -2. Raises RequestRefused with
     UNRELEASED_INSTANCE_ID, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID.
     """
     existing = draft.group.static_member(instance_id)
@@ -81,7 +81,7 @@ def static_member(
 def check_static_member(
     group: ConsumerGroup, existing: ConsumerGroupMember | None, member_id: str, instance_id: str
 ) -> ConsumerGroupMember:
-    """The member of the instance id. Raises RequestRefused with UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID."""
+    """Return the member of the instance id. Raises RequestRefused with UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID."""
     if existing is None:
         raise RequestRefused(
             ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} has no instance id {instance_id!r}"
@@ -96,9 +96,9 @@ def check_static_member(
 def check_epoch(
     member: ConsumerGroupMember, epoch: int, owned: Sequence[TopicPartitionsMessage] | None
 ) -> None:
-    """Raise RequestRefused with FENCED_MEMBER_EPOCH unless the member may come with this epoch.
+    """Raise RequestRefused with FENCED_MEMBER_EPOCH unless the member's epoch is valid.
 
-    It may come with 0 to join again, and with its previous epoch if it owns nothing but what it is assigned: then the
+    Epoch 0 (rejoin) is valid, and so is the previous epoch if the member owns nothing beyond its assignment: then the
     answer with the newer epoch was lost.
     """
     if epoch in {JOIN_EPOCH, member.member_epoch}:
@@ -112,7 +112,7 @@ def check_epoch(
 
 
 def _replace(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
-    """Put a member in the place of another, with its target and its partitions."""
+    """Replace a member by another one, which gets its target assignment and its partitions."""
     group_id = draft.group_id
     target = draft.group.target_assignment.get(old.member_id, {})
     draft.records += [

@@ -1,7 +1,7 @@
-"""Computing the target assignment: when the group epoch is ahead of it, but not more often than the interval allows.
+"""Computes the target assignment when the group epoch is ahead of it, at most once per assignment interval.
 
-The interval (KIP-1263) lets many members join before partitions are handed out: until it is over, heartbeats go on with
-the old target.
+The interval (KIP-1263) lets many members join before partitions are assigned: until it has passed, heartbeats use the
+old target.
 """
 
 from coordinator import java_order, records
@@ -16,7 +16,7 @@ from coordinator.partitions import Partitions, same_partitions
 def target_for(
     draft: Draft, version: GroupVersion, old: ConsumerGroupMember, new: ConsumerGroupMember
 ) -> Target:
-    """The member's target, computed anew if it is time."""
+    """Return the member's target, computed anew if it is due."""
     group = draft.group
     if group.assignment_epoch >= version.epoch or not _is_time(draft):
         return Target(group.assignment_epoch, group.target_of(new))
@@ -32,10 +32,10 @@ def target_for(
 
 
 def assignor_changes(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
-    """Whether the group gets another assignor, and is to know it, when ``new`` takes the place of ``old``.
+    """Whether replacing ``old`` by ``new`` changes the group's assignor in a way that bumps the epoch.
 
-    Kafka compares two tables of votes, and a tie falls differently in them: with one vote for ``range`` and one for
-    ``uniform``, each heartbeat of the member that wants ``range`` is a change.
+    Kafka compares two tables of votes, and a tie resolves differently in them: with one vote for ``range`` and one for
+    ``uniform``, each heartbeat of the member that votes for ``range`` counts as a change.
     """
     if not draft.shard.config.consumer_assignor_moves_epoch:
         return False
@@ -55,7 +55,7 @@ def _is_time(draft: Draft) -> bool:
 
 
 def _group_spec(draft: Draft, updated: ConsumerGroupMember, *, is_homogeneous: bool) -> GroupSpec:
-    """The group as the assignor sees it, with one member updated, or put in the place of its instance id's."""
+    """Return the assignor's input, with one member updated, or replacing the one of its instance id."""
     group = draft.group
     specs = {
         m.member_id: _member_spec(draft, m, group.target_assignment.get(m.member_id, {}))

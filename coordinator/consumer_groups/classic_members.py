@@ -1,8 +1,8 @@
 """Members of a consumer group that speak the classic protocol, during a migration.
 
-The group has no common rebalance: each such member goes through JoinGroup and SyncGroup on its own. JoinGroup is its
-heartbeat with subscription and owned partitions, SyncGroup fetches its assignment, and a plain Heartbeat tells it with
-REBALANCE_IN_PROGRESS when it should do both again. Its generation is its member epoch.
+The group has no common rebalance: each such member goes through JoinGroup and SyncGroup on its own. JoinGroup acts as
+its heartbeat with subscription and owned partitions, SyncGroup returns its assignment, and a Heartbeat is answered
+REBALANCE_IN_PROGRESS when the member has to do both again. Its generation is its member epoch.
 """
 
 from coordinator.config import MigrationPolicy
@@ -66,11 +66,11 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
     replaced = group.static_member(instance_id)
     downgrades = replaced is not None and may_downgrade_by_replacing(shard, group, replaced)
 
-    # 1. What the member declares.
+    # 1. The member's declarations.
     subscribed = _subscription(request)
     declared = _declared(member, request, subscribed, call)
-    names_changed = subscription.note_member(draft, member, declared)
-    regex_change = regular_expressions.note_regex(draft, member, declared)
+    names_changed = subscription.record_subscription(draft, member, declared)
+    regex_change = regular_expressions.record_regex(draft, member, declared)
     bump = names_changed or regex_change is not RegexChange.NONE
     version = subscription.current_version(draft)
     if bump or group.metadata_expired(shard.now_ms):
@@ -103,7 +103,7 @@ def join(shard: Shard, group: ConsumerGroup, request: JoinGroupRequest, call: Ca
 
 
 def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Serve a SyncGroup: the member's assignment in its own embedded version. Raises RequestRefused."""
+    """Serve a SyncGroup: return the assignment in the member's own embedded version. Raises RequestRefused."""
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     _check_protocol(member, request.protocol_type, request.protocol_name)
@@ -122,7 +122,7 @@ def sync(shard: Shard, group: ConsumerGroup, request: SyncGroupRequest) -> SyncG
 
 
 def heartbeat(shard: Shard, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Serve a Heartbeat: REBALANCE_IN_PROGRESS if joining again would change something. Raises RequestRefused."""
+    """Serve a Heartbeat: answer REBALANCE_IN_PROGRESS if rejoining would change something. Raises RequestRefused."""
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     _expect_heartbeat(shard, group, member)
@@ -170,7 +170,7 @@ def _leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-    """The member of a classic request. Raises RequestRefused with UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID."""
+    """Return the member of a classic request. Raises RequestRefused: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -212,7 +212,7 @@ def _expect_join(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What the client subscribes to. Raises RequestRefused with what Kafka says since 4.4 to what it can't read."""
+    """Return the client's subscription. Raises RequestRefused with Kafka 4.4's error if it cannot be read."""
     metadata = request.protocols[0].metadata
     try:
         if lacks_owned_partitions(metadata):

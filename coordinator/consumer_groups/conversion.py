@@ -1,8 +1,8 @@
-"""Live groups change their kind (KIP-848, "Supporting Online Consumer Group Upgrade").
+"""Converts live groups between the protocols (KIP-848, "Supporting Online Consumer Group Upgrade").
 
 A classic group becomes a consumer group when the first new-protocol member joins, and a classic group again when the
-last one leaves. The generation becomes the group epoch and the other way round, and the assignment is taken over, so
-members keep their partitions.
+last one leaves. The generation becomes the group epoch and vice versa, and the assignment is taken over, so members
+keep their partitions.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from protocol_codecs.records import (
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """A classic member that takes the place of the last new-protocol member, by its instance id."""
+    """A classic member that replaces the last new-protocol member of the same instance id."""
 
     old: ConsumerGroupMember
     new: ConsumerGroupMember
@@ -55,16 +55,16 @@ def check_upgrade(shard: Shard, group: ClassicGroup) -> None:
 
 
 def upgraded(shard: Shard, group: ClassicGroup) -> Draft:
-    """The consumer group that a classic group becomes, with the records that make it so.
+    """Return the consumer group that a classic group is converted to, with the records of the conversion.
 
-    All members keep what they were assigned. Requests that wait in a rebalance are answered REBALANCE_IN_PROGRESS.
-    Raises RequestRefused with GROUP_ID_NOT_FOUND if subscriptions or assignments cannot be read.
+    All members keep their assignments. Requests that wait in a rebalance are answered REBALANCE_IN_PROGRESS. Raises
+    RequestRefused with GROUP_ID_NOT_FOUND if subscriptions or assignments cannot be read.
     """
     for member in group.members.values():
         waiting.answer_join_with_error(shard, member, ErrorCode.REBALANCE_IN_PROGRESS)
         waiting.answer_sync_with_error(shard, member, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.protocol_name is None:
-        # Kafka trips over this too: nobody has completed a rebalance, so there is no protocol yet.
+        # Kafka fails here too: no rebalance has completed, so there is no protocol yet.
         raise RequestRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {group.group_id!r} has no protocol yet")
     consumer_group = ConsumerGroup(group.group_id)
     consumer_group.group_epoch = consumer_group.assignment_epoch = group.generation
@@ -117,7 +117,7 @@ def _take_over(shard: Shard, group: ClassicGroup, member: ClassicMember, into: C
 
 
 def _creation(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The records of a whole consumer group."""
+    """Return the records of a whole consumer group."""
     members = group.members_in_order()
     group_id = group.group_id
     return [
@@ -140,7 +140,7 @@ def _not_convertible(group_id: str, reason: str) -> RequestRefused:
 
 
 def may_downgrade(shard: Shard, group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]) -> bool:
-    """Whether the group becomes a classic one when these members leave."""
+    """Whether the group is converted to a classic one when these members leave."""
     left = len(group.members) - len(leaving)
     return (
         group.all_others_classic(leaving)
@@ -150,7 +150,7 @@ def may_downgrade(shard: Shard, group: ConsumerGroup, leaving: Sequence[Consumer
 
 
 def may_downgrade_by_replacing(shard: Shard, group: ConsumerGroup, replaced: ConsumerGroupMember) -> bool:
-    """Whether the group becomes a classic one when a classic member takes the place of this one."""
+    """Whether the group is converted to a classic one when a classic member replaces this member."""
     return (
         not replaced.uses_classic_protocol
         and group.classic_members == len(group.members) - 1
@@ -168,7 +168,7 @@ def downgrade(
     before: Sequence[CoordinatorRecord] = (),
     rebalances: bool = True,
 ) -> None:
-    """Make a classic group of a consumer group, and let it rebalance; ``before`` are records that come first."""
+    """Convert a consumer group to a classic one, and start a rebalance; ``before`` are records that come first."""
     for member_id in group.members:
         cancel_timers(shard, group.group_id, member_id)
     classic = _classic_group(shard, group, leaving, replacement)
@@ -229,7 +229,7 @@ def _classic_member(member: ConsumerGroupMember) -> ClassicMember:
 
 
 def deletion(group: ConsumerGroup, replacement: Replacement | None = None) -> list[CoordinatorRecord]:
-    """The tombstones of a whole consumer group, in the order in which they may be replayed."""
+    """Return the tombstones of a whole consumer group, in an order in which they can be replayed."""
     group_id = group.group_id
     member_ids = [member.member_id for member in group.members_in_order()]
     if replacement is not None:  # its records were written before, under its new id

@@ -1,4 +1,4 @@
-"""A change of a consumer group in the making: what a handler looks at, and the records it has come to so far."""
+"""A pending change of a consumer group: the state that a handler works with, and the records it has produced so far."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from protocol_codecs.uuids import Uuid
 
 
 class Draft:
-    """The group stays as it is until the records are applied; an error on the way leaves nothing behind.
+    """Collects the records of a change. The group is not modified until they are applied, so errors leave it intact.
 
-    ``group`` need not be in the shard yet: it may be new, or made from a classic group.
+    ``group`` need not be in the shard yet: it may be new, or converted from a classic group.
     """
 
     def __init__(self, shard: Shard, group: ConsumerGroup, records: Sequence[CoordinatorRecord] = ()) -> None:
@@ -30,7 +30,7 @@ class Draft:
         self.records.append(record)
 
     def subscribed_topic_names(self, member: ConsumerGroupMember) -> tuple[str, ...]:
-        """The topics that the member subscribes to, by name or by its expression as far as it is resolved."""
+        """Return the topics that the member subscribes to, by name or by its regular expression as resolved so far."""
         resolved = self.group.resolved_regexes.get(member.regex) if member.regex else None
         if resolved is None:
             return member.subscribed_topic_names
@@ -39,6 +39,6 @@ class Draft:
         return tuple(dict.fromkeys((*resolved.topics, *member.subscribed_topic_names)))
 
     def subscribed_topic_ids(self, member: ConsumerGroupMember) -> frozenset[Uuid]:
-        """Those of its topics that exist."""
+        """Return the ids of those of its topics that exist."""
         topics = (self.shard.image.by_name(name) for name in self.subscribed_topic_names(member))
         return frozenset(topic.topic_id for topic in topics if topic is not None)

@@ -1,4 +1,4 @@
-"""Between topic ids and the embedded consumer protocol, which knows topics by their names."""
+"""Converts between topic ids and the embedded consumer protocol, which has topic names."""
 
 from collections.abc import Iterable
 
@@ -18,19 +18,19 @@ _HIGHEST_VERSION = 3
 
 
 class OwnedTopic(msgspec.Struct, frozen=True):
-    """Partitions that a classic member says it owns, by topic id."""
+    """Partitions of one topic that a classic member reports as owned, by topic id."""
 
     topic_id: Uuid
     partitions: tuple[int, ...]
 
 
 def embedded_version(content: bytes) -> int:
-    """The version of an embedded message, which answers are to have too."""
+    """Return the version of an embedded message, which the answer uses too."""
     return min(int.from_bytes(content[:2], "big", signed=True), _HIGHEST_VERSION)
 
 
 def embedded_assignment(partitions: Partitions, image: MetadataImage, version: int) -> bytes:
-    """An assignment in the embedded protocol; topics that were deleted are left out."""
+    """Encode an assignment in the embedded protocol; deleted topics are left out."""
     topics = tuple(
         ConsumerProtocolTopicPartition(topic=topic.name, partitions=tuple(numbers))
         for topic_id, numbers in partitions.items()
@@ -40,10 +40,10 @@ def embedded_assignment(partitions: Partitions, image: MetadataImage, version: i
 
 
 def assigned_partitions(content: bytes, image: MetadataImage) -> tuple[Partitions, bytes]:
-    """What an embedded assignment assigns, and its user data. Raises MalformedMessage."""
+    """Return the partitions of an embedded assignment, and its user data. Raises MalformedMessage."""
     _, assignment = decode_assignment(content)
     partitions = {
-        # Of a topic that was created again with fewer partitions, what is left: assignors trip over the rest.
+        # A recreated topic may have fewer partitions, and assignors fail on those that no longer exist.
         topic.topic_id: tuple(number for number in assigned.partitions if number < topic.partitions)
         for assigned in assignment.assigned_partitions
         if (topic := image.by_name(assigned.topic)) is not None
@@ -54,7 +54,7 @@ def assigned_partitions(content: bytes, image: MetadataImage) -> tuple[Partition
 def owned_topics(
     owned: Iterable[ConsumerProtocolTopicPartition], image: MetadataImage
 ) -> tuple[OwnedTopic, ...]:
-    """What a subscription says the member owns; topics that were deleted are left out."""
+    """Return the owned partitions of a subscription; deleted topics are left out."""
     return tuple(
         OwnedTopic(topic.topic_id, claimed.partitions)
         for claimed in owned

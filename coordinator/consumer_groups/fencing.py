@@ -1,4 +1,4 @@
-"""Removing members from a consumer group; if only classic members are left, the group becomes a classic one."""
+"""Removes members from a consumer group; if only classic members are left, converts it to a classic group."""
 
 from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def fence(shard: Shard, group: ConsumerGroup, members: Sequence[ConsumerGroupMem
 
 
 def expire(shard: Shard, group_id: str, member_id: str, *, only_at_epoch: int | None = None) -> None:
-    """Remove a member whose time is over, if it is still there (and still has that epoch)."""
+    """Remove a member whose timeout has passed, if it still exists (and still has that epoch)."""
     group = shard.groups.get(group_id)
     member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
     if not isinstance(group, ConsumerGroup) or member is None:
@@ -55,8 +55,8 @@ def expire(shard: Shard, group_id: str, member_id: str, *, only_at_epoch: int | 
         fence(shard, group, [member])
 
 
-def leave_for_a_while(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
-    """Keep a static member's place and partitions until it is back, or its session is over."""
+def leave_temporarily(shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
+    """Keep a static member's place and partitions until it returns or its session expires (epoch -2)."""
     left = member.replace(
         member_epoch=STATIC_LEAVE_EPOCH,
         pending_revocation={},
@@ -66,7 +66,7 @@ def leave_for_a_while(shard: Shard, group: ConsumerGroup, member: ConsumerGroupM
 
 
 def _unsubscribed_regexes(group: ConsumerGroup, leaving: Sequence[ConsumerGroupMember]) -> list[str]:
-    """The expressions that nobody subscribes by without these members."""
+    """Return the regular expressions that only these members subscribe by."""
     counts: dict[str, int] = {}
     for member in leaving:
         if member.regex is not None:

@@ -1,6 +1,6 @@
-"""A consumer group: its members, its three epochs, and what can be counted of them.
+"""A consumer group: its members, its three epochs, and counts derived from them.
 
-Changed only by replaying records (:mod:`coordinator.replay`); handlers look at it and write records.
+It changes only by replaying records (:mod:`coordinator.replay`); handlers read it and write records.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ _ASSIGNOR_TABLE_SIZE = 4
 
 
 class ConsumerGroupState(StrEnum):
-    """The states of a consumer group, by the names that describes and lists show."""
+    """The states of a consumer group, with the names that ConsumerGroupDescribe and ListGroups show."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -32,7 +32,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ResolvedRegex(msgspec.Struct, frozen=True):
-    """The topics that matched a regular expression, in which version of the metadata, and when."""
+    """The topics that matched a regular expression, with the metadata version and the time."""
 
     topics: tuple[str, ...]
     version: int
@@ -79,11 +79,11 @@ class ConsumerGroup:
         self.metadata_refresh_deadline_ms = 0
         self.metadata_refresh_epoch = 0
 
-    # What it is
+    # Properties
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Empty, Assigning until there is a target for the group epoch, Reconciling until all have reached it."""
+        """Return Empty, Assigning while the target lags the group epoch, Reconciling until all reach it, or Stable."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
@@ -98,11 +98,11 @@ class ConsumerGroup:
         return not self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether anybody in it subscribes to this topic."""
+        """Whether any member subscribes to this topic."""
         return topic in self.subscribed_topics
 
     def member(self, member_id: str) -> ConsumerGroupMember:
-        """The member. Raises RequestRefused with UNKNOWN_MEMBER_ID."""
+        """Return the member. Raises RequestRefused with UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise RequestRefused(
@@ -111,12 +111,12 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """The member with this instance id, if there is one."""
+        """Return the member with this instance id, if there is one."""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members[member_id]
 
     def members_in_order(self) -> list[ConsumerGroupMember]:
-        """The members in the order in which Kafka walks through them."""
+        """Return the members in the order in which Kafka iterates over them."""
         return [
             self.members[member_id]
             for member_id in java_order.timeline_order(
@@ -125,21 +125,21 @@ class ConsumerGroup:
         ]
 
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
-        """What the member is to own. A static member takes over what its instance id had."""
+        """Return the member's target assignment. A static member inherits that of its instance id."""
         if member.instance_id is None:
             return self.target_assignment.get(member.member_id, {})
         previous = self.static_members.get(member.instance_id)
         return {} if previous is None else self.target_assignment.get(previous, {})
 
-    # Classic members of it
+    # Classic members
 
     @property
     def classic_members(self) -> int:
-        """How many members speak the classic protocol."""
+        """Return how many members speak the classic protocol."""
         return sum(member.uses_classic_protocol for member in self.members.values())
 
     def supports_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
-        """Whether a classic member with these assignors may join: one of them must be offered by all classic ones."""
+        """Whether a classic member with these assignors may join: all classic members must offer one of them."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         if not self.members:
@@ -157,7 +157,7 @@ class ConsumerGroup:
         return classic == len(self.members) - len(excluded)
 
     def waits_for_partitions(self, member: ConsumerGroupMember) -> bool:
-        """Whether somebody still has a partition that this member is to get."""
+        """Whether another member still has a partition of this member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -169,10 +169,10 @@ class ConsumerGroup:
     # Assignors
 
     def preferred_assignor(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> str | None:
-        """What most members want, after ``new`` took the place of ``old``; None if nobody wants any.
+        """Return the assignor with most votes after ``new`` replaced ``old``; None if there are no votes.
 
-        Of assignors that equally many want, it is the one that comes first in a copy of Kafka's table of them, in which
-        a new one takes the head of its slot.
+        A tie is won by the assignor that comes first in a copy of Kafka's table of votes, in which a new one takes the
+        head of its slot.
         """
         counts = self._assignor_counts()
         capacity = java_order.map_copy_capacity(len(counts))
@@ -185,11 +185,11 @@ class ConsumerGroup:
         return java_order.first_of_most((name, counts[name]) for name in names)
 
     def described_assignor(self) -> str | None:
-        """What most members want now."""
+        """Return the assignor that has most votes now."""
         return java_order.first_of_most(self._assignor_counts().items())
 
     def _assignor_counts(self) -> dict[str, int]:
-        """How many members want which assignor, in the order of Kafka's table."""
+        """Return the number of votes by assignor, in the order of Kafka's table."""
         counts: dict[str, int] = {}
         for member in self.members.values():
             _count(counts, member.server_assignor, +1)
@@ -199,29 +199,29 @@ class ConsumerGroup:
     # Metadata refresh
 
     def metadata_expired(self, now_ms: int) -> bool:
-        """Whether the subscribed topics are to be looked at again."""
+        """Whether the subscribed topics have to be checked again."""
         return now_ms >= self.metadata_refresh_deadline_ms or self.group_epoch < self.metadata_refresh_epoch
 
     def request_metadata_refresh(self) -> None:
-        """Let the next heartbeat look at the subscribed topics again."""
+        """Make the next heartbeat check the subscribed topics again."""
         self.metadata_refresh_deadline_ms = self.metadata_refresh_epoch = 0
 
     # Regular expressions
 
     @property
     def last_regex_refresh_ms(self) -> int:
-        """When the expressions were last resolved."""
+        """Return when the regular expressions were last resolved."""
         return next((r.timestamp_ms for r in self.resolved_regexes.values()), _MINUS_INFINITY)
 
     @property
     def last_regex_version(self) -> int:
-        """In which version of the metadata they were last resolved."""
+        """Return the metadata version in which the regular expressions were last resolved."""
         return next((regex.version for regex in self.resolved_regexes.values()), 0)
 
     # Changes, by replay only
 
     def update_member(self, new: ConsumerGroupMember) -> None:
-        """Add a member, or put it in the place of the member with its id."""
+        """Add a member, or replace the one with its id."""
         self.member_table_size = java_order.timeline_capacity(self.member_table_size, len(self.members))
         old = self.members.get(new.member_id)
         self.members[new.member_id] = new
@@ -239,7 +239,7 @@ class ConsumerGroup:
         self._look_at_subscriptions()
 
     def remove_member(self, member_id: str) -> None:
-        """Remove a member that owns nothing any more."""
+        """Remove a member that owns no partitions any more."""
         old = self.members.pop(member_id)
         self.subscribed_topics = counts_after(self.subscribed_topics, old, None)
         self._count_regexes(old, None)
@@ -250,7 +250,7 @@ class ConsumerGroup:
         self._look_at_subscriptions()
 
     def update_target(self, member_id: str, partitions: Partitions) -> None:
-        """Set what the member is to own."""
+        """Set the member's target assignment."""
         old = self.target_assignment.get(member_id, {})
         for topic_id in dict.fromkeys((*old, *partitions)):
             assigned_to = self.assigned_to.setdefault(topic_id, {})
@@ -266,18 +266,18 @@ class ConsumerGroup:
         self.target_assignment[member_id] = partitions
 
     def remove_target(self, member_id: str) -> None:
-        """Forget what the member was to own."""
+        """Remove the member's target assignment."""
         self.update_target(member_id, {})
         del self.target_assignment[member_id]
 
     def update_resolved_regex(self, regex: str, resolved: ResolvedRegex) -> None:
-        """Set the topics of an expression."""
+        """Set the topics of a regular expression."""
         self.remove_resolved_regex(regex)
         self.resolved_regexes[regex] = resolved
         self.subscribed_topics = with_regex_topics(self.subscribed_topics, resolved.topics, +1)
 
     def remove_resolved_regex(self, regex: str) -> None:
-        """Forget the topics of an expression."""
+        """Remove the topics of a regular expression."""
         old = self.resolved_regexes.pop(regex, None)
         if old is not None:
             self.subscribed_topics = with_regex_topics(self.subscribed_topics, old.topics, -1)
@@ -317,7 +317,7 @@ class ConsumerGroup:
 def counts_after(
     counts: SubscriptionCounts, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None
 ) -> SubscriptionCounts:
-    """The counts after ``new`` took the place of ``old``."""
+    """Return the subscription counts after ``new`` replaced ``old``."""
     before = old.subscribed_topic_names if old else ()
     after = new.subscribed_topic_names if new else ()
     if before == after:
@@ -330,7 +330,7 @@ def counts_after(
 
 
 def with_regex_topics(counts: SubscriptionCounts, topics: Iterable[str], step: int) -> SubscriptionCounts:
-    """The counts after an expression that matches these topics came (+1) or went (-1)."""
+    """Return the subscription counts after adding (+1) or removing (-1) an expression that matches these topics."""
     counts = dict(counts)
     for name in topics:
         _step(counts, name, 0, step)
@@ -357,7 +357,7 @@ def _count(counts: dict[str, int], key: str | None, step: int) -> None:
 
 
 def are_homogeneous(regexes: dict[str, int], topics: SubscriptionCounts, members: int) -> bool:
-    """Whether all members subscribe to the same topics in the same way, as Kafka decides it from its counts."""
+    """Whether all members subscribe to the same topics in the same way, as Kafka derives it from its counts."""
     if not regexes:
         return all(count.by_name == members for count in topics.values())
     return set(regexes.values()) == {members} and all(

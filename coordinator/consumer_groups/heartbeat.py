@@ -1,4 +1,4 @@
-"""A heartbeat of a new-protocol member: declare, assign, step (KIP-848, "Heartbeat Handling")."""
+"""Serves a heartbeat of a new-protocol member: declare, assign, reconcile (KIP-848, "Heartbeat Handling")."""
 
 from coordinator.consumer_groups import admission, assigning, regular_expressions, stepping, subscription
 from coordinator.consumer_groups.regular_expressions import RegexChange
@@ -30,12 +30,12 @@ def heartbeat(
         if not joins:
             admission.check_epoch(member, request.member_epoch, owned)
 
-    # 1. What the member declares; a changed subscription, or another assignor of the group, bumps the group epoch.
+    # 1. The member's declarations; a changed subscription, or another assignor of the group, bumps the group epoch.
     declared = member.replace(
         **_declared(request), client_id=call.client_id, client_host=call.client_host, classic=None
     )
-    names_changed = subscription.note_member(draft, member, declared)
-    regex_change = regular_expressions.note_regex(draft, member, declared)
+    names_changed = subscription.record_subscription(draft, member, declared)
+    regex_change = regular_expressions.record_regex(draft, member, declared)
     bump = (
         names_changed
         or regex_change is RegexChange.UPDATED_AND_RESOLVED
@@ -68,7 +68,7 @@ def heartbeat(
 
 
 def _declared(request: ConsumerGroupHeartbeatRequest) -> dict[str, object]:
-    """The fields of the member that the request sets; what it leaves out stays."""
+    """Return the fields that the request sets; the member keeps its values of the others."""
     names = request.subscribed_topic_names
     fields: dict[str, object | None] = {
         "instance_id": request.instance_id,
@@ -84,6 +84,6 @@ def _declared(request: ConsumerGroupHeartbeatRequest) -> dict[str, object]:
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the request tells everything, as after a lost answer; then it is told everything."""
+    """Whether the request has all fields, as after a lost answer; the response then has the assignment."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != _NOT_SET and subscribes and request.topic_partitions is not None

@@ -16,7 +16,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """How far a member is with its reconciliation, by the numbers of Kafka's records."""
+    """The reconciliation state of a member, with the numbers of Kafka's records."""
 
     STABLE = 0
     """It owns what it was last told to own; its target may have moved on since."""
@@ -27,7 +27,7 @@ class MemberState(IntEnum):
 
 
 class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """One member. What it owns is ``assigned`` and ``pending_revocation`` together."""
+    """One member. It owns ``assigned`` and ``pending_revocation`` together."""
 
     member_id: str
     member_epoch: int = 0
@@ -45,17 +45,17 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     assigned: EpochedPartitions = {}
     pending_revocation: EpochedPartitions = {}
     classic: ConsumerGroupClassicMemberMetadata | None = None
-    """What the member declared in JoinGroup; None if it speaks the new protocol."""
+    """The member's declarations in JoinGroup; None if it speaks the new protocol."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
 
     def replace(self, **changes: object) -> Self:
-        """The member with some fields changed."""
+        """Return the member with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     def at_epoch(self, epoch: int) -> Self:
-        """The member moved to another epoch, or kept in its own, with the one before remembered."""
+        """Return the member at this epoch, with its current epoch as the previous one."""
         return self.replace(member_epoch=epoch, previous_member_epoch=self.member_epoch)
 
     @property
@@ -65,19 +65,19 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def classic_protocols(self) -> tuple[ConsumerGroupClassicProtocol, ...]:
-        """The assignors that a classic member offers; none for others."""
+        """Return the assignors that a classic member offers; none for others."""
         return self.classic.supported_protocols if self.classic else ()
 
     @property
     def regex(self) -> str | None:
-        """Its regular expression, if it subscribes by one."""
+        """Return its regular expression, if it subscribes by one."""
         return self.subscribed_topic_regex or None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether there is nothing left to do for it at this epoch."""
+        """Whether the member has reached its target at this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """The epoch at which it got this partition, if it has it (KIP-1251)."""
+        """Return the epoch at which it got this partition, if it has it (KIP-1251)."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch

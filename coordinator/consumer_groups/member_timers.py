@@ -5,7 +5,7 @@ from coordinator.timers import JoinTimeout, RebalanceTimeout, SessionTimeout, Sy
 
 
 def cancel_timers(shard: Shard, group_id: str, member_id: str) -> None:
-    """Stop waiting for anything from this member."""
+    """Cancel all timers of this member."""
     for timer in (
         SessionTimeout(group_id, member_id),
         RebalanceTimeout(group_id, member_id, member_epoch=0),

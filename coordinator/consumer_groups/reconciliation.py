@@ -1,8 +1,8 @@
-"""How a member moves towards its target assignment, one heartbeat at a time (KIP-848, "Reconciliation of the group").
+"""Moves a member towards its target assignment, one heartbeat at a time (KIP-848, "Reconciliation of the group").
 
-Revocations come first: as long as the member may still own a partition that is not in its target, it keeps its epoch
-and its additions wait. Then it moves to the target's epoch and gets all partitions that nobody else has; for the rest
-it waits as UNRELEASED_PARTITIONS and asks again with each heartbeat.
+Revocations come first: while the member may still own a partition outside its target, it keeps its epoch and gets
+nothing new. Then it moves to the target's epoch and gets all partitions that nobody else has; for the rest it waits as
+UNRELEASED_PARTITIONS and tries again with each heartbeat.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,17 +18,17 @@ Owners = Mapping[Uuid, Mapping[int, int]]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a member is to go: the assignment epoch, and its share of the assignment."""
+    """The target of a member: the assignment epoch, and its part of the assignment."""
 
     epoch: int
     partitions: Partitions
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What a member's next step depends on, besides the member.
+    """The inputs of a member's next step, besides the member.
 
-    ``subscribed_topic_ids`` are those topics of its subscription that exist; ``owned`` is what it says it owns, None
-    if it does not say.
+    ``subscribed_topic_ids`` are those topics of its subscription that exist; ``owned`` are the partitions that it
+    reports as owned, None if it reports none.
     """
 
     target: Target
@@ -40,7 +40,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def reconcile(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMember:
-    """The member after its next step; the same member if there is none."""
+    """Return the member after its next step; the same member if there is none."""
     match member.state:
         case MemberState.STABLE if member.member_epoch == situation.target.epoch:
             return _trimmed(member, situation) if situation.subscription_changed else member
@@ -51,7 +51,7 @@ def reconcile(member: ConsumerGroupMember, situation: Situation) -> ConsumerGrou
 
 
 def _trimmed(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMember:
-    """The member without the topics that it is no longer subscribed to; nothing is added."""
+    """Return the member without topics that it no longer subscribes to; nothing is added."""
     subscribed = situation.subscribed_topic_ids
     dropped = {
         topic_id: numbers for topic_id, numbers in member.assigned.items() if topic_id not in subscribed
@@ -73,7 +73,7 @@ def _trimmed(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroup
 
 
 def _next_assignment(member: ConsumerGroupMember, situation: Situation) -> ConsumerGroupMember:
-    """The member with what it must give up, or else with what it can get."""
+    """Return the member with partitions to revoke, or else with those that it can get."""
     target = situation.target
     kept: dict[Uuid, dict[int, int]] = {}
     revoked: dict[Uuid, dict[int, int]] = {}
@@ -107,6 +107,6 @@ def _next_assignment(member: ConsumerGroupMember, situation: Situation) -> Consu
 
 
 def _is_free(member: ConsumerGroupMember, situation: Situation, topic_id: Uuid, partition: int) -> bool:
-    """Whether nobody else has the partition. What the member itself is about to give up is free for it."""
+    """Whether no other member has the partition. One that the member itself is revoking counts as free for it."""
     owner_epoch = situation.owners.get(topic_id, {}).get(partition)
     return owner_epoch is None or partition in member.pending_revocation.get(topic_id, {})

@@ -1,9 +1,9 @@
-"""Subscriptions by regular expression (RE2): checked at once, resolved against the cluster's topics a moment later.
+"""Subscriptions by regular expression (RE2): validated at once, resolved to topics a moment later.
 
-Resolution is a step of its own, as in Kafka, where it runs in the background: the heartbeat that brings an expression
-is answered before its topics are known, and the resolution bumps the group epoch. All expressions of a group are
-resolved together: when one is new, when topics were created, or when the refresh interval is over, but at most every
-ten seconds.
+Resolution is a step of its own, as in Kafka, where it runs in the background: the heartbeat with a new expression is
+answered before its topics are known, and the resolution bumps the group epoch. All expressions of a group are resolved
+together: when one is new, when topics were created, or when the refresh interval has passed, but at most every ten
+seconds.
 """
 
 from enum import Enum
@@ -22,11 +22,11 @@ from coordinator.timers import RegexResolution
 from protocol_codecs.error_code import ErrorCode
 
 MIN_REFRESH_INTERVAL_MS = 10_000
-"""How long the expressions of a group are left alone after they were resolved; fixed in Kafka."""
+"""The least time between two resolutions of a group's expressions; fixed in Kafka."""
 
 
 class RegexChange(Enum):
-    """What a heartbeat did to its member's expression."""
+    """How a heartbeat changed its member's expression."""
 
     NONE = "none"
     UPDATED = "updated"
@@ -34,8 +34,8 @@ class RegexChange(Enum):
     """The topics of the new one are known already, or there is no new one: the assignment can be computed now."""
 
 
-def note_regex(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
-    """Record that the member's expression changed, and have expressions resolved if it is time.
+def record_regex(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> RegexChange:
+    """Record a change of the member's expression, and schedule a resolution if one is due.
 
     Raises RequestRefused with INVALID_REGULAR_EXPRESSION.
     """
@@ -46,7 +46,7 @@ def note_regex(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember)
 
 
 def resolve(shard: Shard, resolution: RegexResolution) -> None:
-    """Find the topics of these expressions, and bump the group epoch if they are others than before."""
+    """Find the topics of these expressions, and bump the group epoch if they have changed."""
     group = shard.groups.get(resolution.group_id)
     if not isinstance(group, ConsumerGroup):
         return
@@ -73,7 +73,7 @@ def resolve(shard: Shard, resolution: RegexResolution) -> None:
 
 
 def _changed(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> tuple[RegexChange, bool]:
-    """What happened to the member's expression, and whether the group has never had the new one."""
+    """Return how the member's expression changed, and whether the new one is new to the group."""
     if old.subscribed_topic_regex == new.subscribed_topic_regex:
         return RegexChange.NONE, False
     group = draft.group
@@ -111,7 +111,7 @@ def _schedule_resolution(
 
 
 def check_regex(regex: str) -> None:
-    """Raise RequestRefused with INVALID_REGULAR_EXPRESSION unless RE2 can read this."""
+    """Raise RequestRefused with INVALID_REGULAR_EXPRESSION unless RE2 can parse this."""
     try:
         re2.compile(regex, _quiet())
     except re2.error as error:
@@ -126,7 +126,7 @@ def _matching(regex: str, image: MetadataImage) -> tuple[str, ...]:
 
 
 def _quiet() -> object:
-    """RE2 otherwise prints what it cannot read."""
+    """Return RE2 options that keep it from printing errors."""
     options = re2.Options()
     options.log_errors = False
     return options

@@ -1,4 +1,4 @@
-"""Taking a member's next step towards its target, with the record and the timer that belong to it."""
+"""Takes a member's next step towards its target, with the record and the timer that belong to it."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def step(
     subscription_changed: bool,
     owned: Sequence[TopicPartitionsMessage] | None,
 ) -> ConsumerGroupMember:
-    """The member after its next step; the same member if there is none."""
+    """Return the member after its next step; the same member if there is none."""
     if not subscription_changed and member.is_reconciled_to(target.epoch):
         return member
     situation = Situation(

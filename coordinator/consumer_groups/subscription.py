@@ -1,4 +1,4 @@
-"""Noticing what a new assignment depends on: a changed subscription, or changed topics, bump the group epoch."""
+"""Detects changes that require a new assignment (subscriptions, topics) and bumps the group epoch for them."""
 
 import msgspec
 
@@ -14,14 +14,14 @@ METADATA_REFRESH_INTERVAL_MS = MAX_INT
 
 
 class GroupVersion(msgspec.Struct, frozen=True):
-    """The group epoch that a heartbeat has led to, and whether all subscriptions are the same."""
+    """The group epoch after this heartbeat, and whether all subscriptions are the same."""
 
     epoch: int
     is_homogeneous: bool
 
 
-def note_member(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
-    """Record what the member declared if it is new; whether the topics that it names have changed."""
+def record_subscription(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember) -> bool:
+    """Record the member's declarations if they changed; return whether its topics by name have changed."""
     if new == old:
         return False
     draft.add(records.member_subscription(draft.group_id, new))
@@ -29,14 +29,14 @@ def note_member(draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember
 
 
 def current_version(draft: Draft) -> GroupVersion:
-    """The group epoch as it is."""
+    """Return the group epoch, unchanged."""
     return GroupVersion(draft.group.group_epoch, draft.group.is_homogeneous)
 
 
 def version_after(
     draft: Draft, old: ConsumerGroupMember, new: ConsumerGroupMember, *, bump: bool
 ) -> GroupVersion:
-    """The group epoch after ``new`` took the place of ``old``: one more if ``bump``, or if its topics have changed."""
+    """Return the group epoch after ``new`` replaced ``old``: one more if ``bump``, or if its topics have changed."""
     group, shard = draft.group, draft.shard
     regexes = dict(group.subscribed_regexes)
     topics = counts_after(group.subscribed_topics, old, new)

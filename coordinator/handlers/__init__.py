@@ -1,1 +1,1 @@
-"""One file an API: what is checked of a request before a group sees it, and the shape of its answer."""
+"""One file an API: checks a request before it reaches a group, and builds the answer."""

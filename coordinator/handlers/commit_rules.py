@@ -1,4 +1,4 @@
-"""Who may commit offsets: by group, member and epoch, and for older epochs by partition (KIP-1251)."""
+"""Decides who may commit offsets: by group, member and epoch, and for older epochs by partition (KIP-1251)."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ _S = ClassicGroupState
 
 
 class Committer(msgspec.Struct, frozen=True):
-    """Who commits: what the request says about its member. ``epoch`` is the generation of classic members."""
+    """The sender of a commit, as the request names it. ``epoch`` is the generation of classic members."""
 
     member_id: str
     instance_id: str | None
@@ -28,12 +28,12 @@ class Committer(msgspec.Struct, frozen=True):
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it names no member at all, as older transactional commits do."""
+        """Whether it names no member, as older transactional commits do."""
         return self.epoch == NO_EPOCH and not self.member_id and self.instance_id is None
 
 
 class OlderEpoch(msgspec.Struct, frozen=True):
-    """A member commits with an older epoch: it may, for partitions that it had at that epoch and still has."""
+    """A commit with an older member epoch: valid for partitions that the member had at that epoch and still has."""
 
     member: ConsumerGroupMember
     epoch: int
@@ -46,7 +46,7 @@ class OlderEpoch(msgspec.Struct, frozen=True):
 
 
 def check_committer(group: Group, committer: Committer) -> OlderEpoch | None:
-    """Raise RequestRefused unless this committer may commit; what is left to check for each partition."""
+    """Raise RequestRefused unless the sender may commit; return the check that remains for each partition."""
     if isinstance(group, ConsumerGroup):
         return _check_consumer_group(group, committer)
     _check_classic_group(group, committer)
@@ -54,7 +54,7 @@ def check_committer(group: Group, committer: Committer) -> OlderEpoch | None:
 
 
 def keep_session(shard: Shard, group: Group, member_id: str) -> None:
-    """Let a commit count as a sign of life, as it does in classic groups."""
+    """Let a commit renew the session, as it does in classic groups."""
     if not isinstance(group, ClassicGroup) or group.state not in {_S.STABLE, _S.PREPARING_REBALANCE}:
         return
     member = group.members.get(member_id)
@@ -63,7 +63,7 @@ def keep_session(shard: Shard, group: Group, member_id: str) -> None:
 
 
 def stale(member: ConsumerGroupMember, epoch: int) -> RequestRefused:
-    """The error for a wrong epoch, in the words of the member's protocol."""
+    """Return the error for a wrong epoch, in the member's protocol."""
     code = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
     return RequestRefused(code, f"epoch {epoch} of a member at epoch {member.member_epoch}")
 

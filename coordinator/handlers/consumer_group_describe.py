@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69), v0 and v1: the whole state of consumer groups."""
+"""ConsumerGroupDescribe (69), v0 and v1: returns the whole state of consumer groups."""
 
 from coordinator.consumer_groups.group import ConsumerGroup
 from coordinator.consumer_groups.member import ConsumerGroupMember
@@ -69,7 +69,7 @@ def _member(
 
 
 def _assignment(partitions: Partitions, image: MetadataImage) -> ConsumerGroupDescribeResponseAssignment:
-    """The partitions with their topics' names; deleted topics are left out."""
+    """Return the partitions with their topics' names; deleted topics are left out."""
     return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=tuple(
             ConsumerGroupDescribeResponseTopicPartitions(

@@ -27,7 +27,7 @@ def serve(shard: Shard, request: ConsumerGroupHeartbeatRequest, call: Call) -> C
 
 
 def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Raise RequestRefused unless the request makes sense by itself."""
+    """Raise RequestRefused unless the request is valid by itself."""
     needs_member_id = (
         version >= FIRST_VERSION_WITH_CLIENT_MADE_MEMBER_ID
         or request.member_epoch > admission.JOIN_EPOCH
@@ -68,7 +68,7 @@ def _leave(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> ConsumerGrou
         existing = group.static_member(request.instance_id)
         member = admission.check_static_member(group, existing, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
-        fencing.leave_for_a_while(shard, group, member)
+        fencing.leave_temporarily(shard, group, member)
     else:
         fencing.fence(shard, group, [member])
     return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)

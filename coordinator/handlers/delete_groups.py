@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0 to v2: groups without members, with their offsets."""
+"""DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets."""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
@@ -24,14 +24,14 @@ def serve(shard: Shard, request: DeleteGroupsRequest, _call: Call) -> DeleteGrou
 
 
 def group_tombstones(group: Group) -> list[CoordinatorRecord]:
-    """What deletes a group, without its offsets."""
+    """Return the tombstones of a group, without those of its offsets."""
     if isinstance(group, ClassicGroup):
         return [records.classic_group_tombstone(group.group_id)]
     return deletion(group)
 
 
 def offset_tombstones(shard: Shard, group_id: str) -> list[CoordinatorRecord]:
-    """What deletes all offsets of a group, those of open transactions included."""
+    """Return the tombstones of all offsets of a group, including those of open transactions."""
     stores = (shard.offsets, *shard.pending_offsets.values())
     partitions = {
         (topic, partition): None

@@ -1,4 +1,4 @@
-"""DescribeGroups (15), v0 to v6: classic groups. Consumer groups are as good as dead here."""
+"""DescribeGroups (15), v0 to v6: describes classic groups. Consumer groups are answered like unknown groups."""
 
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState
 from coordinator.classic_groups.member import ClassicMember
@@ -44,7 +44,7 @@ def _described(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 
 def _member(group: ClassicGroup, member: ClassicMember) -> DescribedGroupMember:
-    """One member; its subscription is told only while the group is stable."""
+    """Return one member; its subscription is included only while the group is stable."""
     is_stable = group.state is ClassicGroupState.STABLE
     return DescribedGroupMember(
         member_id=member.member_id,

@@ -1,4 +1,4 @@
-"""Heartbeat (12), v0 to v4: a classic member is alive, and hears whether it shall join again."""
+"""Heartbeat (12), v0 to v4: renews a classic member's session, and tells it whether it has to rejoin."""
 
 from coordinator.classic_groups.group import ClassicGroup
 from coordinator.classic_groups.leave import heartbeat as heartbeat_to_classic_group

@@ -1,4 +1,4 @@
-"""JoinGroup (11), v0 to v9: to a classic group, or as a classic member to a consumer group."""
+"""JoinGroup (11), v0 to v9: joins a classic group, or a consumer group as a classic member."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ FIRST_VERSION_WITH_NULL_PROTOCOL_NAME = 7
 
 
 def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupResponse | None:
-    """Serve the request; None if it has to wait."""
+    """Serve the request; return None if it has to wait."""
     if not request.group_id:
         return JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_GROUP_ID)
     config = shard.config
@@ -47,7 +47,7 @@ def serve(shard: Shard, request: JoinGroupRequest, call: Call) -> JoinGroupRespo
 
 
 def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """The answer as this version says it: without protocol, a null name from v7 on and an empty one before."""
+    """Return the answer in this version: without protocol, the name is null from v7 on and empty before."""
     name = response.protocol_name or (None if version >= FIRST_VERSION_WITH_NULL_PROTOCOL_NAME else "")
     if name == response.protocol_name:
         return response

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), v0 to v5: members leave, or are removed; from v3 on several at once."""
+"""LeaveGroup (13), v0 to v5: members leave, or are removed; several at once from v3 on."""
 
 import msgspec
 

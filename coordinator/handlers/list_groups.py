@@ -1,4 +1,4 @@
-"""ListGroups (16), v0 to v5: the groups of this coordinator, by state and type if asked so."""
+"""ListGroups (16), v0 to v5: lists the groups of this coordinator, optionally filtered by state and type."""
 
 from coordinator.consumer_groups.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from coordinator.shard import Call, Group, Shard
@@ -8,7 +8,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 def serve(shard: Shard, request: ListGroupsRequest, _call: Call) -> ListGroupsResponse:
-    """Serve the request. Filters look at no case; a type that is not known matches nothing."""
+    """Serve the request. Filters ignore case; an unknown type matches nothing."""
     states = {state.lower().strip() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     listed = (_listed(group) for group in shard.groups.values())

@@ -1,7 +1,7 @@
-"""OffsetCommit (8), v1 to v10: store offsets.
+"""OffsetCommit (8), v1 to v10: stores offsets.
 
-First the topics are looked at, as a broker does before it asks the coordinator; then the member; then each partition.
-A refused member, or one partition with a stale epoch, fails the whole request.
+Topics are checked first, as a broker does before it calls the coordinator; then the member; then each partition. A
+refused member, or one partition with a stale epoch, fails the whole request.
 """
 
 import msgspec
@@ -51,7 +51,7 @@ def serve(shard: Shard, request: OffsetCommitRequest, call: Call) -> OffsetCommi
 def _sorted_out(
     shard: Shard, topic: OffsetCommitRequestTopic, version: int
 ) -> tuple[OffsetCommitRequestTopic, OffsetCommitResponseTopic]:
-    """Those partitions of a topic that exist, with its name and its id; and errors for the others."""
+    """Return the existing partitions of a topic with its name and id, and errors for the others."""
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = shard.image.by_id(topic.topic_id) if by_id else shard.image.by_name(topic.name)
     if image is None:
@@ -103,7 +103,7 @@ def _commit(
 
 
 def _group(shard: Shard, request: OffsetCommitRequest, call: Call) -> Group:
-    """The group; one that only stores offsets is made for whoever names no epoch. Raises RequestRefused."""
+    """Return the group; a commit without epoch creates one that only stores offsets. Raises RequestRefused."""
     group = shard.groups.get(request.group_id)
     if group is not None:
         return group

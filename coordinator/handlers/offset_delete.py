@@ -1,4 +1,4 @@
-"""OffsetDelete (47), v0: forget stored offsets of topics that the group does not subscribe to."""
+"""OffsetDelete (47), v0: deletes stored offsets of topics that the group does not subscribe to."""
 
 from coordinator import records
 from coordinator.classic_groups.group import ClassicGroup, ClassicGroupState

@@ -1,4 +1,4 @@
-"""OffsetFetch (9), v1 to v10: read stored offsets, of one group (up to v7) or of several."""
+"""OffsetFetch (9), v1 to v10: reads stored offsets, of one group (up to v7) or of several."""
 
 import msgspec
 
@@ -38,14 +38,14 @@ def serve(shard: Shard, request: OffsetFetchRequest, call: Call) -> OffsetFetchR
 
 
 def failed_single(request: OffsetFetchRequest, error: ErrorCode, version: int) -> OffsetFetchResponse:
-    """The answer to a request for one group (v1 to v7) that fails as a whole."""
+    """Return the answer to a request for one group (v1 to v7) that fails as a whole."""
     return _single(_failed(_grouped(request), error, version))
 
 
 def fetch_group(
     shard: Shard, request: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """The offsets of one group: those asked for, or all."""
+    """Return the offsets of one group: those asked for, or all."""
     try:
         exists = _check_reader(shard, request)
         if request.topics is None:
@@ -166,7 +166,7 @@ def _failed(request: OffsetFetchRequestGroup, error: ErrorCode, version: int) ->
 
 
 def _grouped(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """A request for one group, in the shape of later versions."""
+    """Convert a request for one group to the form of later versions."""
     topics = request.topics
     return OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -180,7 +180,7 @@ def _grouped(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _single(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """An answer for one group, in the shape of earlier versions."""
+    """Convert an answer for one group to the form of earlier versions."""
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=tuple(

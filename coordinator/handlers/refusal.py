@@ -1,4 +1,4 @@
-"""The answer to a request that the coordinator does not serve at all: in each API's own shape, one error everywhere.
+"""Builds error answers in the form of each API, with the same error everywhere.
 
 For requests that went to the wrong node, or came while the coordinator was loading.
 """
@@ -15,7 +15,7 @@ Refusal = Callable[[Any, int, ErrorCode], Message]
 
 
 def refusal(request: Message, version: int, error: ErrorCode) -> Message:
-    """The answer that says nothing but this error."""
+    """Return an answer that contains only this error."""
     if isinstance(request, m.HeartbeatRequest) and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         return m.HeartbeatResponse()  # as Kafka does: the member need not hear of it
     simple = _SIMPLE.get(type(request))

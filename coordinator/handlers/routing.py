@@ -1,4 +1,4 @@
-"""Requests about several groups, which may have several coordinators: taken apart, and their answers put together."""
+"""Splits requests about several groups by coordinator, and merges the answers."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from protocol_codecs.message import Message
 
 
 def groups_of(request: Message) -> tuple[str, ...] | None:
-    """The groups that a request is about; None if it is about all of them."""
+    """Return the groups that a request is about; None if it is about all of them."""
     match request:
         case m.ListGroupsRequest():
             return None
@@ -24,7 +24,7 @@ def groups_of(request: Message) -> tuple[str, ...] | None:
 
 
 def restricted_to(request: Message, group_ids: frozenset[str]) -> Message:
-    """The request about these of its groups only."""
+    """Return the request with only these of its groups."""
     match request:
         case m.DescribeGroupsRequest():
             return msgspec.structs.replace(request, groups=_only(request.groups, group_ids))
@@ -40,7 +40,7 @@ def restricted_to(request: Message, group_ids: frozenset[str]) -> Message:
 
 
 def merged(responses: list[Message]) -> Message:
-    """One answer out of those to the parts of a request about several groups."""
+    """Merge the answers to the parts of a request about several groups."""
     first = responses[0]
     for field in ("groups", "results"):
         if len(responses) > 1 and hasattr(first, field):

@@ -1,4 +1,4 @@
-"""SyncGroup (14), v0 to v5: a classic member fetches its assignment; the leader of a classic group brings all."""
+"""SyncGroup (14), v0 to v5: returns a member's assignment; the leader of a classic group sends those of all."""
 
 from coordinator.classic_groups.group import ClassicGroup
 from coordinator.classic_groups.sync import sync as sync_classic_group
@@ -12,7 +12,7 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 
 def serve(shard: Shard, request: SyncGroupRequest, call: Call) -> SyncGroupResponse | None:
-    """Serve the request; None if it has to wait."""
+    """Serve the request; return None if it has to wait."""
     try:
         if call.version >= FIRST_VERSION_WITH_PROTOCOL and None in {
             request.protocol_type,

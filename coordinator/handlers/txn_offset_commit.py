@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28), v0 to v5: store offsets when the producer's transaction commits.
+"""TxnOffsetCommit (28), v0 to v5: stores offsets when the producer's transaction commits.
 
-The coordinator keeps them apart until :func:`coordinator.replay.end_transaction`. A stale member epoch is called
-ILLEGAL_GENERATION here, for the producer's sake.
+The coordinator keeps them pending until :func:`coordinator.replay.end_transaction`. A stale member epoch is answered
+ILLEGAL_GENERATION, because producers do not know STALE_MEMBER_EPOCH.
 """
 
 from coordinator import records
@@ -94,7 +94,7 @@ def _topic_records(
 def _answered(
     topic: TxnOffsetCommitRequestTopic, error: ErrorCode, metadata_limit: int | None = None
 ) -> TxnOffsetCommitResponseTopic:
-    """The answer for a topic: this error, or that a partition's metadata is too large."""
+    """Return the answer for a topic: this error, or one for a partition whose metadata is too large."""
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -1,7 +1,7 @@
-"""Coordinator records as record batches (magic 2), as ``__consumer_offsets`` holds them: one batch a change.
+"""Encodes coordinator records as record batches (magic 2), as in ``__consumer_offsets``: one batch per change.
 
-A change of state is atomic because its records are one batch: a torn or damaged batch is found by its checksum and
-takes the whole change with it.
+A change of state is atomic because its records are one batch: if the batch is torn or damaged, its checksum fails and
+the whole change is dropped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class LoggedBatch(msgspec.Struct, frozen=True):
 
 
 class RecordLog(Protocol):
-    """Where a coordinator writes its changes, and reads them when it starts."""
+    """The log to which a coordinator writes its changes, and from which it reads them when it starts."""
 
     def append(self, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = ...) -> None:
         """Write one change."""
@@ -51,12 +51,12 @@ class RecordLog(Protocol):
         ...
 
     def read(self) -> Iterator[LoggedBatch]:
-        """Every change from the beginning. Raises CorruptLog at the first one that is damaged."""
+        """Yield every change from the beginning. Raises CorruptLog at the first damaged one."""
         ...
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What of a log is sound: where each batch ends in bytes, the next offset, and what ``damage`` comes behind."""
+    """The intact part of a log: where each batch ends in bytes, the next offset, and the ``damage`` behind it."""
 
     ends: tuple[int, ...]
     next_offset: int
@@ -66,8 +66,7 @@ class Recovered(msgspec.Struct, frozen=True):
 class MemoryLog:
     """A log as a list of encoded batches.
 
-    Batches that are given to begin with are read: a torn or damaged tail is left out, and ``damage`` says where it
-    began and why.
+    Initial batches are checked: a torn or damaged tail is dropped, and ``damage`` says where it began and why.
     """
 
     def __init__(self, batches: Sequence[bytes] = ()) -> None:
@@ -89,7 +88,7 @@ class MemoryLog:
         self._add(encode_marker(producer_id, marker, self.next_offset, now_ms), 1)
 
     def read(self) -> Iterator[LoggedBatch]:
-        """Every change from the beginning. Raises CorruptLog."""
+        """Yield every change from the beginning. Raises CorruptLog."""
         for _, batch in read_batches(b"".join(self.batches), _MEMORY):
             yield batch
 
@@ -101,7 +100,7 @@ class MemoryLog:
 def encode_change(
     records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int, producer_id: int = NO_PRODUCER_ID
 ) -> bytes:
-    """One change as a record batch."""
+    """Encode one change as a record batch."""
     return encode_batch(
         RecordBatch(
             tuple(
@@ -118,7 +117,7 @@ def encode_change(
 
 
 def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) -> bytes:
-    """The end of a transaction as a control batch."""
+    """Encode the end of a transaction as a control batch."""
     key = _MARKER_KEY_VERSION.to_bytes(2, "big") + marker.to_bytes(2, "big")
     return encode_batch(
         RecordBatch(
@@ -134,7 +133,7 @@ def encode_marker(producer_id: int, marker: int, base_offset: int, now_ms: int) 
 
 
 def recover(content: bytes, name: str) -> Recovered:
-    """Find the end of what is sound."""
+    """Find the end of the intact part."""
     ends: list[int] = []
     next_offset = 0
     damage = None
@@ -149,9 +148,9 @@ def recover(content: bytes, name: str) -> Recovered:
 
 
 def read_batches(content: bytes, name: str, *, gaps: bool = False) -> Iterator[tuple[int, LoggedBatch]]:
-    """Every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one.
+    """Yield every change in ``content`` with its position in bytes. Raises CorruptLog at the first damaged one.
 
-    A base offset is not covered by the checksum. Here it must follow the batch before it; with ``gaps``, as compaction
+    The checksum does not cover the base offset. Here it must follow the batch before it; with ``gaps``, as compaction
     leaves them, it may be any.
     """
     position = offset = 0

@@ -1,7 +1,7 @@
 """A coordinator's log in a file.
 
-Appends are flushed to the operating system, not to the disk: this is a development part, and what it promises is to
-survive the end of its process.
+Appends are flushed to the operating system but not to the disk: the log survives the end of its process, which is
+enough for development.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from protocol_codecs.records.batch import NO_PRODUCER_ID
 
 
 class FileLog:
-    """The log in ``path``, which is made if it is not there.
+    """The log in ``path``, which is created if it does not exist.
 
-    A torn or damaged tail is cut off when the file is opened: ``damage`` then says where it began and why, and what
-    was cut off is kept beside the file, under ``<name>.damaged``.
+    When the file is opened, a torn or damaged tail is cut off: ``damage`` then says where it began and why, and the
+    tail is kept beside the file as ``<name>.damaged``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class FileLog:
         self._write(encode_marker(producer_id, marker, self.next_offset, now_ms), 1)
 
     def read(self) -> Iterator[LoggedBatch]:
-        """Every change from the beginning. Raises CorruptLog if the file was damaged since it was opened."""
+        """Yield every change from the beginning. Raises CorruptLog if the file was damaged since it was opened."""
         for _, batch in read_batches(self.path.read_bytes(), self.path.name):
             yield batch
 

@@ -19,7 +19,7 @@ SHORTEST = 0.02
 
 
 class Handovers(NamedTuple):
-    """How often partitions went from a member of one replica to one of another, and how long it took at least.
+    """The number of handovers of partitions from one replica to another, and the shortest time that they took.
 
     ``shortest_us`` is the longest of the shortest fiftieth (with fewer than fifty, the shortest one).
     """
@@ -28,14 +28,15 @@ class Handovers(NamedTuple):
     shortest_us: int
 
 
-def accounted_for(
+def explained_by_clocks(
     skew_us: int, proofs: Mapping[Replicas, int], handovers: Mapping[Replicas, Handovers]
 ) -> dict[Replicas, int]:
-    """For each two replicas (ahead, behind) how long an overlap their clocks account for, if beyond the skew.
+    """Return, for each two replicas (ahead, behind), the longest overlap that their clocks explain, if beyond the skew.
 
-    Two things show it. A proof: one client's events in the wrong order (``proofs``, the largest of each two). And the
-    way back: if a clock is ahead, then every handover towards its replica seems to take longer by that much, so
-    the shortest of many bounds how far it can be ahead. A violation shortens nothing on the way back.
+    There are two kinds of evidence. A proof: one client's events in the wrong order (``proofs``, the largest for each
+    two replicas). And the opposite direction: if a clock is ahead, every handover towards its replica seems to take
+    longer by that much, so the shortest of many bounds how far it can be ahead. A violation shortens no handover in the
+    opposite direction.
     """
     found = {pair: apart_us + skew_us for pair, apart_us in proofs.items() if apart_us > skew_us}
     for (behind, ahead), back in handovers.items():
@@ -44,11 +45,11 @@ def accounted_for(
     return found
 
 
-class Judge:
+class OverlapClassifier:
     """Classifies overlaps, given the losses of the journal and the replicas whose clocks are wrong."""
 
     def __init__(self, skew_us: int, clocks: Mapping[Replicas, int], losses: Iterable[Loss]) -> None:
-        """``clocks``: how long an overlap the clocks of two replicas (ahead, behind) account for."""
+        """``clocks``: the longest overlap that the clocks of two replicas (ahead, behind) explain."""
         self._skew_us = skew_us
         self._clocks = dict(clocks)
         self._losses: dict[str, list[tuple[int, int]]] = {}
@@ -76,7 +77,7 @@ class Judge:
         return VIOLATION
 
     def _lost(self, process: str, from_us: int, until_us: int) -> bool:
-        """Whether events of this process from this time may be missing."""
+        """Whether events of this process may be missing between these times."""
         windows = self._losses.get(process, [])
         at = bisect_right(windows, (until_us, 2**63))
         return any(to_us >= from_us for _, to_us in reversed(windows[:at]))

@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline import quarantine
-from pipeline.audit.classes import SHORTEST, Handovers, Judge, Replicas, accounted_for
+from pipeline.audit.classes import SHORTEST, Handovers, OverlapClassifier, Replicas, explained_by_clocks
 from pipeline.audit.output import CLOCK, CLOCKS, GAPS, INTERVALS, LOSSES, OVERLAPS, PROCESSES, VIOLATION
 from pipeline.audit.ownership import (
     BadSnapshot,
@@ -67,26 +67,26 @@ class Summary(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """How often a partition had two owners."""
+        """Return how often a partition had two owners."""
         return self.overlaps.get(VIOLATION, 0)
 
 
 def run(
     spark: "SparkSession", lines: "DataFrame", out: Path | str, *, skew_us: int = DEFAULT_SKEW_US
 ) -> Summary:
-    """Write the tables of the audit into ``out``. ``lines`` are as ``journal.events`` gives them.
+    """Write the tables of the audit into ``out``. ``lines`` come from ``journal.events``.
 
     Raises PipelineError if the journal has the same events from files and from a topic.
     """
     folder = str(Path(out).absolute())
-    # Kept on disk, for who wrote last must be known before the first group is gone through.
-    rows = events.judged(lines, _READ).persist(StorageLevel.DISK_ONLY)
+    # Kept on disk: each process's last event must be known before the first group is replayed.
+    rows = events.parsed(lines, _READ).persist(StorageLevel.DISK_ONLY)
     with step(spark, "reading the journal"):
-        boots, lost = losses.look(events.good(rows))
-        losses.check_told_once((boot.replica, boot.boot) for boot in boots)
+        boots, lost = losses.find_losses(events.valid(rows))
+        losses.check_single_source((boot.replica, boot.boot) for boot in boots)
         PROCESSES.write(spark.createDataFrame(boots, PROCESSES.ddl).coalesce(1), folder)
         LOSSES.write(spark.createDataFrame(lost, LOSSES.ddl).coalesce(1), folder)
-    found = _findings(events.good(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
+    found = _findings(events.valid(rows), boots, skew_us).persist(StorageLevel.DISK_ONLY)
     try:
         with step(spark, "going through the groups"):
             _write(found, INTERVALS, folder)
@@ -94,9 +94,9 @@ def run(
             _write(found, GAPS, folder)
             _write(found, CLOCKS, folder)
             proofs = _proofs(CLOCKS.read(spark, folder))
-            clocks = accounted_for(skew_us, proofs, _handovers(GAPS.read(spark, folder), found))
-            _write_overlaps(found, Judge(skew_us, clocks, lost), folder)
-            QUARANTINE.write(events.bad(rows).unionByName(_bad_snapshots(found)), folder)
+            clocks = explained_by_clocks(skew_us, proofs, _handovers(GAPS.read(spark, folder), found))
+            _write_overlaps(found, OverlapClassifier(skew_us, clocks, lost), folder)
+            QUARANTINE.write(events.rejected(rows).unionByName(_bad_snapshots(found)), folder)
             used = {(row["first_replica"], row["second_replica"]) for row in _told_by_clocks(spark, folder)}
             shown = {pair: us for pair, us in clocks.items() if pair in used or proofs.get(pair, 0) > skew_us}
         return _summary(spark, folder, boots, lost, skew_us, shown)
@@ -159,7 +159,7 @@ class _Found:
 
 
 def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]]:
-    """The table of a finding, and its row there."""
+    """Return the table of a finding, and its row there."""
     match found:
         case Interval(partition, hold, until_us, end_event, end_kind):
             values = (hold.member, hold.instance, hold.since_us, until_us, hold.event, end_event, end_kind)
@@ -171,8 +171,8 @@ def _row(group: str, found: Finding, skew_us: int) -> tuple[Table, Sequence[Any]
             sides = (*_side(first, one), *_side(second, other))
             served_by = [".".join(process) for process in found.served_by]
             times = (found.from_us, found.until_us, found.end_event)
-            judged = (same, found.heard_us, served_by, found.proven)
-            return OVERLAPS, (group, *partition, None, *sides, *times, *judged)
+            judgement = (same, found.heard_us, served_by, found.proven)
+            return OVERLAPS, (group, *partition, None, *sides, *times, *judgement)
         case ClockProof(ahead, behind, at_least_us, member, event, older_event):
             proof = (ahead[0], behind[0], at_least_us, member, event, older_event, at_least_us > skew_us)
             return CLOCKS, (group, *proof)
@@ -188,14 +188,14 @@ def _write(found: "DataFrame", table: Table, folder: str) -> None:
     table.write(found.where(F.col(table.name).isNotNull()).select(f"{table.name}.*"), folder)
 
 
-def _write_overlaps(found: "DataFrame", judge: Judge, folder: str) -> None:
-    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_overlaps(found: "DataFrame", classifier: OverlapClassifier, folder: str) -> None:
+    def classify(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
-            yield OVERLAPS.batch([tuple({**row, "class": judge.class_of(row)}.values()) for row in rows])
+            yield OVERLAPS.batch([tuple({**row, "class": classifier.class_of(row)}.values()) for row in rows])
 
     rows = found.where("overlaps is not null").select("overlaps.*")
-    OVERLAPS.write(rows.mapInArrow(judge_batches, OVERLAPS.ddl), folder)
+    OVERLAPS.write(rows.mapInArrow(classify, OVERLAPS.ddl), folder)
 
 
 def _told_by_clocks(spark: "SparkSession", folder: str) -> list[Any]:
@@ -216,13 +216,13 @@ def _bad_snapshots(found: "DataFrame") -> "DataFrame":
 
 
 def _proofs(clocks: "DataFrame") -> dict[Replicas, int]:
-    """The largest proof for each two replicas (ahead, behind)."""
+    """Return the largest proof for each two replicas (ahead, behind)."""
     rows = clocks.groupBy("ahead", "behind").agg(F.max("at_least_us").alias("apart")).collect()
     return {(row["ahead"], row["behind"]): row["apart"] for row in rows}
 
 
 def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handovers]:
-    """Handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
+    """Return the handovers between replicas (from, to), whether they seem to leave a gap or an overlap."""
     overlap = F.col("overlaps")
     left = gaps.where("until_us is not null").select(
         _replica_of("from_event").alias("origin"),
@@ -243,7 +243,7 @@ def _handovers(gaps: "DataFrame", found: "DataFrame") -> dict[Replicas, Handover
 
 
 def _replica_of(event: str) -> "SparkColumn":
-    """The first part of an event's identity, which may have dots of its own."""
+    """Return the first part of an event's identity, which may contain dots itself."""
     boot_and_seq = F.substring_index(event, ".", -2)
     return F.left(F.col(event), F.length(event) - F.length(boot_and_seq) - F.lit(1))
 

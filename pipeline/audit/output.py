@@ -1,4 +1,4 @@
-"""The tables that the audit writes, with what each column means."""
+"""Declares the tables that the audit writes, with the meaning of each column."""
 
 from pipeline.tables import FLAG, INT, LONG, TEXT, Column, Table, list_of
 

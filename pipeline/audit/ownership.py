@@ -56,17 +56,17 @@ class Event(NamedTuple):
 
     @property
     def process(self) -> Process:
-        """The process that wrote it."""
+        """Return the process that wrote it."""
         return self.replica, self.boot
 
     @property
     def name(self) -> str:
-        """The event's identity as text."""
+        """Return the event's identity as text."""
         return f"{self.replica}.{self.boot}.{self.seq}"
 
 
 class Hold(NamedTuple):
-    """A member may be working on a partition since ``since_us``."""
+    """A member's ownership of a partition since ``since_us``, not yet ended."""
 
     member: str
     instance: str | None
@@ -78,7 +78,7 @@ class Hold(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """One hold from its beginning to its end."""
+    """One ownership from its beginning to its end."""
 
     partition: Partition
     hold: Hold
@@ -88,13 +88,13 @@ class Interval(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Two members held one partition at the same time.
+    """Two members owned one partition at the same time.
 
-    The clocks that matter are those of ``first_process``, which served the first one when the overlap ended, and of
-    ``second_process``, which gave the second one the partition. ``proven`` is false if the journal would not tell that
-    the first one had ended: its process was silent, or does not know its session timeout.
-    ``heard_us`` is when the first one was last heard of before, ``served_by`` who served either of them since then:
-    what is missing there may be the end of the first hold.
+    The clocks that matter are those of ``first_process``, which served the first member when the overlap ended, and of
+    ``second_process``, which gave the partition to the second one. ``proven`` is false if the journal would not show
+    the end of the first ownership: its process had stopped writing, or does not know the session timeout. ``heard_us``
+    is the last event of the first member before the overlap, ``served_by`` the processes that served either member
+    since then: an event that they lost may be the end of the first ownership.
     """
 
     partition: Partition
@@ -123,7 +123,7 @@ class Gap(NamedTuple):
 
 
 class ClockProof(NamedTuple):
-    """The clock of ``ahead`` is ahead of that of ``behind`` by at least this much, as the two events show."""
+    """Two events that prove the clock of ``ahead`` to be ahead of that of ``behind`` by at least this much."""
 
     ahead: Process
     behind: Process
@@ -154,7 +154,7 @@ _DECODER = msgspec.json.Decoder(tuple[_Topic, ...])
 
 
 class _Member:
-    """A live member: who serves it and what it holds."""
+    """A live member: the process that serves it, and the partitions that it owns."""
 
     __slots__ = (
         "end_is_told", "generation", "generation_event", "generation_us", "heard_us", "holds", "owned", "protocol",
@@ -174,12 +174,12 @@ class _Member:
 
     @property
     def process(self) -> Process:
-        """The process that serves it now."""
+        """Return the process that serves it now."""
         return self.servers[-1][1]
 
     @property
     def taken_us(self) -> int:
-        """Since when."""
+        """Return since when that process serves it."""
         return self.servers[-1][0]
 
     def go_on_to(self, event: Event) -> None:
@@ -190,23 +190,23 @@ class _Member:
         self.servers.append((event.time_us, event.process))
 
     def called(self, event: Event) -> None:
-        """What a call tells of the client."""
+        """Update the member from a call of its client."""
         self.end_is_told = event.kind != "adopted" or event.protocol == TRANSLATED
         if event.generation > self.generation or event.protocol != self.protocol:
             self.generation, self.generation_us = event.generation, event.time_us
             self.generation_event, self.protocol = event.name, event.protocol
 
     def served_by(self, from_us: int) -> set[Process]:
-        """Who has served it since then."""
+        """Return the processes that have served it since this time."""
         ends = [since_us for since_us, _ in self.servers[1:]] + [from_us]
         return {process for (_, process), end_us in zip(self.servers, ends, strict=True) if end_us >= from_us}
 
 
 class GroupOwnership:
-    """One group. Give it every event in order of (time_us, replica, boot, seq), then call ``end``."""
+    """The ownership of one group. Call ``take`` with every event by (time_us, replica, boot, seq), then ``end``."""
 
     def __init__(self, last_us: Mapping[Process, int], skew_us: int) -> None:
-        """``last_us``: when each process wrote last; ``skew_us``: how far clocks of replicas may differ."""
+        """``last_us``: time of each process's last event; ``skew_us``: how far clocks of replicas may differ."""
         self._last_us = last_us
         self._skew_us = skew_us
         self._members: dict[str, _Member] = {}
@@ -219,7 +219,7 @@ class GroupOwnership:
         self._number = 0
 
     def take(self, event: Event) -> Iterator[Finding]:
-        """The next event."""
+        """Process the next event."""
         process = event.process
         before = self._last_seq.get(process)
         if before is not None and event.seq <= before[0]:
@@ -259,7 +259,7 @@ class GroupOwnership:
         member.heard_us = event.time_us
 
     def end(self) -> Iterator[Finding]:
-        """Finish at the end of the journal: report what is still open."""
+        """Finish at the end of the journal: report the ownerships and gaps that are still open."""
         for partition, holders in self._holders.items():
             holds = list(holders.values())
             for number, hold in enumerate(holds):
@@ -271,7 +271,7 @@ class GroupOwnership:
             yield Gap(partition, since_us, None, cause, event, None, unseen)
 
     def _stale(self, member: _Member, event: Event) -> list[Finding] | None:
-        """None if the member has gone on to this event's process; else what its being late proves."""
+        """Return None if the event's process serves the member now, else the proof that the late event gives."""
         lower = NO_GENERATION < event.generation < member.generation
         if lower and event.protocol == member.protocol == TRANSLATED:
             late_us = event.time_us - member.generation_us
@@ -321,7 +321,7 @@ class GroupOwnership:
     def _forget_if_silent(
         self, partition: Partition, other: Hold, hold: Hold, event: Event
     ) -> Iterator[Finding]:
-        """End a hold whose process wrote nothing any more before somebody else got the partition."""
+        """End an ownership whose process had stopped writing before another member got the partition."""
         theirs = self._members[other.member]
         last_us = self._last_us.get(theirs.process, event.time_us)
         if last_us >= event.time_us:
@@ -384,5 +384,5 @@ class GroupOwnership:
 
 
 def _same_topic(one: Hold, other: Hold) -> bool:
-    """A recreated topic keeps its name and has another id; a client's own claim has no ids."""
+    """Whether both are the same topic. A recreated topic keeps its name but has a new id; client claims have no ids."""
     return one.topic_id is None or other.topic_id is None or one.topic_id == other.topic_id

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, check_source, pairs, say, session, source, told
+from pipeline.commands.common import (
+    Conf,
+    KafkaConf,
+    Master,
+    check_source,
+    exit_on_error,
+    pairs,
+    say,
+    session,
+    source,
+)
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -39,7 +49,7 @@ def audit(
     The exit code is 3 if a partition was owned twice.
     """
     check_source(journal, bootstrap, topic)
-    with told(), session("audit", master, pairs(conf)) as spark:
+    with exit_on_error(), session("audit", master, pairs(conf)) as spark:
         from pipeline.audit import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.journal import events  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from pipeline.commands.common import KafkaConf, pairs, told
+from pipeline.commands.common import KafkaConf, exit_on_error, pairs
 from pipeline.errors import PipelineError
 from pipeline.watch import console
 from proxy.console.output import Output, OutputFormat, print_json
@@ -23,7 +23,7 @@ def capture(
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Copy a cluster's __consumer_offsets to Parquet files, for `epochgate pipeline readiness`."""
-    with told():
+    with exit_on_error():
         try:
             from pipeline import capture as capturing  # noqa: PLC0415 - needs the pipeline's own dependencies
         except ModuleNotFoundError as error:

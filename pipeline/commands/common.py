@@ -38,7 +38,7 @@ KafkaConf = Annotated[
 
 
 def pairs(texts: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE texts as a mapping. Raises typer.BadParameter."""
+    """Parse KEY=VALUE texts into a dict. Raises typer.BadParameter."""
     found = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -54,7 +54,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def exit_on_error() -> Iterator[None]:
     """Print a PipelineError without a traceback and exit."""
     try:
         yield
@@ -65,7 +65,7 @@ def told() -> Iterator[None]:
 
 @contextlib.contextmanager
 def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
-    """A Spark session for one command."""
+    """Start the Spark session of one command."""
     spark = sessions.start(name, master=master, conf=conf)
     try:
         yield spark

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, check_source, pairs, session, source, told
+from pipeline.commands.common import (
+    Conf,
+    KafkaConf,
+    Master,
+    check_source,
+    exit_on_error,
+    pairs,
+    session,
+    source,
+)
 from proxy.console.output import Output, OutputFormat, print_json
 
 
@@ -51,9 +60,9 @@ def progress(
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Report how far each group is, how long its members paused, and which are stuck: follows the journal."""
+    """Report how far each group is, how long its members paused, and which members are stuck; follows the journal."""
     check_source(journal, bootstrap, topic)
-    with told(), session("progress", master, pairs(conf)) as spark:
+    with exit_on_error(), session("progress", master, pairs(conf)) as spark:
         from pipeline.progress import job  # noqa: PLC0415 - the session says what is missing
         from pipeline.progress.streams import Options  # noqa: PLC0415
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, pairs, say, session, told
+from pipeline.commands.common import Conf, KafkaConf, Master, exit_on_error, pairs, say, session
 from pipeline.errors import PipelineError
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -58,7 +58,7 @@ def readiness(
     """Report which groups can move, what prevents the others, and in which order: from __consumer_offsets."""
     if (capture is None) == (bootstrap is None):
         raise typer.BadParameter("give either --capture or --from")
-    with told(), session("readiness", master, pairs(conf)) as spark:
+    with exit_on_error(), session("readiness", master, pairs(conf)) as spark:
         from pipeline.journal import events  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness import cluster, job, records  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness.waves import Limits  # noqa: PLC0415

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, Master, pairs, session, told
+from pipeline.commands.common import Conf, Master, exit_on_error, pairs, session
 
 
 def report(
@@ -30,7 +30,7 @@ def report(
     """Write one HTML file with everything that the other commands found."""
     if readiness is None and progress is None and audit is None:
         raise typer.BadParameter("nothing to report: give --readiness, --progress or --audit")
-    with told(), session("report", master, pairs(conf)) as spark:
+    with exit_on_error(), session("report", master, pairs(conf)) as spark:
         from pipeline.report import job  # noqa: PLC0415 - the session says what is missing
 
         job.run(spark, out, readiness, progress, audit, done_waves=done_waves)

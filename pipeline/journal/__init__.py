@@ -1,1 +1,1 @@
-"""The proxy's journal (docs/reference/journal.md): from files or a topic, checked line by line and for losses."""
+"""Reads the proxy's journal (docs/reference/journal.md) from files or a topic, and checks each line and for losses."""

@@ -1,6 +1,6 @@
 """Parses journal lines into events. A line that is not an event of a known version is quarantined with the reason.
 
-Lines are read by msgspec, a batch at a time: that costs a fraction of what Spark's ``from_json`` does.
+Lines are parsed by msgspec, a batch at a time, at a fraction of the cost of Spark's ``from_json``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.errors import PipelineError
-from pipeline.journal.lines import NUMBERS, Line, judge, owned_text
+from pipeline.journal.lines import NUMBERS, Line, owned_text, parse_line
 from pipeline.readiness.records import connector_missing
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
@@ -29,7 +29,7 @@ _SET_ASIDE = (*_PLACE, _WHY_NOT)
 
 
 def from_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
-    """The lines of the finished files under ``folder`` (those whose names begin with ``_`` are being written).
+    """Read the lines of the finished files under ``folder`` (those whose names begin with ``_`` are being written).
 
     Raises PipelineError if there is no such folder.
     """
@@ -45,7 +45,7 @@ def from_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
 
 
 def with_source(lines: "DataFrame") -> "DataFrame":
-    """Lines of text files with the name of their file."""
+    """Return the lines of text files with the name of their file."""
     return lines.select(
         F.col("_metadata.file_name").alias("source"),
         F.lit(None).cast("int").alias("at_partition"),
@@ -55,7 +55,7 @@ def with_source(lines: "DataFrame") -> "DataFrame":
 
 
 def from_topic(spark: "SparkSession", bootstrap: str, topic: str, settings: dict[str, str]) -> "DataFrame":
-    """The lines of a Kafka topic, through Spark's connector."""
+    """Read the lines of a Kafka topic, through Spark's connector."""
     options = {f"kafka.{key}": value for key, value in settings.items()}
     try:
         rows = (
@@ -71,7 +71,7 @@ def from_topic(spark: "SparkSession", bootstrap: str, topic: str, settings: dict
 
 
 def of_topic(rows: "DataFrame") -> "DataFrame":
-    """Records of the connector as lines."""
+    """Convert records of the connector to lines."""
     return rows.select(
         F.col("topic").alias("source"),
         F.col("partition").alias("at_partition"),
@@ -80,14 +80,14 @@ def of_topic(rows: "DataFrame") -> "DataFrame":
     )
 
 
-def judged(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
-    """Events with these fields, and what is no event that is known here: its line, its place and ``why_not``."""
+def parsed(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
+    """Parse lines into events with these fields; other lines become rows with the line, its place and ``why_not``."""
     kinds = tuple(Column(name, LONG if name in NUMBERS else TEXT, "") for name in fields)
-    table = Table("judged", "", (*kinds, *_SET_ASIDE))
+    table = Table("parsed", "", (*kinds, *_SET_ASIDE))
 
-    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def parse_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            answers = [judge(line) for line in batch["line"].to_pylist()]
+            answers = [parse_line(line) for line in batch["line"].to_pylist()]
             events = [answer for answer in answers if isinstance(answer, Line)]
             values = {one.name: pa.array(_values(events, one.name), one.kind) for one in kinds}
             yield _batch(table, values, len(events))
@@ -96,7 +96,7 @@ def judged(lines: "DataFrame", fields: Sequence[str] = FIELDS) -> "DataFrame":
                 rows = batch.append_column(_WHY_NOT.name, reasons).filter(reasons.is_valid())
                 yield _batch(table, {one.name: rows[one.name] for one in _SET_ASIDE}, rows.num_rows)
 
-    return lines.mapInArrow(judge_batches, table.ddl)
+    return lines.mapInArrow(parse_batches, table.ddl)
 
 
 def _values(events: list[Line], field: str) -> list[Any]:
@@ -104,18 +104,18 @@ def _values(events: list[Line], field: str) -> list[Any]:
 
 
 def _batch(table: Table, known: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-    """Rows of which some columns are known; the others are null."""
+    """Return rows of which some columns are known; the others are null."""
     arrays = [known[one.name] if one.name in known else pa.nulls(rows, one.kind) for one in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
 
 
-def good(rows: "DataFrame") -> "DataFrame":
-    """The events."""
+def valid(rows: "DataFrame") -> "DataFrame":
+    """Return the events."""
     return rows.where("why_not is null").drop(*(column.name for column in _SET_ASIDE))
 
 
-def bad(rows: "DataFrame") -> "DataFrame":
-    """What was set aside, with the columns of the quarantine table."""
+def rejected(rows: "DataFrame") -> "DataFrame":
+    """Return the lines that are no events, with the columns of the quarantine table."""
     return rows.where("why_not is not null").select(
         "source",
         F.col("at_partition").alias("partition"),

@@ -29,9 +29,9 @@ _Text = str | None
 
 
 class Line(msgspec.Struct, gc=False):
-    """A line as docs/reference/journal.md has it; what a line does not have is null. Unknown fields are passed over.
+    """A line of the journal (docs/reference/journal.md); absent fields are null, unknown ones are ignored.
 
-    ``owned`` stays JSON: most events repeat the one before, and equal text needs no reading.
+    ``owned`` stays JSON: most events repeat the one before, and equal text needs no parsing.
     """
 
     v: _Number = None
@@ -58,7 +58,7 @@ class Line(msgspec.Struct, gc=False):
 
 
 class _Version(msgspec.Struct, gc=False):
-    """All that is asked of a line whose fields are of other types than this version's."""
+    """The version alone, for a line whose fields have other types than in this version."""
 
     v: _Number = None
 
@@ -70,8 +70,8 @@ _LINE = msgspec.json.Decoder(Line)
 _VERSION_ALONE = msgspec.json.Decoder(_Version)
 
 
-def judge(line: bytes | None) -> Line | str:
-    """The event, or the reason."""
+def parse_line(line: bytes | None) -> Line | str:
+    """Return the event, or the reason why the line is none."""
     if line is None:
         return "no content"
     try:
@@ -86,7 +86,7 @@ def judge(line: bytes | None) -> Line | str:
 
 
 def owned_text(event: Line) -> str | None:
-    """What the client may hold after the event, as JSON; null if the event does not say."""
+    """Return the client's partitions after the event as JSON; null if the event does not tell."""
     owned = bytes(event.owned)
     return None if owned == _NULL else owned.decode()
 

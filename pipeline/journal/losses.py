@@ -1,7 +1,7 @@
-"""Finds losses in a journal: missing sequence numbers, and when each process wrote first and last.
+"""Finds losses in a journal: missing sequence numbers, and the first and last event of each process.
 
-One pass with partial sums: a bitmap for each 32,768 numbers of a boot says which of them are there, whatever came
-twice or late. Only bitmaps with holes are looked at one by one.
+It is one pass with partial sums: a bitmap for each 32,768 numbers of a boot records which of them exist, so duplicates
+and order do not matter. Only bitmaps with holes are examined one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ Process = tuple[str, str]
 
 
 class Boot(NamedTuple):
-    """One start of a process, as far as its events tell: first and last time (microseconds), number of events."""
+    """One start of a process, as its events show it: first and last time (microseconds), number of events."""
 
     replica: str
     boot: str
@@ -45,15 +45,15 @@ class Loss(NamedTuple):
 
     @property
     def events(self) -> int:
-        """How many events are missing."""
+        """Return how many events are missing."""
         return self.last_seq - self.first_seq + 1
 
 
-def check_told_once(processes: Iterable[Process]) -> None:
-    """Raises PipelineError if a journal holds what a process wrote to files and what it wrote to its topic.
+def check_single_source(processes: Iterable[Process]) -> None:
+    """Raise PipelineError if a journal contains both the files and the topic of one process.
 
-    Both tell the same events under numbers of their own, so everything would count twice. A topic beside files has the
-    boot of the files and the ending ``-topic``.
+    Both have the same events under their own sequence numbers, so everything would count twice. A topic beside files
+    has the boot of the files with the suffix ``-topic``.
     """
     known = set(processes)
     for replica, boot in sorted(known):
@@ -64,8 +64,8 @@ def check_told_once(processes: Iterable[Process]) -> None:
             )
 
 
-def look(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
-    """The boots and the losses of a journal. Both are few: a boot is a start of a process, a loss a fault."""
+def find_losses(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
+    """Return the boots and the losses of a journal. Both are few: a boot is a start of a process, a loss a fault."""
     buckets = (
         events.groupBy("replica", "boot", F.bitmap_bucket_number("seq").alias("bucket"))
         .agg(
@@ -98,7 +98,7 @@ def look(events: "DataFrame") -> tuple[list[Boot], list[Loss]]:
 
 
 def _holes(buckets: "DataFrame", last_seq: dict[Process, int]) -> list[tuple[str, str, int, int]]:
-    """Ranges of missing numbers."""
+    """Return ranges of missing numbers."""
     present: dict[Process, dict[int, bytes]] = {}
     incomplete = buckets.select("replica", "boot", "bucket", "bits", "events")
     for row in incomplete.toLocalIterator():
@@ -114,7 +114,7 @@ def _holes(buckets: "DataFrame", last_seq: dict[Process, int]) -> list[tuple[str
 
 
 def _ranges(buckets: dict[int, bytes], last_seq: int) -> Iterator[tuple[int, int]]:
-    """Missing numbers between 1 and ``last_seq``; bucket n holds (n-1) * 32,768 + 1 and what follows."""
+    """Yield missing numbers between 1 and ``last_seq``; bucket n holds (n-1) * 32,768 + 1 and what follows."""
     start: int | None = None
     for bucket in range(1, (last_seq - 1) // _BITS + 2):
         bits = buckets.get(bucket)
@@ -135,7 +135,7 @@ def _ranges(buckets: dict[int, bytes], last_seq: int) -> Iterator[tuple[int, int
 
 
 def _timed(events: "DataFrame", holes: Iterable[tuple[str, str, int, int]]) -> list[Loss]:
-    """The holes with the times of the events around them."""
+    """Return the holes with the times of the events around them."""
     wanted = events.sparkSession.createDataFrame(
         [(*hole, edge) for hole in holes for edge in (hole[2] - 1, hole[3] + 1)],
         "replica string, boot string, first_seq bigint, last_seq bigint, seq bigint",

@@ -1,5 +1,5 @@
-"""Reports progress during a migration: how far each group is, how long its members paused, and which are stuck.
+"""Reports progress during a migration: how far each group is, how long members paused, and which members are stuck.
 
-``streams`` follows the journal with Structured Streaming and keeps what is needed, ``pauses`` derives from it how long
-members stood still, ``job`` runs both.
+``streams`` follows the journal with Structured Streaming and keeps what is needed, ``pauses`` derives the pauses of
+members from it, ``job`` runs both.
 """

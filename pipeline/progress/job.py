@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline.journal import events, losses
 from pipeline.progress import pauses, streams
-from pipeline.progress.alone import alone
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
+from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
 from pipeline.readiness.records import connector_missing
 from pipeline.watch import step
@@ -39,7 +39,7 @@ class Summary(NamedTuple):
 
 
 def lines_of_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
-    """The finished files under ``folder`` as a stream, those of its sub-folders too, in any order and however old."""
+    """Stream the finished files under ``folder`` and its sub-folders, in any order and however old."""
     options = {
         "pathGlobFilter": "*.jsonl",
         "recursiveFileLookup": "true",
@@ -52,7 +52,7 @@ def lines_of_files(spark: "SparkSession", folder: Path | str) -> "DataFrame":
 def lines_of_topic(
     spark: "SparkSession", bootstrap: str, topic: str, settings: dict[str, str]
 ) -> "DataFrame":
-    """A Kafka topic as a stream, through Spark's connector."""
+    """Stream a Kafka topic, through Spark's connector."""
     options = {f"kafka.{key}": value for key, value in settings.items()}
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     try:
@@ -67,12 +67,12 @@ def lines_of_topic(
 def follow(
     spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options, every_s: float
 ) -> Summary:
-    """Follow the journal until Ctrl-C, then write what follows from it. Raises PipelineError."""
+    """Follow the journal until Ctrl-C, then write the derived tables. Raises PipelineError."""
     return _run(spark, lines, out, options, every_s, "following the journal (Ctrl-C ends)")
 
 
 def run(spark: "SparkSession", lines: "DataFrame", out: Path | str, options: Options = DEFAULTS) -> Summary:
-    """Read all there is since the last run, and write every table into ``out``. Raises PipelineError."""
+    """Process everything since the last run, and write every table into ``out``. Raises PipelineError."""
     return _run(spark, lines, out, options, None, "following the journal")
 
 
@@ -85,7 +85,7 @@ def _run(
     text: str,
 ) -> Summary:
     folder = str(Path(out).absolute())
-    with alone(spark, folder):
+    with single_run(spark, folder):
         Path(folder, WINDOWS.name).mkdir(exist_ok=True)  # the other tables are there from the start
         running = Running(streams.start(lines, folder, options, follow_s=every_s))
         by_hand = contextlib.nullcontext(_never) if every_s is None else _told_to_end()
@@ -102,10 +102,9 @@ def _never() -> bool:
 
 @contextlib.contextmanager
 def _told_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM has come since.
+    """Yield a function that tells whether Ctrl-C or SIGTERM has come since.
 
-    An exception in the middle of a call would break the connection to Spark's JVM (py4j), and with it what is still to
-    be done.
+    An exception in the middle of a call would break the connection to Spark's JVM (py4j), which is still needed.
     """
     told: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -118,7 +117,7 @@ def _told_to_end() -> Iterator[Callable[[], bool]]:
 
 
 class Running:
-    """Streams that run. ``late`` is how many rows have come too late so far.
+    """The streams that run. ``late`` is how many rows arrived too late so far.
 
     Spark keeps the numbers of the newest hundred batches only, so they are added up while it runs.
     """
@@ -129,11 +128,11 @@ class Running:
 
     @property
     def late(self) -> int:
-        """Events that were left out."""
+        """Return how many events were dropped because they arrived too late."""
         return sum(self._late.values())
 
     def wait(self, is_told_to_end: Callable[[], bool]) -> None:
-        """Until all have ended, or they are to. Raises what ended one of them, and ends the others."""
+        """Wait until all streams have ended or are asked to stop. If one fails, end the others and raise its error."""
         while not is_told_to_end() and any(query.isActive for query in self._queries):
             time.sleep(_LOOK_S)
             for query in self._queries:
@@ -144,7 +143,7 @@ class Running:
             self._count()
 
     def stop(self) -> None:
-        """End them; a batch that is under way is done again by the next run."""
+        """Stop the streams; the next run repeats an unfinished batch."""
         for query in self._queries:
             query.stop()
         self._count()
@@ -158,9 +157,9 @@ class Running:
 
 
 def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
-    """The tables that follow from transitions and windows."""
+    """Write the tables that are derived from transitions and windows."""
     transitions = TRANSITIONS.read(spark, folder)
-    losses.check_told_once(map(tuple, transitions.select("replica", "boot").distinct().collect()))
+    losses.check_single_source(map(tuple, transitions.select("replica", "boot").distinct().collect()))
     PAUSES.write(pauses.pauses(transitions), folder)
     found = PAUSES.read(spark, folder)
     CONVERGENCES.write(pauses.convergences(found), folder)
@@ -172,5 +171,5 @@ def derive(spark: "SparkSession", folder: str, options: Options) -> Summary:
 
 
 def windows_written(spark: "SparkSession", folder: str) -> "DataFrame":
-    """Windows as they were written, with their batch."""
+    """Read the windows as they were written, with their batch."""
     return spark.read.schema(f"{WINDOWS.ddl}, batch bigint").parquet(f"{folder}/{WINDOWS.name}")

@@ -16,7 +16,7 @@ _ABOUT = ("mode", "protocol", "software", "client_id", "reason")
 
 
 def pauses(transitions: "DataFrame") -> "DataFrame":
-    """The table of pauses: each begins where a member stops being Stable and ends with its next Stable, or its end."""
+    """Return the table of pauses: from where a member stops being Stable until it is Stable again or ends."""
     member = Window.partitionBy("group", "member").orderBy(*_IN_ORDER)
     still = ~F.col("state").isin(STABLE, "")
     begins = still & ~F.coalesce(F.lag(still).over(member), F.lit(False))  # noqa: FBT003 - a literal of Spark's
@@ -48,7 +48,7 @@ def pauses(transitions: "DataFrame") -> "DataFrame":
 
 
 def convergences(found: "DataFrame") -> "DataFrame":
-    """The table of convergences: pauses of one group that touch one another, taken together."""
+    """Return the table of convergences: overlapping or adjacent pauses of one group, merged."""
     group = Window.partitionBy("group").orderBy("from_us", "until_us", "member")
     before = group.rowsBetween(Window.unboundedPreceding, -1)
     apart = F.col("from_us") > F.coalesce(F.max("until_us").over(before), F.lit(0))
@@ -69,6 +69,6 @@ def convergences(found: "DataFrame") -> "DataFrame":
 
 
 def stuck(found: "DataFrame", now_us: int, after_s: float) -> "DataFrame":
-    """The table of stuck members, at ``now_us``."""
+    """Return the table of stuck members, at ``now_us``."""
     limit_us = now_us - int(after_s * 1_000_000)
     return found.where(F.col("until_us").isNull() & (F.col("from_us") <= limit_us)).select(*STUCK.names)

@@ -1,10 +1,10 @@
-"""The journal as streams: windows of counts, transitions of members, and what cannot be read.
+"""Streams derived from the journal: windows of counts, transitions of members, and unreadable lines.
 
-Each stream has a checkpoint of its own and writes every result once. Transitions and quarantine go through Spark's
-file sink, which keeps a log of what belongs to it. Windows are updated while they fill, so each batch is written to
-a folder of its number: a batch that is repeated after a crash replaces itself.
+Each stream has its own checkpoint and writes every result once. Transitions and quarantine use Spark's file sink, which
+logs the files that belong to it. Windows are updated while they fill, so each batch is written to a folder of its
+number: a batch that is repeated after a crash replaces itself.
 
-Events may come late by the watermark's delay, twice, and in any order. What is later is dropped by Spark, and counted.
+Events may come late by the watermark's delay, twice, and in any order. Spark drops later ones, and they are counted.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ class Options(NamedTuple):
     stuck_after_s: float = 120.0
 
 
-def once(good: "DataFrame", lateness: str) -> "DataFrame":
-    """Every event once, with its time as ``at``."""
+def deduplicated(good: "DataFrame", lateness: str) -> "DataFrame":
+    """Return every event once, with its time as ``at``."""
     timed = good.withColumn("at", F.timestamp_micros("time_us"))
     if not good.isStreaming:
         return timed.dropDuplicates(_IDENTITY)
@@ -43,7 +43,7 @@ def once(good: "DataFrame", lateness: str) -> "DataFrame":
 
 
 def windows(unique: "DataFrame", window: str) -> "DataFrame":
-    """The table of windows, without a batch."""
+    """Return the table of windows, without the batch column."""
     counted = {
         "joined": F.col("kind") == "joined",
         "rebalanced": (F.col("kind") == STATE_CHANGED) & (F.col("state") == "PrepareRebalance"),
@@ -71,14 +71,14 @@ def windows(unique: "DataFrame", window: str) -> "DataFrame":
 
 
 def transitions(unique: "DataFrame") -> "DataFrame":
-    """The table of transitions."""
+    """Return the table of transitions."""
     ended = F.col("kind").isin(*sorted(ENDS))
     kept = unique.where(((F.col("kind") == STATE_CHANGED) | ended) & (F.col("member") != ""))
     return kept.withColumn("state", F.when(ended, "").otherwise(F.col("state"))).select(*TRANSITIONS.names)
 
 
 def latest(windows_read: "DataFrame") -> "DataFrame":
-    """Of windows as they were written, with their batch, the newest of each."""
+    """Return the newest version of each window from windows as they were written, with their batch."""
     newest = Window.partitionBy("group", "from_us").orderBy(F.desc("batch"))
     return (
         windows_read.withColumn("rank", F.row_number().over(newest)).where("rank = 1").select(*WINDOWS.names)
@@ -88,9 +88,12 @@ def latest(windows_read: "DataFrame") -> "DataFrame":
 def start(
     lines: "DataFrame", out: str, options: Options, *, follow_s: float | None
 ) -> list["StreamingQuery"]:
-    """Start all streams; with ``follow_s`` they look for more every so many seconds, else they end when all is read."""
-    rows = events.judged(lines)
-    unique = once(events.good(rows), options.lateness)
+    """Start all streams.
+
+    With ``follow_s`` they look for more at that interval (seconds); without it they read everything there is, and end.
+    """
+    rows = events.parsed(lines)
+    unique = deduplicated(events.valid(rows), options.lateness)
     trigger = {"availableNow": True} if follow_s is None else {"processingTime": f"{follow_s} seconds"}
     writers = {
         WINDOWS.name: windows(unique, options.window)
@@ -99,7 +102,7 @@ def start(
         TRANSITIONS.name: transitions(unique)
         .writeStream.format("parquet")
         .option("path", f"{out}/{TRANSITIONS.name}"),
-        QUARANTINE.name: events.bad(rows)
+        QUARANTINE.name: events.rejected(rows)
         .writeStream.format("parquet")
         .option("path", f"{out}/{QUARANTINE.name}"),
     }

@@ -1,4 +1,4 @@
-"""What readiness needs from a cluster besides its offsets topic: topic names and ids, and group settings."""
+"""Reads what readiness needs from a cluster besides its offsets topic: topic names and ids, and group settings."""
 
 import time
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class BrokerSettings(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A cluster as it was at ``time_ms`` (milliseconds since 1970)."""
+    """The topics and settings of a cluster at ``time_ms`` (milliseconds since 1970)."""
 
     topics: tuple[Topic, ...] = ()
     settings: BrokerSettings = BrokerSettings()
@@ -39,7 +39,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     @property
     def topic_names(self) -> dict[str, str]:
-        """Topic names by id."""
+        """Return topic names by id."""
         return {topic.id: topic.name for topic in self.topics}
 
     def partitions(self, topic: str) -> int:
@@ -61,7 +61,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Cluster:
-    """Ask a running cluster. Raises PipelineError if it does not answer."""
+    """Read topics and settings from a running cluster. Raises PipelineError if it does not answer."""
     from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415 - only where brokers are asked
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Clu
 
 
 def _settings(admin: Any) -> BrokerSettings:
-    """The settings of one broker; those that it does not have (older than Kafka 4) keep their defaults."""
+    """Return the settings of one broker; those that it lacks (older than Kafka 4) keep their defaults."""
     # The library types its re-exports as private; these are the classes themselves.
     from confluent_kafka.admin._config import ConfigResource  # noqa: PLC0415
     from confluent_kafka.admin._resource import ResourceType  # noqa: PLC0415

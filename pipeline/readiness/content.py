@@ -75,17 +75,17 @@ CONSUMER = Table(
 
 
 def offsets(newest: "DataFrame") -> "DataFrame":
-    """The offsets table."""
+    """Return the table of committed offsets."""
     return _decoded(newest, OFFSET_TYPES, OFFSETS, _offset_row)
 
 
 def classic(newest: "DataFrame") -> "DataFrame":
-    """Classic groups with their members."""
+    """Return classic groups with their members."""
     return _decoded(newest, (int(RecordType.GROUP_METADATA),), CLASSIC, _classic_row)
 
 
 def consumer(newest: "DataFrame", topic_names: Mapping[str, str]) -> "DataFrame":
-    """Records of groups of the new protocol."""
+    """Return the records of groups of the new protocol."""
 
     def row(record: CoordinatorRecord, partition: int) -> Row:
         return _consumer_row(record, partition, topic_names)
@@ -152,7 +152,7 @@ def _classic_member(member: GroupMetadataMember, protocol_type: str, protocol: s
 
 
 def _embedded(subscription: bytes, assignment: bytes) -> dict[str, Any]:
-    """What a classic member's embedded messages say."""
+    """Return the content of a classic member's embedded messages."""
     found: dict[str, Any] = {"user_data_bytes": 0, "assignment_user_data_bytes": 0}
     try:
         version, subscribed = decode_subscription(subscription)

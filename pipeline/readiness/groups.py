@@ -1,4 +1,4 @@
-"""Groups and members, put together from the records of their kinds."""
+"""Builds the tables of groups and members from records of all their types."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ def write(
     software: "DataFrame",
     folder: str,
 ) -> None:
-    """Write the tables of groups and members; that of offsets must be there. ``software`` is of software.py."""
+    """Write the tables of groups and members; the table of offsets must exist. ``software`` comes from software.py."""
     spark = newest.sparkSession
     classic = content.classic(newest).persist(StorageLevel.DISK_ONLY)
     consumer = _consumer(content.consumer(newest, topic_names)).persist(StorageLevel.DISK_ONLY)
@@ -70,7 +70,7 @@ def _classic_groups(classic: "DataFrame") -> "DataFrame":
 
 
 def _consumer(facts: "DataFrame") -> "DataFrame":
-    """One row for each group of the new protocol, with its members."""
+    """Return one row for each group of the new protocol, with its members."""
     numbers = ("coordinator_partition", "epoch", "assignment_epoch", "assignor", "member_epoch", "stable")
     lists = ("declared", "target", "assignment")
     merged = facts.groupBy("group_id", "member_id").agg(
@@ -107,13 +107,13 @@ def _consumer_members(groups: "DataFrame") -> "DataFrame":
 
 
 def _reconciled(member: Column) -> Column:
-    """Whether a member has got where the target assignment wants it, as the broker's coordinator sees it."""
+    """Whether a member has reached the target assignment, by the rule of the broker's coordinator."""
     there = member["member_epoch"] == F.col("assignment_epoch")
     return F.coalesce(member["stable"] & there, F.lit(False))  # noqa: FBT003 - a literal of Spark's
 
 
 def _consumer_groups(groups: "DataFrame", broker: BrokerSettings) -> "DataFrame":
-    """Groups of the new protocol; the state follows from the records as in the broker's coordinator."""
+    """Return groups of the new protocol; the state follows from the records as in the broker's coordinator."""
     state = (
         F.when(F.size("members") == 0, "Empty")
         .when(F.col("epoch") > F.coalesce("assignment_epoch", F.lit(0)), "Assigning")
@@ -136,9 +136,9 @@ def _consumer_groups(groups: "DataFrame", broker: BrokerSettings) -> "DataFrame"
 
 
 def _by_type(newest: "DataFrame") -> "DataFrame":
-    """Groups as the types of their records tell them: of share and streams groups nothing more is known.
+    """Return groups classified by the types of their records; for share and streams groups that is all.
 
-    A group whose own record cannot be read is here too, so that it is judged and not forgotten.
+    It includes groups whose own record cannot be read, so that they get a verdict.
     """
     number = F.col("type")
     consumer = (*content.CONSUMER_TYPES, int(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION))

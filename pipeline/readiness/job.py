@@ -1,4 +1,4 @@
-"""Readiness from end to end: records in, tables and policy files out."""
+"""Runs readiness from end to end: records in, tables and policy files out."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ POLICY = "policy"
 
 
 class Options(NamedTuple):
-    """What a person can choose."""
+    """The options that a user can set."""
 
     limits: Limits = Limits()
     allowed_assignors: frozenset[str] = frozenset()
@@ -52,10 +52,9 @@ def run(
     options: Options = DEFAULTS,
     journal: "DataFrame | None" = None,
 ) -> Summary:
-    """Write every table and the policy files into ``out``, which must be a folder of this machine.
+    """Write every table and the policy files into ``out``, which must be a local folder.
 
-    ``rows`` are records as ``records.captured`` or ``records.from_kafka`` gives them, ``journal`` lines as
-    ``journal.events`` does.
+    ``rows`` are records from ``records.captured`` or ``records.from_kafka``, ``journal`` lines from ``journal.events``.
     """
     folder = str(out.absolute())
     checked = records.checked(rows).persist(StorageLevel.DISK_ONLY)
@@ -95,7 +94,7 @@ def _quarantined(checked: "DataFrame", newest: "DataFrame") -> "DataFrame":
 
 
 def _topic_names(spark: "SparkSession", newest: "DataFrame", cluster: Cluster, folder: str) -> dict[str, str]:
-    """Names by id: those that the cluster told, and those that commits tell (of topics deleted meanwhile)."""
+    """Return topic names by id, from the cluster and from commits (which name topics deleted meanwhile)."""
     OFFSETS.write(content.offsets(newest), folder)
     told = OFFSETS.read(spark, folder).where("topic_id is not null").select("topic_id", "topic").distinct()
     return {row["topic_id"]: row["topic"] for row in told.collect()} | cluster.topic_names
@@ -111,7 +110,7 @@ def _verdicts(
     rows = GROUPS.read(spark, folder)
     rows = rows.join(together, rows["group_id"] == together["of_group"], "left").drop("of_group")
 
-    def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def judge_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             judged = []
             for group in batch.to_pylist():
@@ -119,11 +118,11 @@ def _verdicts(
                 judged.append((group["group_id"], verdict, [reason._asdict() for reason in reasons]))
             yield VERDICTS.batch(judged)
 
-    return rows.mapInArrow(judge_batches, VERDICTS.ddl)
+    return rows.mapInArrow(judge_groups, VERDICTS.ddl)
 
 
 def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options) -> tuple[int, list[Path]]:
-    """Waves follow one another, so they are planned in one place: one small row for each group that can move."""
+    """Plan the waves on the driver, because each depends on the one before: one small row per group that can move."""
     groups_read, verdicts = GROUPS.read(spark, folder), VERDICTS.read(spark, folder)
     movable = groups_read.where("kind = 'classic'").join(
         verdicts.where(F.col("verdict") != NOT_READY), "group_id"

@@ -1,4 +1,4 @@
-"""The tables that readiness writes, with what each column means."""
+"""Declares the tables that readiness writes, with the meaning of each column."""
 
 import pyarrow as pa
 

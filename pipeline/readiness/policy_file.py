@@ -1,4 +1,4 @@
-"""The policy file that makes the proxy translate the waves up to a certain one."""
+"""Writes the policy files that make the proxy translate all waves up to a given one."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ DEFAULT_PAUSE_MS = 1_000
 
 
 def write(places: Iterable[Place], folder: Path, *, pause_ms: int = DEFAULT_PAUSE_MS) -> list[Path]:
-    """One file for each wave: the groups of that wave and of all before it. Returns the files."""
+    """Write one file for each wave, with the groups of that wave and of all before it. Return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("wave-*.yaml"):
         old.unlink()
@@ -37,6 +37,6 @@ def _file(folder: Path, wave: int, rules: list[str]) -> Path:
 
 
 def quoted(name: str) -> str:
-    """A YAML scalar that is this text and nothing else: a group may be called ``no``, ``1:30`` or anything."""
+    """Return the text as a YAML string, even if it reads like another type: a group may be called ``no``."""
     readable = name.isprintable()
     return str(yaml.safe_dump(name, default_style='"', allow_unicode=readable, width=2**30)).rstrip("\n")

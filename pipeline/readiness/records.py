@@ -1,7 +1,7 @@
-"""The records of ``__consumer_offsets``: read, checked one by one, and the newest of each key kept.
+"""Reads the records of ``__consumer_offsets``, checks each, and keeps the newest of each key.
 
-Compaction has not always run when a topic is read, so a key has several records; the one with the highest offset
-holds, and one without value (a tombstone) deletes what the key names. A key always lies in one partition.
+The topic may not be compacted yet, so a key can have several records; the one with the highest offset counts, and one
+without value (a tombstone) deletes the entry of its key. A key is always in one partition.
 """
 
 import json
@@ -55,13 +55,13 @@ CHECKED = Table(
 
 
 class _GroupKey(Message, versions="0"):
-    """What every key of a share or streams group begins with."""
+    """The common beginning of every key of a share or streams group."""
 
     group_id: str = string()
 
 
 def captured(spark: "SparkSession", folder: Path | str) -> "DataFrame":
-    """The records that ``epochgate capture`` wrote to ``folder``. Raises PipelineError if there are none."""
+    """Read the records that ``epochgate capture`` wrote to ``folder``. Raises PipelineError if there are none."""
     path = f"{folder}/{CAPTURED_RECORDS}"
     try:
         return spark.read.schema(CAPTURED.ddl).parquet(path)
@@ -72,10 +72,10 @@ def captured(spark: "SparkSession", folder: Path | str) -> "DataFrame":
 def from_kafka(
     spark: "SparkSession", bootstrap: str, partitions: int, settings: dict[str, str] | None = None
 ) -> "DataFrame":
-    """The records of all ``partitions`` through Spark's Kafka connector, without those of aborted transactions.
+    """Read the records of all ``partitions`` through Spark's Kafka connector, without those of aborted transactions.
 
-    The connector looks for offsets with an admin client, which leaves internal topics out and so reads nothing; its
-    other way, with a consumer, sees them. Raises PipelineError if the connector is not there.
+    By default the connector finds offsets with an admin client, which leaves internal topics out, so it would read
+    nothing; its consumer-based way includes them. Raises PipelineError if the connector is not there.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
@@ -100,7 +100,7 @@ def from_kafka(
 
 
 def connector_missing(error: Exception) -> Exception:
-    """A clearer word for Spark's own when the connector is not there; any other error as it is."""
+    """Return a clearer error than Spark's if the connector is missing, else the same error."""
     if "Failed to find data source: kafka" not in str(error) and "DATA_SOURCE_NOT_FOUND" not in str(error):
         return error
     return PipelineError(
@@ -111,12 +111,12 @@ def connector_missing(error: Exception) -> Exception:
 
 
 def checked(records: "DataFrame") -> "DataFrame":
-    """Every record, decoded once to see whether it can be."""
+    """Decode every record once, and add whether it is readable."""
     return records.mapInArrow(_check_batches, CHECKED.ddl)
 
 
 def newest(records: "DataFrame") -> "DataFrame":
-    """The record with the highest offset of each key that can be read; tombstones are among them."""
+    """Return the readable record with the highest offset of each key, tombstones included."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     rest = [name for name in CHECKED.names if name not in ("partition", "key")]
@@ -129,7 +129,7 @@ def newest(records: "DataFrame") -> "DataFrame":
 
 
 def check(key: bytes | None, value: bytes | None) -> tuple[int, str | None, str | None]:
-    """Record type, group and what is wrong with it (null if nothing is) of one record."""
+    """Return record type, group and error (null if there is none) of one record."""
     if key is None or len(key) < _PREFIX_SIZE:
         return _UNKNOWN, None, "the record has no key" if key is None else "the key is cut off"
     number = int.from_bytes(key[:_PREFIX_SIZE], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What software the clients of each group are: brokers do not keep it, but a proxy in `observe` mode writes it down."""
+"""Finds the client software of each group: brokers do not store it, but a proxy in `observe` mode journals it."""
 
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ _SCHEMA = "group_id string, software array<string>"
 
 
 def of_groups(lines: "DataFrame") -> "DataFrame":
-    """Group ids with the software that their clients told, from lines as ``journal.events`` gives them."""
-    told = events.good(events.judged(lines, ("group", "software"))).where("`group` != '' and software != ''")
+    """Return group ids with their clients' software, from lines as ``journal.events`` returns them."""
+    told = events.valid(events.parsed(lines, ("group", "software"))).where("`group` != '' and software != ''")
     return told.groupBy(F.col("group").alias("group_id")).agg(
         F.sort_array(F.collect_set("software")).alias("software")
     )
 
 
 def unknown(spark: "SparkSession") -> "DataFrame":
-    """Nothing is known of any group."""
+    """Return an empty table: no software is known."""
     return spark.createDataFrame([], _SCHEMA)

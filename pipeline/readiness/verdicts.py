@@ -1,6 +1,6 @@
-"""Whether a group can move, judged from what the broker knows of it. Plain Python, one group at a time.
+"""Decides whether a group can move, from the broker's data about it. Plain Python, one group at a time.
 
-A reason blocks the migration or is only a remark. What blocks is what the proxy does not translate
+A reason blocks the migration or is only a remark. The blocking reasons are cases that the proxy does not translate
 (docs/explanation/translation.md): such a group passes through it unchanged.
 """
 
@@ -40,7 +40,7 @@ def _remark(code: str, text: str) -> Reason:
 
 
 class Library(NamedTuple):
-    """A client library with a sharp edge: how its default client ids begin, and what it calls itself."""
+    """A client library with a known problem: the prefix of its default client ids, and its software name."""
 
     name: str
     client_ids: tuple[str, ...]
@@ -77,7 +77,7 @@ def judge(
     broker: BrokerSettings,
     allowed: frozenset[str] = frozenset(),
 ) -> tuple[str, list[Reason]]:
-    """The verdict and every reason. ``allowed`` are assignors that the operator vouches for.
+    """Return the verdict and every reason. ``allowed`` are assignors that the operator has approved.
 
     ``group`` and ``members`` have the columns of their tables.
     """
@@ -148,7 +148,7 @@ def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[R
 
 
 def _of_clients(group: Group, members: Sequence[Member]) -> Iterable[Reason]:
-    """What the clients are: told by themselves, or guessed from default client ids."""
+    """Return reasons about the client software, as it names itself or as default client ids suggest."""
     told = group["software"] or ()
     client_ids = [member["client_id"] or "" for member in members]
     for library in LIBRARIES:

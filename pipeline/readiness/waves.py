@@ -1,6 +1,6 @@
-"""In which order groups move: small and idle ones first, and each wave a multiple of the one before it.
+"""Plans the order in which groups move: small and idle ones first, and each wave a multiple of the one before it.
 
-A wave that goes wrong then costs little, and the number of waves grows with the logarithm of the fleet.
+A wave that fails then affects few, and the number of waves grows with the logarithm of the fleet.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How many groups and members the first wave may hold, and by what each next wave may hold more."""
+    """The most groups and members of the first wave, and the factor by which each next wave may be larger."""
 
     groups: int = 10
     members: int = 50
@@ -27,7 +27,7 @@ class Limits(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A group's place in the order; ``wave`` and ``position`` begin with 1."""
+    """A group's place in the order; ``wave`` and ``position`` start at 1."""
 
     candidate: Candidate
     wave: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 def plan(candidates: Iterable[Candidate], limits: Limits) -> Iterator[Place]:
-    """Every candidate in its wave. A group larger than a whole wave has one for itself."""
+    """Return every candidate with its wave. A group larger than a whole wave gets a wave of its own."""
     wave = 1
     room_groups, room_members = float(limits.groups), float(limits.members)
     groups = members = 0
@@ -51,7 +51,7 @@ def plan(candidates: Iterable[Candidate], limits: Limits) -> Iterator[Place]:
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, int, str]:
-    """Fewer members first, then those without remarks, then those that have been idle for longest."""
+    """Sort fewer members first, then groups without remarks, then those that have been idle for longest."""
     return (
         candidate.members,
         candidate.verdict != READY,

@@ -1,1 +1,1 @@
-"""One page for people: what readiness, progress and audit found, as a single HTML file without anything beside it."""
+"""Writes the findings of readiness, progress and audit as a single self-contained HTML file."""

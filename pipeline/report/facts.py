@@ -1,4 +1,4 @@
-"""What the page tells, drawn from the tables with sums that Spark makes: small whatever the fleet's size."""
+"""Reads the figures of the report from the tables, with sums that Spark makes: small whatever the fleet's size."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 class Readiness(NamedTuple):
-    """Of the fleet before the migration."""
+    """Figures about the fleet before the migration."""
 
     verdicts: Rows
     reasons: Rows
@@ -31,7 +31,7 @@ class Readiness(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Of the migration."""
+    """Figures about the migration."""
 
     fleet: Rows
     pauses: Rows
@@ -43,7 +43,7 @@ class Progress(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Of ownership."""
+    """Figures about ownership."""
 
     totals: dict[str, int]
     overlaps: dict[str, int]
@@ -55,7 +55,7 @@ class Audit(NamedTuple):
 
 
 def readiness(spark: "SparkSession", folder: Path) -> Readiness:
-    """What ``epochgate pipeline readiness`` wrote."""
+    """Read the output of ``epochgate pipeline readiness``."""
     where = str(folder.absolute())
     verdicts, waves = VERDICTS.read(spark, where), WAVES.read(spark, where)
     reasons = (
@@ -79,7 +79,7 @@ def readiness(spark: "SparkSession", folder: Path) -> Readiness:
 
 
 def progress(spark: "SparkSession", folder: Path) -> Progress:
-    """What ``epochgate pipeline progress`` wrote."""
+    """Read the output of ``epochgate pipeline progress``."""
     where = str(folder.absolute())
     windows = latest(windows_written(spark, where)).persist()
     pauses = PAUSES.read(spark, where).where("until_us is not null and not first")
@@ -113,7 +113,7 @@ def progress(spark: "SparkSession", folder: Path) -> Progress:
 
 
 def audit(spark: "SparkSession", folder: Path) -> Audit:
-    """What ``epochgate pipeline audit`` wrote."""
+    """Read the output of ``epochgate pipeline audit``."""
     where = str(folder.absolute())
     overlaps, gaps = OVERLAPS.read(spark, where), GAPS.read(spark, where)
     closed = gaps.where("until_us is not null").withColumn(
@@ -146,7 +146,7 @@ def audit(spark: "SparkSession", folder: Path) -> Audit:
 
 
 def _fleet(windows: "DataFrame") -> Rows:
-    """Members by protocol over time, in at most a few hundred points: within each the most that were seen at once."""
+    """Return members by protocol over time, in at most a few hundred points, each the maximum within its span."""
     ends = windows.agg(F.min("from_us").alias("first"), F.max("from_us").alias("last")).first()
     if ends is None or ends["first"] is None:
         return []
@@ -166,7 +166,7 @@ def _fleet(windows: "DataFrame") -> Rows:
 
 
 def _binned(took: "DataFrame", by: str) -> Rows:
-    """Counts of durations in bins of equal ratio; ``from_ms`` is where a bin begins."""
+    """Count durations in bins of equal ratio; ``from_ms`` is where a bin begins."""
     step = F.floor(F.log10(F.greatest("took_ms", F.lit(0.1))) * _BINS_PER_TENFOLD)
     binned = took.withColumn("from_ms", F.pow(F.lit(10.0), step / _BINS_PER_TENFOLD))
     return _rows(binned.groupBy(F.col(by).alias("by"), "from_ms").count().orderBy("by", "from_ms"))

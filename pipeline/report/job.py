@@ -1,4 +1,4 @@
-"""The report from end to end: tables in, one HTML file out."""
+"""Runs the report from end to end: tables in, one HTML file out."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def run(
     *,
     done_waves: int = 0,
 ) -> None:
-    """Write the page from what the other jobs wrote. Raises PipelineError if a folder has none of their tables."""
+    """Write the report from the outputs of the other jobs. Raises PipelineError if a folder has no tables of theirs."""
     with step(spark, "summing up"):
         page.write(
             out,

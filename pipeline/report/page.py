@@ -1,4 +1,4 @@
-"""Facts and plots put into the page."""
+"""Renders figures and plots into the HTML page."""
 
 import datetime as dt
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(
     *,
     done_waves: int = 0,
 ) -> None:
-    """Write the page; what is None is left out. ``done_waves`` have been moved already."""
+    """Write the page; parts that are None are left out. ``done_waves`` have been moved already."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     environment.filters |= {"ms": milliseconds, "number": number, "when": when}
     told: dict[str, Any] = {"readiness": readiness, "progress": progress, "audit": audit, "plots": {}}
@@ -49,7 +49,7 @@ def write(
 
 
 def _shown(value: object) -> object:
-    """What the page shows: texts of clients with their control characters visible, markup of ours as it is."""
+    """Escape control characters in clients' text, and keep our own markup."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -64,7 +64,7 @@ def _of_readiness(readiness: Readiness, done_waves: int) -> dict[str, Any]:
 
 
 def milliseconds(value: float | None) -> str:
-    """A duration in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     if value is None:
         return ""
     if value < 1000:
@@ -76,10 +76,10 @@ def milliseconds(value: float | None) -> str:
 
 
 def number(value: int) -> str:
-    """A count with spaces between thousands."""
+    """Format a count with spaces between thousands."""
     return f"{value:,}".replace(",", " ")
 
 
 def when(time_us: int) -> str:
-    """A time, to the millisecond."""
+    """Format a time, to the millisecond."""
     return dt.datetime.fromtimestamp(time_us / 1e6, dt.UTC).isoformat(sep=" ", timespec="milliseconds")[:-6]

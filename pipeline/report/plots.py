@@ -1,4 +1,4 @@
-"""The page's plots as SVG: light, few colours, read at a glance."""
+"""Draws the page's plots as SVG, with few colours."""
 
 import io
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _SIZES_MS = (
 
 
 def fleet(rows: Rows) -> str:
-    """Members by protocol over time."""
+    """Plot members by protocol over time."""
     names = {
         "translated_members": "translated",
         "classic_members": "classic, passing through",
@@ -66,7 +66,7 @@ def fleet(rows: Rows) -> str:
 
 
 def durations(rows: Rows, unit: str) -> str:
-    """How long things took, one line for each kind, on a scale where each step is ten times as long."""
+    """Plot histograms of durations, one for each kind, on a logarithmic scale."""
     figure, axes = _figure()
     kinds = sorted({row["by"] for row in rows})
     for kind, colour in zip(kinds, _endless(COLOURS, len(kinds)), strict=True):
@@ -89,7 +89,7 @@ def durations(rows: Rows, unit: str) -> str:
 
 
 def bars(labels: Sequence[str], heights: Sequence[float], unit: str) -> str:
-    """One bar for each label."""
+    """Plot one bar for each label."""
     figure, axes = _figure()
     axes.bar(range(len(labels)), heights, color=COLOURS[0], width=0.6)
     axes.set_xticks(range(len(labels)), labels)

@@ -1,4 +1,4 @@
-"""Encoders and decoders generated as Python source, one for each message and version, when first needed.
+"""Generates encoders and decoders as Python source, one for each message and version, at first use.
 
 ``python -m protocol_codecs.compiler JoinGroupRequest 9`` prints them.
 """

@@ -1,4 +1,4 @@
-"""Print what is generated for a message in a version."""
+"""Prints the generated code of a message in one version."""
 
 import sys
 

@@ -1,12 +1,12 @@
-"""From a declaration to a decoder for one version.
+"""Generates the decoder of a message in one version from its declaration.
 
-Fields of fixed width that follow each other, length prefixes included, are read by one ``struct`` call (a
-*run*). The content of a text or of bytes is read together with the run after it, by a layout looked up by
-its length. Arrays whose elements all have one layout are read as rows. The function does no bookkeeping for
-errors: whatever surprises it, it asks the reference codec about.
+Fields of fixed width that follow each other, length prefixes included, are read by one ``struct`` call (a *run*). The
+content of a string or of bytes is read together with the run after it, by a layout looked up by its length. Arrays
+whose elements all have one layout are read as rows. The generated function tracks no error positions: whenever
+something is unexpected, it calls the reference codec.
 
-The generated function keeps its place in the variable ``at``; while generating, ``_skew`` is how far the
-place that is meant lies behind it, so that many reads share one addition.
+The generated function keeps its read position in the variable ``at``. The generator keeps in ``_skew`` how far the
+actual position is ahead of ``at``, so that many reads share one addition.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """Bytes whose length is known in the variable ``size``, not read yet."""
+    """Bytes that have not been read yet; the variable ``size`` holds their length."""
 
     variable: str
     size: str
@@ -103,14 +103,14 @@ class DecoderBuilder:
         return f"at + {offset}" if offset > 0 else f"at - {-offset}"
 
     def _move(self, expression: str, offset: int) -> None:
-        """Set the place to ``at`` + expression + offset."""
+        """Advance ``at`` by expression + offset."""
         parts = [part for part in (expression, str(abs(offset)) if offset else "") if part]
         self._skew = 0
         if parts:
             self.source.add(f"at += {(' - ' if offset < 0 else ' + ').join(parts)}")
 
     def _settle(self) -> None:
-        """Read what is pending and let ``at`` be the place."""
+        """Read what is pending and advance ``at`` to the actual position."""
         self._flush()
         self._move("", self._skew)
 
@@ -119,7 +119,7 @@ class DecoderBuilder:
         return variable
 
     def _flush(self) -> None:
-        """Read what is pending."""
+        """Emit the reads that are pending."""
         content, self._content = self._content, None
         run, self._run = self._run, []
         if content is not None:
@@ -128,7 +128,7 @@ class DecoderBuilder:
             self._skew += self._read_run(run)
 
     def _read_run(self, run: list[tuple[str, str]]) -> int:
-        """Read a run at the place; returns its size."""
+        """Emit the read of a run at the current position; returns its size."""
         codes = "".join(code for code, _ in run)
         if codes == "B":
             self.source.add(f"{run[0][1]} = buffer[{self._place()}]")
@@ -183,7 +183,7 @@ class DecoderBuilder:
             self.source.add(f"raise {self._helper(runtime.GiveUpError)}")
 
     def _count_elements(self, count: str) -> None:
-        """Subtract elements from those that the message may still have, before anything is made of them."""
+        """Emit code that subtracts elements from the remaining limit, before any object is created."""
         if self._bounded:
             self.source.add(f"left -= {count}")
             with self.source.block("if left < 0:"):
@@ -193,9 +193,10 @@ class DecoderBuilder:
     # -- structs and fields -------------------------------------------------------------------------------
 
     def _struct(self, message_type: type[Message], prefix: str, tail: int | None = None) -> str:
-        """Read a struct; returns the expression that constructs it.
+        """Emit the read of a struct; returns the expression that constructs it.
 
-        ``tail`` is the number of the field from which on a short cut for nothing but defaults is worth it.
+        ``tail`` is the index of the first field of a tail that is usually all defaults, for which a shortcut is
+        emitted.
         """
         values: list[str] = []
         fields = message_type.__schema__.fields
@@ -219,7 +220,7 @@ class DecoderBuilder:
         return f"{self.source.name(message_type.__name__, message_type)}({', '.join(values)})"
 
     def _tail_of_defaults(self) -> int | None:
-        """The number of the first of several last fields that are most often null or at their default."""
+        """Return the index of the first of several last fields that are usually null or at their default."""
         fields = self._message_type.__schema__.fields
         number = len(fields)
         while number and self._often_default(fields[number - 1]):
@@ -227,7 +228,7 @@ class DecoderBuilder:
         return number if number and len(fields) - number >= _MANY else None
 
     def _often_default(self, field: Field) -> bool:
-        """Whether clients leave the field out where they can: it may be null, or -1 stands for nothing."""
+        """Whether clients usually leave this field unset: it may be null, or -1 means unset."""
         if not field.plain_in(self._version):
             return False
         if field.default is None:
@@ -258,7 +259,7 @@ class DecoderBuilder:
         return self._value(field.kind, variable, compact=compact, nullable=self._version in field.nullable)
 
     def _value(self, kind: Kind, variable: str, *, compact: bool, nullable: bool) -> str:
-        """Read a value; returns the expression that gives it once everything pending is read."""
+        """Emit the read of a value; returns the expression that gives it once everything pending is read."""
         match kind:
             case kinds.Text() | kinds.Binary():
                 is_text = isinstance(kind, kinds.Text)
@@ -273,7 +274,7 @@ class DecoderBuilder:
                 return self._fixed(rows.code_of(kind), variable)
 
     def _length(self, variable: str, legacy_code: str, *, compact: bool) -> str:
-        """Read everything up to and including a length or count."""
+        """Emit reads up to and including a length or count."""
         self._fixed("B" if compact else legacy_code, variable)
         self._flush()
         return variable
@@ -346,7 +347,7 @@ class DecoderBuilder:
         return variable
 
     def _elements(self, element: Kind, variable: str, count: str, *, compact: bool) -> str:
-        """Read the elements of an array that is not null, from ``at`` on, which then is behind them."""
+        """Emit the read of a non-null array at ``at``, and advance ``at`` behind it."""
         if self._bounded:
             self._count_elements(
                 f"{self._helper(runtime.count_at)}(buffer, at, {count}) - 1" if compact else count
@@ -392,7 +393,7 @@ class DecoderBuilder:
         self.source.add(f"at += {element.size} * len({variable})")
 
     def _loop(self, element: Kind, variable: str, count: str, number: str, *, compact: bool) -> None:
-        """Read elements one by one."""
+        """Emit a loop that reads elements one by one."""
         self._give_up_if(f"not {count}" if compact else f"{count} < 0")
         self.source.add(f"{variable} = []")
         with self.source.block(f"for _ in range({number}):"):
@@ -400,13 +401,13 @@ class DecoderBuilder:
         self.source.add(f"{variable} = tuple({variable})")
 
     def _long_count(self, count: str, *, compact: bool) -> None:
-        """Read the rest of a count that has more than one byte."""
+        """Emit the read of the remaining bytes of a count that has more than one byte."""
         if compact:
             with self.source.block(f"if {count} >= {runtime.SHORT}:"):
                 self.source.add(f"{count}, at = {self._helper(runtime.read_varint)}(buffer, at - 1)")
 
     def _element(self, element: Kind, variable: str, *, compact: bool) -> str:
-        """Read one element completely; returns the expression that makes it."""
+        """Emit the complete read of one element; returns the expression that makes it."""
         if isinstance(element, kinds.Nested):
             value = self._struct(element.message_type, self.source.prefix(variable))
         else:
@@ -420,7 +421,7 @@ class DecoderBuilder:
     def _rows_or_loop(
         self, row: rows.Row, element: kinds.Nested, variable: str, count: str, number: str, *, compact: bool
     ) -> None:
-        """Read elements as rows, if there are some, without tagged fields and without content in a text."""
+        """Read as rows if no element has tagged fields or a non-empty string, else in a loop."""
         source, end = self.source, f"{variable}_end"
         length = f"{row.size} * {f'({number})' if compact else number}"
         condition = f"{count} > {_FEW + compact} and ({end} := at + {length}) <= size"
@@ -457,13 +458,13 @@ class DecoderBuilder:
                 source.add(f"at = {variable}_end")
 
     def _all_are(self, value: int, column: str, count: str) -> str:
-        """The condition that a column of a compact array holds this value only."""
+        """Return the condition that a column of a compact array holds only this value."""
         table = self.source.name(f"ALL_{value}", runtime.columns_of(value))
         helper = self._helper(runtime.is_column_of)
         return f"({column} == {table}[{count}] if {count} < {runtime.SHORT} else {helper}({value}, {column}))"
 
     def _row_tuple(self, row: rows.Row, element: kinds.Nested, variable: str, text: str | None) -> str:
-        """The expression that reads rows up to ``{variable}_end``."""
+        """Return the expression that reads rows up to ``{variable}_end``."""
         message_type = element.message_type
         constructor = self.source.name(message_type.__name__, message_type)
         read = self.source.name(f"rows_{identifier(row.codes)}", runtime.row_unpacker(row.codes))
@@ -489,7 +490,7 @@ class DecoderBuilder:
 
 
 def _column(offset: int, end: str, size: int) -> str:
-    """The bytes at one offset of all rows."""
+    """Return the expression for the bytes at one offset of all rows."""
     return f"buffer[at + {offset} : {end} : {size}]"
 
 

@@ -1,8 +1,8 @@
-"""From a declaration to an encoder for one version.
+"""Generates the encoder of a message in one version from its declaration.
 
-The function gathers pieces of bytes and joins them once. Fields of fixed width that follow each other,
-lengths and counts of the legacy form included, make one piece by one ``struct`` call (a *run*). As in
-decoders, there is no bookkeeping for errors: the reference codec says what is wrong.
+The function collects byte pieces and joins them once. Fields of fixed width that follow each other, lengths and counts
+of the legacy form included, make one piece by one ``struct`` call (a *run*). As in decoders, the generated function
+tracks no errors: on failure the reference codec finds out what is wrong.
 """
 
 from collections.abc import Callable
@@ -67,7 +67,7 @@ class EncoderBuilder:
         self._pieces.append(expression)
 
     def _spill(self) -> None:
-        """Put the pieces into the list of parts, so that statements may follow."""
+        """Emit code that moves the pieces into the list of parts, so that statements may follow."""
         self._flush()
         pieces, self._pieces = self._pieces, []
         if not self._spilled:
@@ -115,7 +115,7 @@ class EncoderBuilder:
         self._value(field.kind, value, variable, compact=compact, nullable=self._version in field.nullable)
 
     def _value(self, kind: Kind, value: str, variable: str, *, compact: bool, nullable: bool) -> None:
-        """Write the value of an expression; ``variable`` is free for it."""
+        """Emit code that writes the value of an expression; ``variable`` is free for its use."""
         match kind:
             case kinds.Number() | kinds.Boolean():
                 self._run.append((rows.code_of(kind), value))
@@ -156,7 +156,7 @@ class EncoderBuilder:
         self._piece(variable)
 
     def _length(self, length: str, legacy_code: str, *, compact: bool, is_text: bool = False) -> None:
-        """Write a length or count, given as an expression; -1 stands for null."""
+        """Emit code that writes a length or count, given as an expression; -1 stands for null."""
         if not compact:
             self._run.append((legacy_code, length))
             return
@@ -222,7 +222,7 @@ class EncoderBuilder:
             self._spill()
 
     def _elements(self, element: Kind, variable: str, *, compact: bool) -> None:
-        """Write an array that is not null."""
+        """Emit code that writes a non-null array."""
         if isinstance(element, kinds.Number):
             self._numbers(element, variable, compact=compact)
             return
@@ -249,7 +249,7 @@ class EncoderBuilder:
             self._spill()
 
     def _needs_no_check(self, message_type: type[Message]) -> bool:
-        """Whether ``struct`` alone sees every value that this version has no place for."""
+        """Whether ``struct`` alone rejects every value that this version cannot carry."""
         return all(
             not isinstance(field.kind, kinds.Identifier)
             if self._version in field.versions

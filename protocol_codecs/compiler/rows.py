@@ -1,4 +1,4 @@
-"""Which array elements have one layout, so that an array of them can be read as rows."""
+"""Decides which array elements all have one layout, so that the array can be read as rows."""
 
 import struct
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ class Row:
 
 
 def size_of(codes: str) -> int:
-    """How many bytes these ``struct`` codes take."""
+    """Return how many bytes these ``struct`` codes take."""
     return struct.calcsize(f">{codes}")
 
 
 def code_of(kind: Kind) -> str:
-    """The ``struct`` code of a kind of fixed width; empty for all others."""
+    """Return the ``struct`` code of a kind of fixed width; empty for all others."""
     match kind:
         case kinds.Number():
             return kind.code
@@ -48,7 +48,7 @@ def code_of(kind: Kind) -> str:
 
 
 def layout(message_type: type[Message], version: int, *, flexible: bool) -> Row | None:
-    """The layout of the elements, or None if they differ in size by more than one empty text."""
+    """Return the layout of the elements, or None if they differ in size by more than one empty string."""
     codes, names, text, text_offset = "", [], None, 0
     for field in message_type.__schema__.fields:
         if field.tagged_in(version):

@@ -1,8 +1,8 @@
-"""What compiled functions call: precompiled layouts, tables by length, and the rare cases.
+"""Functions that compiled codecs call: precompiled layouts, tables by length, and the rare cases.
 
-Everything here may give up by raising any of :data:`GIVE_UP`; the compiled function then asks the reference
-codec, which either finds the same value or says exactly what is wrong. So nothing here explains its failures,
-but everything here must notice them: a slice never runs beyond the buffer, a length is never negative.
+Each function may give up by raising any of :data:`GIVE_UP`; the compiled codec then calls the reference codec, which
+either finds the same value or says exactly what is wrong. So nothing here explains its failures, but everything must
+notice them: a slice never runs beyond the buffer, a length is never negative.
 """
 
 import struct
@@ -25,7 +25,7 @@ _MAX_VARINT_BYTES = 5
 
 
 class GiveUpError(Exception):
-    """The compiled function meets something that it leaves to the reference codec."""
+    """The compiled function found something that it leaves to the reference codec."""
 
 
 GIVE_UP = (GiveUpError, struct.error, IndexError, TypeError, AttributeError, ValueError, OverflowError)
@@ -37,22 +37,22 @@ GIVE_UP = (GiveUpError, struct.error, IndexError, TypeError, AttributeError, Val
 
 @cache
 def unpacker(codes: str) -> Unpack:
-    """Read consecutive fields of fixed width, in ``struct`` codes."""
+    """Return a function that reads consecutive fields of fixed width, in ``struct`` codes."""
     return struct.Struct(f">{codes}").unpack_from
 
 
 @cache
 def row_unpacker(codes: str) -> Callable[[bytes], Any]:
-    """Read consecutive elements that all have the same layout."""
+    """Return a function that reads consecutive elements that all have the same layout."""
     return struct.Struct(f">{codes}").iter_unpack
 
 
 @cache
 def content_unpackers(codes: str, *, compact: bool) -> list[Unpack | None]:
-    """Read bytes of a length below SHORT together with the fields of fixed width after them.
+    """Return functions that read bytes of a length below SHORT together with the fixed fields after them.
 
-    The index is the length as it is on the wire: one more than the number of bytes in compact form, where
-    zero stands for null and has no entry.
+    The index is the length as it is on the wire: one more than the number of bytes in compact form, where zero stands
+    for null and has no entry.
     """
     if compact:
         return [None, *(unpacker(f"{size}s{codes}") for size in range(SHORT - 1))]
@@ -61,7 +61,7 @@ def content_unpackers(codes: str, *, compact: bool) -> list[Unpack | None]:
 
 @cache
 def number_unpackers(code: str, *, compact: bool) -> list[Unpack | None]:
-    """Read an array of a count below SHORT of numbers; the index is the count as it is on the wire."""
+    """Return functions that read an array of fewer than SHORT numbers; the index is the count on the wire."""
     if compact:
         return [None, *(unpacker(f"{count}{code}") for count in range(SHORT - 1))]
     return [unpacker(f"{count}{code}") for count in range(SHORT)]
@@ -69,7 +69,7 @@ def number_unpackers(code: str, *, compact: bool) -> list[Unpack | None]:
 
 @cache
 def columns_of(value: int) -> list[bytes | None]:
-    """That many bytes of one value; the index is a count in compact form, below SHORT."""
+    """Return byte strings of one repeated value; the index is a count in compact form, below SHORT."""
     return [None, *(bytes([value]) * count for count in range(SHORT - 1))]
 
 
@@ -79,7 +79,7 @@ def is_column_of(value: int, column: bytes) -> bool:
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint, and the position after it."""
+    """Return an unsigned varint and the position after it."""
     value = 0
     for shift in range(0, 7 * _MAX_VARINT_BYTES, 7):
         byte = buffer[position]
@@ -93,12 +93,12 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def count_at(buffer: bytes, position: int, count: int) -> int:
-    """A compact count, of which the first byte is ``count`` and stands before ``position``."""
+    """Return a compact count whose first byte is ``count``; it stands before ``position``."""
     return count if count < SHORT else read_varint(buffer, position - 1)[0]
 
 
 def read_content(buffer: bytes, position: int, size: int) -> tuple[bytes, int]:
-    """That many bytes, and the position after them."""
+    """Return that many bytes and the position after them."""
     end = position + size
     if size < 0 or end > len(buffer):
         raise GiveUpError
@@ -106,13 +106,13 @@ def read_content(buffer: bytes, position: int, size: int) -> tuple[bytes, int]:
 
 
 def read_compact_content(buffer: bytes, position: int) -> tuple[bytes, int]:
-    """Bytes with a varint length + 1 before them, and the position after them."""
+    """Return bytes that have a varint length + 1 before them, and the position after them."""
     size, position = read_varint(buffer, position)
     return read_content(buffer, position, size - 1)
 
 
 def read_long_text(buffer: bytes, position: int) -> tuple[bytes, int]:
-    """The bytes of a compact text, and the position after them."""
+    """Return the bytes of a compact string and the position after them."""
     content, position = read_compact_content(buffer, position)
     if len(content) > MAX_TEXT_BYTES:
         raise GiveUpError
@@ -120,14 +120,14 @@ def read_long_text(buffer: bytes, position: int) -> tuple[bytes, int]:
 
 
 def read_numbers(buffer: bytes, position: int, code: str, count: int) -> tuple[int, ...]:
-    """That many numbers; for counts that are not in the tables."""
+    """Return that many numbers; for counts that are not in the tables."""
     if count < 0 or count > len(buffer) - position:
         raise GiveUpError
     return struct.unpack_from(f">{count}{code}", buffer, position)
 
 
 def skip_tagged_fields(buffer: bytes, position: int) -> int:
-    """The position after the tagged fields whose count is at ``position``; none of them is known."""
+    """Return the position after unknown tagged fields, whose count is at ``position``."""
     count, position = read_varint(buffer, position)
     for _ in range(count):
         _, position = read_varint(buffer, position)
@@ -143,13 +143,13 @@ def skip_tagged_fields(buffer: bytes, position: int) -> int:
 
 @cache
 def packer(codes: str) -> Pack:
-    """Write consecutive fields of fixed width."""
+    """Return a function that writes consecutive fields of fixed width."""
     return struct.Struct(f">{codes}").pack
 
 
 @cache
 def number_packers(code: str) -> list[Pack]:
-    """Write an array of a count below SHORT of numbers, without its count."""
+    """Return functions that write an array of fewer than SHORT numbers, without its count."""
     return [packer(f"{count}{code}") for count in range(SHORT)]
 
 
@@ -159,7 +159,7 @@ def pack_numbers(code: str, numbers: tuple[int, ...]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     written = bytearray()
     while value > 0x7F:
         written.append(value & 0x7F | 0x80)
@@ -169,12 +169,12 @@ def varint(value: int) -> bytes:
 
 
 def compact_count(length: int) -> bytes:
-    """The compact form of a length or count; for those that are not in COMPACT."""
+    """Encode a length or count in compact form; for those that are not in COMPACT."""
     return varint(length + 1)
 
 
 def compact_text(length: int) -> bytes:
-    """The compact form of a text's length; for those that are not in COMPACT."""
+    """Encode a string's length in compact form; for those that are not in COMPACT."""
     if length > MAX_TEXT_BYTES:
         raise GiveUpError
     return varint(length + 1)

@@ -1,4 +1,4 @@
-"""Python source under construction, and the names that it uses."""
+"""Builds Python source code, and keeps the objects that its global names stand for."""
 
 import linecache
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ _WIDTH = 100
 
 
 class Source:
-    """Lines of one function, with the objects that its global names stand for."""
+    """The lines of one function, with the objects that its global names stand for."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -18,13 +18,13 @@ class Source:
         self._depth = 0
 
     def add(self, line: str) -> None:
-        """Append a line at the present depth; a long one is broken inside its brackets."""
+        """Append a line at the current depth; a long one is broken inside its brackets."""
         indent = "    " * self._depth
-        self.lines += [indent + part for part in broken(line, _WIDTH - len(indent))]
+        self.lines += [indent + part for part in wrapped(line, _WIDTH - len(indent))]
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Append a compound statement; what is added inside becomes its body."""
+        """Append a compound statement; lines added inside the context become its body."""
         self.add(head)
         self._depth += 1
         before = len(self.lines)
@@ -34,30 +34,30 @@ class Source:
         self._depth -= 1
 
     def name(self, name: str, value: object) -> str:
-        """Let ``name`` stand for ``value`` in the function; returns the name."""
+        """Bind ``name`` to ``value`` in the function; returns the name."""
         known = self.names.setdefault(name, value)
         if known is not value and known != value:
             raise ValueError(f"{name} stands for two things")
         return name
 
     def variable(self, prefix: str, message: str, field: str) -> str:
-        """The variable of a field; no two fields of the function may share one."""
+        """Return the variable of a field; no two fields of the function may share one."""
         variable = prefix + field
         if self._variables.setdefault(variable, (message, field)) != (message, field):
             raise ValueError(f"{variable} would be {message}.{field} and {self._variables[variable]}")
         return variable
 
     def prefix(self, variable: str) -> str:
-        """What variables of fields inside a field begin with: ``partition_`` inside ``topic_partitions``."""
+        """Return the prefix of variables of nested fields: ``partition_`` inside ``topic_partitions``."""
         _, field = self._variables[variable]
         return f"{field.removesuffix('s')}_"
 
     def text(self) -> str:
-        """The whole source."""
+        """Return the whole source."""
         return "\n".join(self.lines) + "\n"
 
     def function(self, name: str, title: str) -> Callable[..., Any]:
-        """Compile the source and take the function of that name; tracebacks will show its lines."""
+        """Compile the source and return the function of that name; tracebacks show its lines."""
         file = f"<{title}>"
         text = self.text()
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -67,8 +67,8 @@ class Source:
         return function
 
 
-def broken(line: str, width: int) -> list[str]:
-    """A line of Python; if it is too wide, the lines that its widest brackets fall into at their commas."""
+def wrapped(line: str, width: int) -> list[str]:
+    """Break a line of Python that is too wide at the commas of its widest brackets."""
     spans = [(opening, closing) for opening, closing in _bracketed(line) if closing - opening > width // 3]
     if len(line) <= width or not spans:
         return [line]
@@ -78,12 +78,12 @@ def broken(line: str, width: int) -> list[str]:
     cuts = [i for i, c in enumerate(inner) if c == "," and not any(a < i < b for a, b in inside)]
     ends = [*(cut + 1 for cut in cuts), len(inner)]
     parts = [inner[start:end].strip() for start, end in zip([0, *ends], ends, strict=False)]
-    body = [f"    {piece}" for part in parts if part for piece in broken(part, width - 4)]
+    body = [f"    {piece}" for part in parts if part for piece in wrapped(part, width - 4)]
     return [line[: opening + 1], *body, line[closing:]]
 
 
 def _bracketed(line: str) -> list[tuple[int, int]]:
-    """Where the outermost brackets of a line open and close."""
+    """Return where the outermost brackets of a line open and close."""
     spans, depth, opening = [], 0, 0
     for position, character in enumerate(line):
         if character in "([{":
@@ -97,5 +97,5 @@ def _bracketed(line: str) -> list[tuple[int, int]]:
 
 
 def identifier(codes: str) -> str:
-    """Struct codes as a part of a name."""
+    """Return struct codes in a form that can be part of a name."""
     return codes.replace("?", "t")

@@ -1,4 +1,4 @@
-"""ApiVersions (18): what a broker serves. The header of its response is always v0.
+"""ApiVersions (18): the APIs and versions that a broker serves. The header of its response is always v0.
 
 - v1: the response has a throttle time; v2: the broker answers before it throttles.
 - v3: flexible body; the client names its software (KIP-511); features as tagged fields (KIP-584).
@@ -45,7 +45,7 @@ class FinalizedFeatureKey(Message):
 
 
 class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions="0-5", flexible="3+"):
-    """The APIs, versions and features of the broker."""
+    """The APIs, versions and features that the broker serves."""
 
     error_code: int = int16()
     api_keys: tuple[ApiVersion, ...] = array(ApiVersion)

@@ -29,7 +29,7 @@ class ConsumerGroupDescribeResponseTopicPartitions(Message):
 
 
 class ConsumerGroupDescribeResponseAssignment(Message):
-    """What a member owns, or shall own."""
+    """The partitions that a member owns, or those of its target assignment."""
 
     topic_partitions: tuple[ConsumerGroupDescribeResponseTopicPartitions, ...] = array(
         ConsumerGroupDescribeResponseTopicPartitions

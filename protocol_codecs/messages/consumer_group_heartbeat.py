@@ -21,7 +21,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Message):
 class ConsumerGroupHeartbeatRequest(
     Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"
 ):
-    """Joins, stays in or leaves a group; null fields are unchanged since the last heartbeat."""
+    """Joins, stays in or leaves a group; null fields have not changed since the last heartbeat."""
 
     group_id: str = string()
     member_id: str = string()
@@ -55,7 +55,7 @@ class ConsumerGroupHeartbeatResponseAssignment(Message):
 class ConsumerGroupHeartbeatResponse(
     Message, api_key=ApiKey.CONSUMER_GROUP_HEARTBEAT, versions="0-1", flexible="0+"
 ):
-    """The member's epoch, and its assignment if there is news of it."""
+    """The member's epoch, and its assignment if it is new to the member."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

@@ -1,11 +1,11 @@
-"""The embedded consumer protocol: what consumers put into JoinGroup and SyncGroup, opaque to classic brokers.
+"""The embedded consumer protocol: what consumers send inside JoinGroup and SyncGroup, opaque to classic brokers.
 
-Each embedded form is an int16 version and a body. Never flexible.
+Each embedded message is an int16 version and a body. Never flexible.
 
 - v0: topics and user data; the assigned partitions.
-- v1: a subscription tells the partitions that the member still owns (KIP-429).
-- v2: a subscription tells the generation in which it owned them.
-- v3: a subscription tells the member's rack (KIP-881).
+- v1: a subscription lists the partitions that the member still owns (KIP-429).
+- v2: a subscription names the generation in which it owned them.
+- v3: a subscription names the member's rack (KIP-881).
 
 Assignments are the same in all four.
 """
@@ -29,7 +29,7 @@ class ConsumerProtocolTopicPartition(Message):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a consumer subscribes to, and what it still owns."""
+    """The topics that a consumer subscribes to, and the partitions that it still owns."""
 
     topics: tuple[str, ...] = array(string)
     user_data: bytes | None = binary(nullable="0+", default=None)
@@ -41,38 +41,38 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a consumer is assigned."""
+    """The partitions that a consumer is assigned."""
 
     assigned_partitions: tuple[ConsumerProtocolTopicPartition, ...] = array(ConsumerProtocolTopicPartition)
     user_data: bytes | None = binary(nullable="0+", default=None)
 
 
 def encode_subscription(message: ConsumerProtocolSubscription, version: int) -> bytes:
-    """A subscription with its version before it, as JoinGroup carries it. Raises as ``encode`` does."""
+    """Encode a subscription with its version before it, as JoinGroup carries it. Raises as ``encode`` does."""
     body = encode(message, version)
     return version.to_bytes(_VERSION_SIZE, "big") + body
 
 
 def encode_assignment(message: ConsumerProtocolAssignment, version: int) -> bytes:
-    """An assignment with its version before it, as SyncGroup carries it. Raises as ``encode`` does."""
+    """Encode an assignment with its version before it, as SyncGroup carries it. Raises as ``encode`` does."""
     body = encode(message, version)
     return version.to_bytes(_VERSION_SIZE, "big") + body
 
 
 def decode_subscription(
-    buffer: Buffer, most_elements: int = _ANY_NUMBER
+    buffer: Buffer, max_elements: int = _ANY_NUMBER
 ) -> tuple[int, ConsumerProtocolSubscription]:
-    """The version that the embedded subscription claims, and its content, read as Kafka's own clients do.
+    """Return the version that the embedded subscription claims, and its content, read as Kafka's clients do.
 
-    A version newer than 3 is read as 3, and bytes after the message are ignored: newer versions only append.
-    A v1 that ends before its owned partitions (kafka-go writes such) claims nothing. ``most_elements`` bounds the
-    topics and owned partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
+    A version newer than 3 is read as 3, and bytes after the message are ignored: newer versions only append. A v1 that
+    ends before its owned partitions (kafka-go writes such) owns nothing. ``max_elements`` bounds the topics and owned
+    partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolSubscription, buffer)
-    message, end = decode_bounded(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE, most_elements)
+    message, end = decode_bounded(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE, max_elements)
     if version > _V1 or (version == _V1 and end < len(buffer)):
         message, _ = decode_bounded(
-            ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE, most_elements
+            ConsumerProtocolSubscription, version, buffer, _VERSION_SIZE, max_elements
         )
     return claimed, message
 
@@ -80,7 +80,7 @@ def decode_subscription(
 def lacks_owned_partitions(buffer: Buffer) -> bool:
     """Whether a subscription says v1 and ends before its owned partitions, as kafka-go writes it.
 
-    :func:`decode_subscription` takes that for a claim of nothing; brokers can't read it. Raises MalformedMessage.
+    :func:`decode_subscription` reads it as owning nothing; brokers can't read it. Raises MalformedMessage.
     """
     _, version = _version(ConsumerProtocolSubscription, buffer)
     _, end = decode_prefix(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE)
@@ -88,20 +88,20 @@ def lacks_owned_partitions(buffer: Buffer) -> bool:
 
 
 def decode_assignment(
-    buffer: Buffer, most_elements: int = _ANY_NUMBER
+    buffer: Buffer, max_elements: int = _ANY_NUMBER
 ) -> tuple[int, ConsumerProtocolAssignment]:
-    """The version that the embedded assignment claims, and its content, read as Kafka's own clients do.
+    """Return the version that the embedded assignment claims, and its content, read as Kafka's clients do.
 
-    A version newer than 3 is read as 3, and bytes after the message are ignored. ``most_elements`` bounds topics and
+    A version newer than 3 is read as 3, and bytes after the message are ignored. ``max_elements`` bounds topics and
     partitions together, as in ``decode_bounded``. Raises MalformedMessage and TooManyElements.
     """
     claimed, version = _version(ConsumerProtocolAssignment, buffer)
-    message, _ = decode_bounded(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE, most_elements)
+    message, _ = decode_bounded(ConsumerProtocolAssignment, version, buffer, _VERSION_SIZE, max_elements)
     return claimed, message
 
 
 def _version(message_type: type[Message], buffer: Buffer) -> tuple[int, int]:
-    """The version that stands before an embedded message, and the one to read it in."""
+    """Return the version in front of an embedded message, and the version in which to read it."""
     if len(buffer) < _VERSION_SIZE:
         raise MalformedMessage(
             message_type.__name__, 0, f"{message_type.__name__}.(version)", 0, f"{len(buffer)} bytes in all"

@@ -11,13 +11,13 @@ from protocol_codecs.message import Message
 
 
 class CreatePartitionsRequestAssignment(Message):
-    """Where the replicas of one new partition are to be."""
+    """The brokers that are to hold the replicas of one new partition."""
 
     broker_ids: tuple[int, ...] = array(int32)
 
 
 class CreatePartitionsRequestTopic(Message):
-    """One topic, and how many partitions it shall have in all."""
+    """One topic, and its new total number of partitions."""
 
     name: str = string()
     count: int = int32()
@@ -43,7 +43,7 @@ class CreatePartitionsResponseTopic(Message):
 
 
 class CreatePartitionsResponse(Message, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"):
-    """Which topics have them."""
+    """The result of each topic."""
 
     throttle_time_ms: int = int32()
     results: tuple[CreatePartitionsResponseTopic, ...] = array(CreatePartitionsResponseTopic)

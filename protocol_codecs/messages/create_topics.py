@@ -14,7 +14,7 @@ from protocol_codecs.uuids import Uuid
 
 
 class CreateTopicsRequestAssignment(Message):
-    """Where the replicas of one partition are to be."""
+    """The brokers that are to hold the replicas of one partition."""
 
     partition_index: int = int32()
     broker_ids: tuple[int, ...] = array(int32)
@@ -28,7 +28,7 @@ class CreateTopicsRequestConfig(Message):
 
 
 class CreateTopicsRequestTopic(Message):
-    """One topic; -1 partitions or replicas: the default."""
+    """One topic; -1 partitions or replicas mean the broker's default."""
 
     name: str = string()
     num_partitions: int = int32()
@@ -71,7 +71,7 @@ class CreateTopicsResponseTopic(Message):
 
 
 class CreateTopicsResponse(Message, api_key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+"):
-    """Which were created."""
+    """The result of each topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: tuple[CreateTopicsResponseTopic, ...] = array(CreateTopicsResponseTopic)

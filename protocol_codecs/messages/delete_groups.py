@@ -25,7 +25,7 @@ class DeleteGroupsResponseGroup(Message):
 
 
 class DeleteGroupsResponse(Message, api_key=ApiKey.DELETE_GROUPS, versions="0-3", flexible="2+"):
-    """Which were deleted."""
+    """The result of each group."""
 
     throttle_time_ms: int = int32()
     results: tuple[DeleteGroupsResponseGroup, ...] = array(DeleteGroupsResponseGroup)

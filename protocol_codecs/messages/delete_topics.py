@@ -37,7 +37,7 @@ class DeleteTopicsResponseTopic(Message):
 
 
 class DeleteTopicsResponse(Message, api_key=ApiKey.DELETE_TOPICS, versions="1-6", flexible="4+"):
-    """Which were deleted."""
+    """The result of each topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     responses: tuple[DeleteTopicsResponseTopic, ...] = array(DeleteTopicsResponseTopic)

@@ -18,7 +18,7 @@ class DescribeClusterRequest(Message, api_key=ApiKey.DESCRIBE_CLUSTER, versions=
 
 
 class DescribeClusterBroker(Message):
-    """One node and where clients reach it."""
+    """One node and the address at which clients reach it."""
 
     broker_id: int = int32()
     host: str = string()

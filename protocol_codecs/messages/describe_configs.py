@@ -30,7 +30,7 @@ class DescribeConfigsRequest(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions=
 
 
 class DescribeConfigsResponseSynonym(Message):
-    """Where else the value of a setting could come from."""
+    """Another source from which the value of a setting could come."""
 
     name: str = string("1+")
     value: str | None = string("1+", nullable="0+")
@@ -63,7 +63,7 @@ class DescribeConfigsResponseResource(Message):
 
 
 class DescribeConfigsResponse(Message, api_key=ApiKey.DESCRIBE_CONFIGS, versions="1-4", flexible="4+"):
-    """The settings."""
+    """The settings of each resource."""
 
     throttle_time_ms: int = int32()
     results: tuple[DescribeConfigsResponseResource, ...] = array(DescribeConfigsResponseResource)

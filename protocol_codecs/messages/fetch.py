@@ -48,7 +48,7 @@ class FetchRequestTopic(Message):
 
 
 class FetchRequestForgottenTopic(Message):
-    """Partitions to leave out of the session."""
+    """Partitions to remove from the fetch session."""
 
     topic: str = string("7-12", ignorable=True)
     topic_id: Uuid = uuid("13+", ignorable=True)
@@ -56,7 +56,7 @@ class FetchRequestForgottenTopic(Message):
 
 
 class FetchRequest(Message, api_key=ApiKey.FETCH, versions="4-18", flexible="12+"):
-    """What to read from where, and how long to wait for how many bytes."""
+    """The partitions and offsets to read, and how long to wait for how many bytes."""
 
     cluster_id: str | None = string("12+", nullable="12+", default=None, ignorable=True, tag=0)
     replica_id: int = int32("0-14", default=-1)
@@ -73,7 +73,7 @@ class FetchRequest(Message, api_key=ApiKey.FETCH, versions="4-18", flexible="12+
 
 
 class FetchResponseDivergingEpoch(Message):
-    """The largest epoch that both logs have, and where it ends."""
+    """The largest epoch that both logs have, and its end offset."""
 
     epoch: int = int32("12+", default=-1)
     end_offset: int = int64("12+", default=-1)
@@ -87,14 +87,14 @@ class FetchResponseLeader(Message):
 
 
 class FetchResponseSnapshotId(Message):
-    """The snapshot to load instead."""
+    """The snapshot that the follower has to load instead."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
 
 
 class FetchResponseAbortedTransaction(Message):
-    """A transaction whose records are to be skipped."""
+    """An aborted transaction, whose records the client skips."""
 
     producer_id: int = int64("4+")
     first_offset: int = int64("4+")
@@ -127,7 +127,7 @@ class FetchResponseTopic(Message):
 
 
 class FetchResponseNodeEndpoint(Message):
-    """Where a leader that is named above can be reached."""
+    """The address of a leader that is named above."""
 
     node_id: int = int32("16+")
     host: str = string("16+")
@@ -136,7 +136,7 @@ class FetchResponseNodeEndpoint(Message):
 
 
 class FetchResponse(Message, api_key=ApiKey.FETCH, versions="4-18", flexible="12+"):
-    """The records that were there."""
+    """The records of each topic."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16("7+", ignorable=True)

@@ -1,7 +1,6 @@
-"""What stands before every body.
+"""Request and response headers, which precede every body.
 
-Which version a request and its response have follows from API key and version: see
-:func:`protocol_codecs.registry.request_header_version` and
+The header version follows from API key and version: see :func:`protocol_codecs.registry.request_header_version` and
 :func:`protocol_codecs.registry.response_header_version`.
 
 - Request header v0 has no client id; only ControlledShutdown v0 ever used it.
@@ -15,7 +14,7 @@ from protocol_codecs.message import Message
 
 
 class RequestHeader(Message, versions="0-2", flexible="2+"):
-    """What stands before the body of every request."""
+    """Precedes the body of every request."""
 
     request_api_key: int = int16()
     request_api_version: int = int16()
@@ -24,6 +23,6 @@ class RequestHeader(Message, versions="0-2", flexible="2+"):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+"):
-    """What stands before the body of every response."""
+    """Precedes the body of every response."""
 
     correlation_id: int = int32()

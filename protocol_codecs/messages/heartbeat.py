@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group says that it lives, and hears of rebalances.
+"""Heartbeat (12): a member of a classic group renews its session, and hears of rebalances.
 
 - v1: the response has a throttle time; v2: the broker answers before it throttles.
 - v3: group instance id (KIP-345).
@@ -11,7 +11,7 @@ from protocol_codecs.message import Message
 
 
 class HeartbeatRequest(Message, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
-    """A member says that it lives."""
+    """A member renews its session."""
 
     group_id: str = string()
     generation_id: int = int32()
@@ -20,7 +20,7 @@ class HeartbeatRequest(Message, api_key=ApiKey.HEARTBEAT, versions="0-4", flexib
 
 
 class HeartbeatResponse(Message, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
-    """Whether the member may go on."""
+    """No error, or why the member must rejoin."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

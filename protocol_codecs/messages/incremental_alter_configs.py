@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): change single settings of resources.
+"""IncrementalAlterConfigs (44): change individual settings of resources.
 
 Resource types: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group. Operations: 0 set, 1 delete, 2 append,
 3 subtract.
@@ -12,7 +12,7 @@ from protocol_codecs.message import Message
 
 
 class IncrementalAlterConfigsRequestConfig(Message):
-    """One change."""
+    """One changed setting."""
 
     name: str = string()
     config_operation: int = int8()
@@ -30,7 +30,7 @@ class IncrementalAlterConfigsRequestResource(Message):
 class IncrementalAlterConfigsRequest(
     Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
-    """Asks to change settings, or only whether they could be."""
+    """Asks to change settings, or (``validate_only``) whether they could be changed."""
 
     resources: tuple[IncrementalAlterConfigsRequestResource, ...] = array(
         IncrementalAlterConfigsRequestResource
@@ -50,7 +50,7 @@ class IncrementalAlterConfigsResponseResource(Message):
 class IncrementalAlterConfigsResponse(
     Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
-    """Which resources were changed."""
+    """The result of each resource."""
 
     throttle_time_ms: int = int32()
     responses: tuple[IncrementalAlterConfigsResponseResource, ...] = array(

@@ -13,7 +13,7 @@ from protocol_codecs.message import Message
 
 
 class InitProducerIdRequest(Message, api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"):
-    """Asks for a producer id; without transactional id it is a fresh one."""
+    """Asks for a producer id; without a transactional id it is a new one."""
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

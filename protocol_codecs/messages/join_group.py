@@ -1,4 +1,4 @@
-"""JoinGroup (11): become a member of a classic group, or join again after a rebalance.
+"""JoinGroup (11): become a member of a classic group, or rejoin in a rebalance.
 
 - v1: the rebalance timeout, separate from the session timeout.
 - v2: the response has a throttle time; v3: the broker answers before it throttles.
@@ -23,7 +23,7 @@ class JoinGroupRequestProtocol(Message):
 
 
 class JoinGroupRequest(Message, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
-    """A client asks to become, or to stay, a member of a group."""
+    """A client joins or rejoins a group."""
 
     group_id: str = string()
     session_timeout_ms: int = int32()
@@ -44,7 +44,7 @@ class JoinGroupResponseMember(Message):
 
 
 class JoinGroupResponse(Message, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
-    """The generation that the member is in; the leader also gets all members."""
+    """The member's generation; the leader also gets the list of members."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     error_code: int = int16()

@@ -28,7 +28,7 @@ class LeaveGroupRequest(Message, api_key=ApiKey.LEAVE_GROUP, versions="0-5", fle
 
 
 class MemberResponse(Message):
-    """Whether one member left."""
+    """The result of one member."""
 
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+")
@@ -36,7 +36,7 @@ class MemberResponse(Message):
 
 
 class LeaveGroupResponse(Message, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
-    """Whether they left."""
+    """The result of each member."""
 
     throttle_time_ms: int = int32("1+", ignorable=True)
     error_code: int = int16()

@@ -1,4 +1,4 @@
-"""ListOffsets (2): the offset of a timestamp, or of the log's ends.
+"""ListOffsets (2): find the offset of a timestamp, or of the beginning or end of a log.
 
 Timestamps below zero are special: -1 latest, -2 earliest, -3 of the largest timestamp (v7), -4 local earliest (v8),
 -5 latest tiered (v9), -6 earliest pending upload (v11).
@@ -57,7 +57,7 @@ class ListOffsetsResponseTopic(Message):
 
 
 class ListOffsetsResponse(Message, api_key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+"):
-    """The offsets."""
+    """The offsets of each topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: tuple[ListOffsetsResponseTopic, ...] = array(ListOffsetsResponseTopic)

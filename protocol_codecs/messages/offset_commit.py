@@ -63,7 +63,7 @@ class OffsetCommitResponseTopic(Message):
 
 
 class OffsetCommitResponse(Message, api_key=ApiKey.OFFSET_COMMIT, versions="0-10", flexible="8+"):
-    """Which offsets were stored."""
+    """The result of each partition."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: tuple[OffsetCommitResponseTopic, ...] = array(OffsetCommitResponseTopic)

@@ -40,7 +40,7 @@ class OffsetDeleteResponseTopic(Message):
 
 
 class OffsetDeleteResponse(Message, api_key=ApiKey.OFFSET_DELETE, versions="0"):
-    """Which were deleted."""
+    """The result of each partition."""
 
     error_code: int = int16()
     throttle_time_ms: int = int32(ignorable=True)

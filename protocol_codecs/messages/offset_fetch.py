@@ -95,7 +95,7 @@ class OffsetFetchResponseGroup(Message):
 
 
 class OffsetFetchResponse(Message, api_key=ApiKey.OFFSET_FETCH, versions="0-10", flexible="6+"):
-    """Stored offsets."""
+    """The stored offsets of one group (v0 to v7) or of several."""
 
     throttle_time_ms: int = int32("3+", ignorable=True)
     topics: tuple[OffsetFetchResponseTopic, ...] = array(OffsetFetchResponseTopic, "0-7")

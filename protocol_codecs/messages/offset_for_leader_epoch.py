@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ends, to find out whether a log was truncated (KIP-320).
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, to detect a truncated log (KIP-320).
 
 - v0 and v1 are gone from Kafka 4. v2: the client's own leader epoch, so that stale clients are refused.
 - v3: the replica id of a follower.
@@ -28,14 +28,14 @@ class OffsetForLeaderEpochRequestTopic(Message):
 class OffsetForLeaderEpochRequest(
     Message, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
 ):
-    """Asks where epochs end."""
+    """Asks for the end offsets of leader epochs."""
 
     replica_id: int = int32("3+", default=-2, ignorable=True)
     topics: tuple[OffsetForLeaderEpochRequestTopic, ...] = array(OffsetForLeaderEpochRequestTopic)
 
 
 class OffsetForLeaderEpochResponsePartition(Message):
-    """Where the epoch of one partition ends; -1 if it is not known."""
+    """The end offset of an epoch of one partition; -1 if it is not known."""
 
     error_code: int = int16()
     partition: int = int32()
@@ -55,7 +55,7 @@ class OffsetForLeaderEpochResponseTopic(Message):
 class OffsetForLeaderEpochResponse(
     Message, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
 ):
-    """Where they end."""
+    """The end offsets of each topic."""
 
     throttle_time_ms: int = int32("2+", ignorable=True)
     topics: tuple[OffsetForLeaderEpochResponseTopic, ...] = array(OffsetForLeaderEpochResponseTopic)

@@ -41,7 +41,7 @@ class ProduceRequest(Message, api_key=ApiKey.PRODUCE, versions="3-13", flexible=
 
 
 class ProduceResponseRecordError(Message):
-    """A record for whose sake its batch was refused."""
+    """A record that caused its batch to be rejected."""
 
     batch_index: int = int32("8+")
     batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
@@ -78,7 +78,7 @@ class ProduceResponseTopic(Message):
 
 
 class ProduceResponseNodeEndpoint(Message):
-    """Where a leader that is named above can be reached."""
+    """The address of a leader that is named above."""
 
     node_id: int = int32("10+")
     host: str = string("10+")
@@ -87,7 +87,7 @@ class ProduceResponseNodeEndpoint(Message):
 
 
 class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
-    """Where the records are now."""
+    """The base offset or the error of each partition."""
 
     responses: tuple[ProduceResponseTopic, ...] = array(ProduceResponseTopic)
     throttle_time_ms: int = int32("1+", ignorable=True)

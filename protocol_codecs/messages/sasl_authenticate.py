@@ -1,6 +1,6 @@
-"""SaslAuthenticate (36): one token of the chosen mechanism each way.
+"""SaslAuthenticate (36): exchange one token of the chosen mechanism in each direction.
 
-- v1: the response tells how long the session lives (KIP-368).
+- v1: the response has the session's lifetime (KIP-368).
 - v2: flexible.
 """
 
@@ -10,13 +10,13 @@ from protocol_codecs.message import Message
 
 
 class SaslAuthenticateRequest(Message, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
-    """A token of the mechanism, from the client."""
+    """The client's token."""
 
     auth_bytes: bytes = binary()
 
 
 class SaslAuthenticateResponse(Message, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"):
-    """A token of the mechanism, from the broker."""
+    """The broker's token."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")

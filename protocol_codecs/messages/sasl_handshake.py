@@ -1,6 +1,6 @@
 """SaslHandshake (17): agree on a mechanism. Never flexible.
 
-- v0: the tokens follow bare, without Kafka's headers.
+- v0: the tokens follow without Kafka's headers.
 - v1: the tokens travel in SaslAuthenticate.
 """
 
@@ -16,7 +16,7 @@ class SaslHandshakeRequest(Message, api_key=ApiKey.SASL_HANDSHAKE, versions="0-1
 
 
 class SaslHandshakeResponse(Message, api_key=ApiKey.SASL_HANDSHAKE, versions="0-1"):
-    """The mechanisms of the broker."""
+    """The mechanisms that the broker supports."""
 
     error_code: int = int16()
     mechanisms: tuple[str, ...] = array(string)

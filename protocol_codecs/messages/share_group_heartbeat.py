@@ -10,7 +10,7 @@ from protocol_codecs.uuids import Uuid
 
 
 class ShareGroupHeartbeatRequest(Message, api_key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
-    """Joins, stays in or leaves a group; null fields are unchanged since the last heartbeat."""
+    """Joins, stays in or leaves a group; null fields have not changed since the last heartbeat."""
 
     group_id: str = string()
     member_id: str = string()
@@ -35,7 +35,7 @@ class ShareGroupHeartbeatResponseAssignment(Message):
 
 
 class ShareGroupHeartbeatResponse(Message, api_key=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
-    """The member's epoch, and its assignment if there is news of it."""
+    """The member's epoch, and its assignment if it is new to the member."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()

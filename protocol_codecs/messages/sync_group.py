@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader hands in the assignments, each member takes its own.
+"""SyncGroup (14): the leader sends the assignments of all members, and each member gets its own.
 
 - v1: the response has a throttle time; v2: the broker answers before it throttles.
 - v3: group instance id (KIP-345).
@@ -12,14 +12,14 @@ from protocol_codecs.message import Message
 
 
 class SyncGroupRequestAssignment(Message):
-    """What the leader assigns to one member."""
+    """The leader's assignment for one member."""
 
     member_id: str = string()
     assignment: bytes = binary()
 
 
 class SyncGroupRequest(Message, api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
-    """A member asks for its assignment; the leader brings those of all."""
+    """A member asks for its assignment; the leader sends those of all members."""
 
     group_id: str = string()
     generation_id: int = int32()

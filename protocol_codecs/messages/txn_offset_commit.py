@@ -33,7 +33,7 @@ class TxnOffsetCommitRequestTopic(Message):
 
 
 class TxnOffsetCommitRequest(Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
-    """A group's offsets to store when a producer's transaction commits."""
+    """Offsets of a group to store when the producer's transaction commits."""
 
     transactional_id: str = string()
     group_id: str = string()
@@ -61,7 +61,7 @@ class TxnOffsetCommitResponseTopic(Message):
 
 
 class TxnOffsetCommitResponse(Message, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-6", flexible="3+"):
-    """Which offsets were taken into the transaction."""
+    """The result of each partition."""
 
     throttle_time_ms: int = int32()
     topics: tuple[TxnOffsetCommitResponseTopic, ...] = array(TxnOffsetCommitResponseTopic)

@@ -1,7 +1,7 @@
-"""What logs hold: record batches, and the records that a group coordinator writes into them.
+"""Formats of stored data: record batches, and the records that a group coordinator writes.
 
-One file a thing: :mod:`batch` the batches, :mod:`classic_group`, :mod:`consumer_group` and :mod:`offset_commit` the
-coordinator's records, :mod:`coordinator_record` which key goes with which value.
+:mod:`batch` has the batches, :mod:`classic_group`, :mod:`consumer_group` and :mod:`offset_commit` the coordinator's
+records, :mod:`coordinator_record` which key belongs to which value.
 """
 
 from protocol_codecs.records.batch import (
@@ -14,9 +14,9 @@ from protocol_codecs.records.batch import (
     UnreadableCompression,
     decode_batch,
     encode_batch,
-    placed,
     read_header,
     read_headers,
+    rebased,
 )
 from protocol_codecs.records.classic_group import (
     GroupMetadataKey,
@@ -94,7 +94,7 @@ __all__ = [
     "encode_batch",
     "encode_key",
     "encode_value",
-    "placed",
     "read_header",
     "read_headers",
+    "rebased",
 ]

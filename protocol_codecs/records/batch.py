@@ -1,8 +1,8 @@
-"""Record batches of magic 2: what a partition's log, Produce and Fetch are made of (KIP-98).
+"""Record batches of magic 2, the unit of partition logs, Produce and Fetch (KIP-98).
 
-A broker stores batches as they came and only reads their header: :func:`read_header`, :func:`placed`. Who wants the
-records decodes the whole batch: :func:`decode_batch`. Compressed records can be read if the compression is gzip;
-the others are relayed unread.
+A broker stores batches as they come and reads only their headers: :func:`read_header`, :func:`rebased`. To read the
+records, decode the whole batch: :func:`decode_batch`. Of compressed records only gzip can be read; other batches are
+relayed undecoded.
 """
 
 import gzip
@@ -35,7 +35,7 @@ _CONTROL = 0x20
 
 
 class Compression(IntEnum):
-    """How the records of a batch are compressed."""
+    """The compression codec of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -54,11 +54,11 @@ class CorruptBatch(CodecError):
 
 
 class UnreadableCompression(CodecError):
-    """The batch is sound, but its records cannot be read here."""
+    """The batch is valid, but its compression is not supported here."""
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
-    """What stands before the records of a batch. ``size`` is that of the whole batch in bytes."""
+    """The header of a batch. ``size`` is that of the whole batch in bytes."""
 
     size: int
     base_offset: int
@@ -74,17 +74,17 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> int:
-        """The number of the compression; see :class:`Compression`."""
+        """Return the number of the compression codec; see :class:`Compression`."""
         return self.attributes & _COMPRESSION_BITS
 
     @property
     def is_control(self) -> bool:
-        """Whether this batch ends a transaction instead of carrying a client's records."""
+        """Whether this batch ends a transaction instead of carrying records of a client."""
         return bool(self.attributes & _CONTROL)
 
 
@@ -121,7 +121,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_batch(batch: RecordBatch) -> bytes:
-    """The batch on the wire. Offset deltas are taken as given. Raises UnreadableCompression."""
+    """Encode a batch. Offset deltas are taken as given. Raises UnreadableCompression."""
     body = bytearray()
     for record in batch.records:
         _append_record(body, record)
@@ -149,7 +149,7 @@ def encode_batch(batch: RecordBatch) -> bytes:
 
 
 def read_header(buffer: bytes, position: int = 0, *, check: bool = True) -> BatchHeader:
-    """The header of the batch at ``position``, which must be there as a whole.
+    """Return the header of the batch at ``position``, which must be complete.
 
     ``check`` also verifies the checksum. Raises CorruptBatch.
     """
@@ -171,7 +171,7 @@ def read_header(buffer: bytes, position: int = 0, *, check: bool = True) -> Batc
 
 
 def read_headers(buffer: bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that a buffer consists of, each with its position. Raises CorruptBatch at the first bad one."""
+    """Yield each batch header in a buffer, with its position. Raises CorruptBatch at the first bad one."""
     position = 0
     while position < len(buffer):
         header = read_header(buffer, position)
@@ -180,7 +180,7 @@ def read_headers(buffer: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def decode_batch(buffer: bytes, position: int = 0) -> RecordBatch:
-    """The batch at ``position`` with its records. Raises CorruptBatch and UnreadableCompression."""
+    """Decode the batch at ``position`` with its records. Raises CorruptBatch and UnreadableCompression."""
     header = read_header(buffer, position)
     content = buffer[position + HEADER.size : position + header.size]
     body = _decompressed(content, header.compression)
@@ -208,8 +208,8 @@ def decode_batch(buffer: bytes, position: int = 0) -> RecordBatch:
     )
 
 
-def placed(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The same batch at another place in a log: what a broker does to it before it stores it."""
+def rebased(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """Return the batch with this base offset and leader epoch, as a broker sets them before it stores a batch."""
     return b"".join(
         (base_offset.to_bytes(8, "big"), batch[8:_LENGTH_END], leader_epoch.to_bytes(4, "big"), batch[16:])
     )

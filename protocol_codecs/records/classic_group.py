@@ -1,11 +1,11 @@
-"""A classic group in ``__consumer_offsets`` (record type 2): all of it in one record."""
+"""A classic group in ``__consumer_offsets`` (record type 2): one record holds the whole group."""
 
 from protocol_codecs.fields import array, binary, int32, int64, string
 from protocol_codecs.message import Message
 
 
 class GroupMetadataKey(Message, versions="0"):
-    """Names the group."""
+    """Identifies the group."""
 
     group: str = string()
 

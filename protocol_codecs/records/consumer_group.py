@@ -16,7 +16,7 @@ from protocol_codecs.uuids import Uuid
 
 
 class ConsumerGroupMetadataKey(Message, versions="0"):
-    """Names the group (type 3)."""
+    """Identifies the group (type 3)."""
 
     group_id: str = string()
 
@@ -29,13 +29,13 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Message, versions="0"):
-    """Names the group (type 4)."""
+    """Identifies the group (type 4)."""
 
     group_id: str = string()
 
 
 class ConsumerGroupPartitionMetadataPartition(Message):
-    """One partition and the racks of its replicas; not used any more since Kafka 4.0."""
+    """One partition and the racks of its replicas; not used since Kafka 4.0."""
 
     partition: int = int32()
     racks: tuple[str, ...] = array(string)
@@ -53,13 +53,13 @@ class ConsumerGroupPartitionMetadataTopic(Message):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The subscribed topics as they were when the group epoch was last bumped (before Kafka 4.1)."""
+    """The subscribed topics at the last bump of the group epoch (before Kafka 4.1)."""
 
     topics: tuple[ConsumerGroupPartitionMetadataTopic, ...] = array(ConsumerGroupPartitionMetadataTopic)
 
 
 class ConsumerGroupMemberMetadataKey(Message, versions="0"):
-    """Names group and member (type 5)."""
+    """Identifies group and member (type 5)."""
 
     group_id: str = string()
     member_id: str = string()
@@ -73,14 +73,14 @@ class ConsumerGroupClassicProtocol(Message):
 
 
 class ConsumerGroupClassicMemberMetadata(Message):
-    """What a member declared that still speaks the classic protocol."""
+    """The declarations of a member that still speaks the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: tuple[ConsumerGroupClassicProtocol, ...] = array(ConsumerGroupClassicProtocol)
 
 
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """What a member declared: client, subscription, rebalance timeout.
+    """The declarations of a member: client, subscription, rebalance timeout.
 
     Kafka's default of the last field is an empty struct: for a member of the new protocol it writes a null.
     """
@@ -102,7 +102,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="0"):
-    """Names the group (type 6)."""
+    """Identifies the group (type 6)."""
 
     group_id: str = string()
 
@@ -115,7 +115,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="0"):
-    """Names group and member (type 7)."""
+    """Identifies group and member (type 7)."""
 
     group_id: str = string()
     member_id: str = string()
@@ -129,7 +129,7 @@ class ConsumerGroupTargetAssignmentTopicPartition(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """What a member shall own."""
+    """The target assignment of a member."""
 
     topic_partitions: tuple[ConsumerGroupTargetAssignmentTopicPartition, ...] = array(
         ConsumerGroupTargetAssignmentTopicPartition
@@ -137,7 +137,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="0"):
-    """Names group and member (type 8)."""
+    """Identifies group and member (type 8)."""
 
     group_id: str = string()
     member_id: str = string()
@@ -152,7 +152,10 @@ class ConsumerGroupCurrentMemberAssignmentTopicPartitions(Message):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """What a member owns; state 0 is stable, 1 unrevoked partitions, 2 unreleased partitions."""
+    """The current assignment of a member.
+
+    State 0 is stable, 1 unrevoked partitions, 2 unreleased partitions.
+    """
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -166,7 +169,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
 
 
 class ConsumerGroupRegularExpressionKey(Message, versions="0"):
-    """Names group and regular expression (type 16)."""
+    """Identifies group and regular expression (type 16)."""
 
     group_id: str = string()
     regular_expression: str = string()

@@ -1,8 +1,7 @@
-"""The records of ``__consumer_offsets``: which key goes with which value, and how both become bytes.
+"""The records of ``__consumer_offsets``: which key belongs to which value, and how both are encoded.
 
-A key is an int16 record type and a message; a value is an int16 version and a message, or null for a tombstone,
-which deletes what the key names. Types that are not declared here (share groups, streams groups) are skipped by
-readers.
+A key is an int16 record type and a message; a value is an int16 version and a message, or null for a tombstone, which
+deletes the entry of its key. Readers skip types that are not declared here (share groups, streams groups).
 """
 
 from enum import IntEnum
@@ -37,7 +36,7 @@ _LEGACY_OFFSET_COMMIT = 0
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True, gc=False):
-    """One record; without value it is a tombstone."""
+    """One record; without a value it is a tombstone."""
 
     key: Message
     value: Message | None = None
@@ -90,12 +89,12 @@ _EXPIRING_OFFSET_VERSION = 1
 
 
 def encode_key(key: Message) -> bytes:
-    """The bytes of a record's key. Raises KeyError for a message that is no key."""
+    """Encode a record's key. Raises KeyError for a message that is no key."""
     return _TYPE_OF_KEY[type(key)].to_bytes(_PREFIX_SIZE, "big") + encode(key, _KEY_VERSION)
 
 
 def encode_value(record: CoordinatorRecord) -> bytes | None:
-    """The bytes of a record's value in the version that Kafka writes; None for a tombstone."""
+    """Encode a record's value in the version that Kafka writes; None for a tombstone."""
     value = record.value
     if value is None:
         return None
@@ -106,7 +105,7 @@ def encode_value(record: CoordinatorRecord) -> bytes | None:
 
 
 def decode_record(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record of these bytes; None if its type is not declared here.
+    """Decode a record; None if its type is not declared here.
 
     Raises MalformedMessage and UnsupportedVersion.
     """

@@ -6,7 +6,7 @@ from protocol_codecs.uuids import Uuid
 
 
 class OffsetCommitKey(Message, versions="0"):
-    """Names group and partition."""
+    """Identifies group and partition."""
 
     group: str = string()
     topic: str = string()
@@ -14,7 +14,7 @@ class OffsetCommitKey(Message, versions="0"):
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """The offset. Kafka writes v4, and v1 if the offset has an expire timestamp."""
+    """The committed offset. Kafka writes v4, and v1 if the offset has an expire timestamp."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1, ignorable=True)

@@ -13,7 +13,7 @@ def append_varint(buffer: bytearray, value: int) -> None:
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """The value at ``position`` and where it ends. Raises ValueError if there is none."""
+    """Return the value at ``position`` and its end. Raises ValueError if there is none."""
     zigzag = shift = 0
     for end in range(position, min(position + _MAX_BYTES, len(buffer))):
         byte = buffer[end]

@@ -39,7 +39,7 @@ class NoAnswerError(Exception):
 
 
 def admin_url(address: str | None, config: Path | None) -> str:
-    """The URL of an admin port, from ``--admin``, else from the configuration file, else the default.
+    """Return the URL of an admin port: from ``--admin``, else from the configuration file, else the default.
 
     :raises ConfigError: the address or the configuration is invalid.
     """
@@ -79,9 +79,9 @@ P = TypeVar("P", bound=Page)
 def fetch_groups(
     url: str, kind: type[P], *, timeout_s: float, events: bool = False, group: str | None = None
 ) -> P:
-    """All groups of the proxy at ``url`` (``http://host:port``), page by page, or one; ``kind`` is a msgspec Struct.
+    """Fetch all groups of the proxy at ``url`` (``http://host:port``) page by page, or one. ``kind`` is a Struct.
 
-    :raises NoAnswerError: nobody answers there, with an error, or what answers is no Epochgate.
+    :raises NoAnswerError: nothing answers there, or it answers with an error, or it is not Epochgate.
     """
     parameters = {"events": "1"} if events else {}
     if group is not None:

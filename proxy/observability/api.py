@@ -50,8 +50,8 @@ async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | N
 
     ``events``: include the latest events of each group.
     """
-    told = await processes.query("groups with events" if events else "groups", Snapshot)
-    return merge(told) if told else None
+    snapshots = await processes.query("groups with events" if events else "groups", Snapshot)
+    return merge(snapshots) if snapshots else None
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:
@@ -110,12 +110,12 @@ async def refuse(request: Request, error: Exception) -> Response:
 
 
 def problem(status: int, why: str, group: str | None = None) -> Response:
-    """An error as the JSON interface answers it (:class:`proxy.observability.openapi.Problem`)."""
+    """Make the response to a request that failed (:class:`proxy.observability.openapi.Problem`)."""
     return Response(msgspec.json.encode(Problem(error=why, group=group)), status, media_type=_JSON)
 
 
 def _chosen(found: Snapshot, group_id: str | None, after: str | None) -> tuple[GroupView, ...]:
-    """The groups that a query asks for, by the order of their ids."""
+    """Return the groups that a query asks for, in the order of their ids."""
     return tuple(
         group
         for group in found.groups

@@ -69,7 +69,7 @@ GROUPS: Mapping[str, Parameter] = {
 
 
 def read_query(given: Iterable[tuple[str, str]], known: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The values of the parameters that are given.
+    """Return the values of the parameters that are given.
 
     :raises QueryError: one is unknown, given twice or malformed.
     """

@@ -24,7 +24,7 @@ from proxy.session.request_metrics import error_name
 from translation.actions import Connection
 
 MAX_GROUPS_PER_S = 20
-"""Groups that are polled in one second at most."""
+"""The most groups that are polled in one second."""
 
 _INTERVAL_S = 1.0
 _SETTLE_DELAY_S = 1.5
@@ -51,7 +51,7 @@ class BrokerGroupPoller:
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
         if self._interval_s:
             await run_periodically(
                 _INTERVAL_S, lambda: self.poll_due_groups(trio.current_time()), self._metrics

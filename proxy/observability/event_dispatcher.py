@@ -7,7 +7,8 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.bounds import EventBounds
 from proxy.observability.formatting import count_partitions
 from proxy.observability.group_metrics import OTHER, GroupLabels
-from proxy.observability.group_registry import GroupRegistry, RecordedEvent
+from proxy.observability.group_records import RecordedEvent
+from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.wall_clock import WallClock
 from translation.actions import Event, EventKind, MemberProtocol
 from translation.partitions import TopicPartitions

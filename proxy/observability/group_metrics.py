@@ -27,14 +27,12 @@ from proxy.metrics.group_families import (
     STUCK_MEMBERS,
     Family,
 )
-from proxy.observability.group_registry import GroupRecord
-from proxy.observability.snapshot import BrokerView, GroupView
+from proxy.observability.group_records import GroupRecord
+from proxy.observability.snapshot import REBALANCING, BrokerView, GroupView
 from proxy.runtime.time_slice import TimeSlice
-from translation.member_state import MemberState
 from translation.reasons import category
 
 OTHER = "other"
-_REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 
 
 class GroupCounts(msgspec.Struct, kw_only=True):
@@ -79,7 +77,7 @@ class GroupLabels:
 
 
 class GroupCollector(Collector):
-    """Makes the families of this module of whatever ``figures`` gives."""
+    """Makes the metrics of this module from the groups that ``counts`` returns."""
 
     def __init__(self, labels: GroupLabels, counts: Callable[[], Iterable[GroupCounts]]) -> None:
         self.counts = counts
@@ -201,7 +199,7 @@ def _protocol(group: GroupCounts) -> str:
 def _state(group: GroupCounts) -> str:
     if not group.members:
         return "Empty"
-    return "Rebalancing" if any(state in _REBALANCING for _, state in group.members) else "Stable"
+    return "Rebalancing" if any(state in REBALANCING for _, state in group.members) else "Stable"
 
 
 def _migrated(group: GroupCounts) -> int:

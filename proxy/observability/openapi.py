@@ -35,7 +35,7 @@ _SERVED = (Snapshot, GroupView, Problem, Alive, Ready)
 
 
 def openapi(version: str) -> dict[str, Any]:
-    """The document. ``version`` is the software's."""
+    """Make the document. ``version`` is the software's."""
     references, schemas = msgspec.json.schema_components(_SERVED, ref_template="#/components/schemas/{name}")
     answers = {
         kind: {"application/json": {"schema": reference}}

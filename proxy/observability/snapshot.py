@@ -19,7 +19,8 @@ VERSION = 1
 EVENTS_KEPT = 120
 """Most events of one group in a snapshot, the newest ones."""
 
-_REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
+"""The states of a member that takes part in a rebalance."""
 
 
 class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -81,7 +82,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The migration progress of a group: ``done`` of ``total`` members use the new protocol.
 
-    ``by`` is ``broker`` if a broker said so, ``proxy`` if it is counted by how the members come. ``translated``,
+    ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls. ``translated``,
     ``classic`` and ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
     """
 
@@ -95,7 +96,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def ratio(self) -> float | None:
-        """From 0 to 1; None without members."""
+        """The share of members that use the new protocol, from 0 to 1; None without members."""
         return self.done / self.total if self.total else None
 
 
@@ -168,7 +169,7 @@ def state_of(members: Sequence[MemberView]) -> str:
     """Return the state of a group, derived from the states of its members."""
     if not members:
         return "Empty"
-    return "Rebalancing" if any(member.state in _REBALANCING for member in members) else "Stable"
+    return "Rebalancing" if any(member.state in REBALANCING for member in members) else "Stable"
 
 
 def protocol_of(members: Sequence[MemberView]) -> str:
@@ -177,7 +178,7 @@ def protocol_of(members: Sequence[MemberView]) -> str:
     return "mixed" if len(protocols) > 1 else next(iter(protocols), "")
 
 
-def stuck_of(members: Iterable[MemberView], switch: str | None = None) -> str | None:
+def stuck_of(members: Iterable[MemberView], conversion: str | None = None) -> str | None:
     """Describe what is stuck: a member beyond its rebalance timeout, or else a stuck conversion. None if nothing is."""
     stuck = [member for member in members if member.stuck_s > 0]
     if stuck:
@@ -185,7 +186,7 @@ def stuck_of(members: Iterable[MemberView], switch: str | None = None) -> str | 
         who = worst.client_id or worst.id
         others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
         return f"{who}{others} in {worst.state} {worst.stuck_s:.0f} s beyond the rebalance timeout"
-    return switch
+    return conversion
 
 
 def merge(snapshots: Sequence[Snapshot]) -> Snapshot:
@@ -222,7 +223,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
     asked = [part.broker for part in parts if part.broker is not None]
     broker = max(asked, key=lambda one: one.asked_at, default=None)
     events = sorted(chain.from_iterable(part.events for part in parts), key=lambda event: event.time_us)
-    switches = [part.stuck for part in parts if part.stuck]
+    stuck = [part.stuck for part in parts if part.stuck]
     return GroupView(
         id=newest.id,
         mode=newest.mode,
@@ -236,7 +237,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         last_rebalance=_last_rebalance(parts),
         rebalances=sum(part.rebalances for part in parts),
         why_not=newest.why_not,
-        stuck=stuck_of(members, switches[0] if switches else None),
+        stuck=stuck_of(members, stuck[0] if stuck else None),
         updated_at=newest.updated_at,
         events=tuple(events[-EVENTS_KEPT:]),
     )

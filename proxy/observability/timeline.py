@@ -1,8 +1,8 @@
 """Who owned which partition when: a group's latest events as lanes of bars, ready to be drawn.
 
-Ownership is what clients may be working on (docs/reference/journal.md): it begins when a partition is handed out and
-ends when its client no longer claims it. A time without an owner between
-two owners is a bar of its own, so that pauses are visible.
+Ownership is what clients may be working on (docs/reference/journal.md): it begins when a partition is assigned to a
+client and ends when the client no longer reports it as owned. A time without an owner between two owners is a bar of
+its own, so that pauses are visible.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Admits client connections, enforces their limits, and drains them.
 
-Timeouts are checked once per second for each connection, off the request path: a connection only counts what it reads
-and writes, and this module remembers when a count last changed.
+Timeouts are checked once per second for each connection, off the request path: a connection only counts its reads and
+writes, and this module remembers when a count last changed.
 """
 
 import random
@@ -18,7 +18,8 @@ from proxy.metrics.registry import Metrics
 from proxy.runtime.fd_limits import connection_limit
 from proxy.runtime.log_throttle import LogThrottle
 from proxy.runtime.time_slice import TimeSlice
-from proxy.server.client_connection import ClientConnection, ConnectionProgress
+from proxy.server.client_connection import ClientConnection
+from proxy.server.connection_progress import ConnectionProgress
 from proxy.server.disconnect_cause import DisconnectCause
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.connection_manager")
@@ -27,7 +28,7 @@ CHECK_INTERVAL_S = 1.0
 """Seconds between two checks of a connection: the accuracy of all timeouts."""
 
 _AGE_SPREAD = 0.2
-"""Ages are drawn from the last fifth before the maximum: clients that came together do not have to go together."""
+"""Each connection's maximum age is drawn from the last fifth, so that clients that came together leave one by one."""
 
 _MEBIBYTE = 1024 * 1024
 _CLOSED_PER_S = 200.0
@@ -46,7 +47,7 @@ class _Activity(msgspec.Struct):
 
 
 class ConnectionManager:
-    """The connections of one process, which come in by so many ``ports``."""
+    """The connections of one process, which listens on so many ``ports``."""
 
     def __init__(self, limits: Limits, metrics: Metrics, ports: int = 0) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""Why a client's connection ended."""
+"""The causes by which a client's connection ends."""
 
 from enum import StrEnum
 

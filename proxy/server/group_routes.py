@@ -1,7 +1,7 @@
-"""Which connection reaches which group, and the questions that the observability side asks brokers there.
+"""Finds a connection for queries about a group, and carries the queries of :mod:`proxy.observability` over it.
 
-A broker lets only an authenticated client ask about a group. The proxy has no credentials of its own, so it asks on a
-connection on which the broker has accepted calls for that group.
+A broker describes a group only to a principal that may see it. The proxy has no credentials of its own, so it sends its
+queries on a connection on which the broker has accepted calls for that group.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from translation.actions import Call, CallId, Connection, ConnectionId, Request
 from translation.policy.rule_cache import LONGEST_GROUP_ID
 
 _MAX_GROUPS_PER_CONNECTION = 100
-"""Groups that are remembered for one connection: a client may name as many as it likes."""
+"""The most groups that are remembered for one connection; a client may name as many as it likes."""
 
 
 class _Route(msgspec.Struct, frozen=True):
-    """The connection on which a member of a group was heard last."""
+    """The connection of the last call for a group."""
 
     shell: TranslatedConnection
     connection: Connection
@@ -28,10 +28,10 @@ class _Route(msgspec.Struct, frozen=True):
 
 
 class _Query(msgspec.Struct, frozen=True):
-    """A question under way, and who gets the answer."""
+    """A query in flight, and the callback for its response."""
 
     connection_id: ConnectionId
-    on_answer: Callable[[Any], None]
+    on_response: Callable[[Any], None]
 
 
 class GroupRoutes:
@@ -45,16 +45,16 @@ class GroupRoutes:
 
     @property
     def queries_in_flight(self) -> int:
-        """How many questions the broker has not answered yet."""
+        """How many queries the broker has not answered yet."""
         return len(self._queries)
 
     def leads_to(self, group_id: str, shell: TranslatedConnection) -> bool:
-        """Whether the group was heard last on this connection."""
+        """Whether the last call for the group came on this connection."""
         route = self._routes.get(group_id)
         return route is not None and route.shell is shell
 
     def remember(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
-        """A member of the request's group was heard on this connection, and the broker accepts it there."""
+        """Remember the connection of a call that the broker accepts, for its group."""
         group_id = request.message.group_id
         groups = self._groups_on.setdefault(connection.id, set())
         if len(groups) < _MAX_GROUPS_PER_CONNECTION and len(group_id) <= LONGEST_GROUP_ID:
@@ -62,7 +62,7 @@ class GroupRoutes:
             groups.add(group_id)
 
     def forget(self, connection_id: ConnectionId) -> None:
-        """Nothing can be asked on this connection any more; questions under way on it stay unanswered."""
+        """Forget a connection that is closed; queries in flight on it stay unanswered."""
         for group_id in self._groups_on.pop(connection_id, ()):
             route = self._routes.get(group_id)
             if route is not None and route.connection.id == connection_id:  # else another connection is newer
@@ -74,22 +74,22 @@ class GroupRoutes:
     def ask(
         self,
         group_id: str,
-        question: Callable[[Connection], BrokerQuery | None],
-        on_answer: Callable[[Any], None],
+        make_query: Callable[[Connection], BrokerQuery | None],
+        on_response: Callable[[Any], None],
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
         route = self._routes.get(group_id)
-        ask = None if route is None else question(route.connection)
-        if route is None or ask is None:
+        query = None if route is None else make_query(route.connection)
+        if route is None or query is None:
             return False
         query_id = CallId(next(self._query_ids))
-        self._queries[query_id] = _Query(route.connection.id, on_answer)
+        self._queries[query_id] = _Query(route.connection.id, on_response)
         route.shell.call(
-            Call(route.connection.id, query_id, ask.api_key, ask.version, route.client_id, ask.message)
+            Call(route.connection.id, query_id, query.api_key, query.version, route.client_id, query.message)
         )
         return True
 
     def answered(self, query_id: CallId, message: Any) -> None:
-        """A broker has answered a question. Whoever asked may be gone while the broker's side lives on."""
+        """Give a broker's response to the query's callback; the query may have been forgotten meanwhile."""
         if (query := self._queries.pop(query_id, None)) is not None:
-            query.on_answer(message)
+            query.on_response(message)

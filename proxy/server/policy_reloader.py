@@ -1,6 +1,6 @@
 """Reloads the policy file when it changes or at SIGHUP, without dropping a connection.
 
-A file that can't be used is refused: the policy before it stays, and log and metrics say so.
+A file that can't be used is refused: the previous policy stays in force, and log and metrics report it.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["POLL_INTERVAL_S", "PolicyReloader"]
 
 
 class PolicyReloader:
-    """Watches one policy file. ``apply`` is given each policy that is new and good."""
+    """Watches one policy file. ``apply`` gets each new policy that is valid."""
 
     def __init__(self, file: Path, apply: Callable[[Policy], None], metrics: Metrics) -> None:
         self._file = file
@@ -29,15 +29,15 @@ class PolicyReloader:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The one file."""
+        """The policy file; see :class:`proxy.config.file_watcher.Reloadable`."""
         return (self._file,)
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch until cancelled."""
         await FileWatcher((self,)).run()
 
     def reload(self, why: str) -> None:
-        """Read the file and apply it, or refuse it."""
+        """Read the file and apply its policy, or refuse it. ``why`` goes to the log."""
         try:
             policy = load_policy(self._file)
         except ConfigError as error:

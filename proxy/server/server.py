@@ -27,7 +27,8 @@ from proxy.observability.observability import Observability
 from proxy.observability.process_queries import QueryHandler
 from proxy.runtime.fd_limits import pipe_limit
 from proxy.runtime.log_setup import count_suppressed_lines
-from proxy.server.client_connection import ClientConnection, ConnectionDeps
+from proxy.server.client_connection import ClientConnection
+from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.translation_protocols import Translation
@@ -51,7 +52,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The ports that the process really listens on; they differ from the configuration where that says 0."""
+    """The ports that the process really listens on. They differ from the configuration where that says 0."""
 
     listeners: tuple[BoundListener, ...]
     admin: int
@@ -66,16 +67,16 @@ class Readiness(msgspec.Struct, frozen=True):
 class Server:
     """One proxy process. Constructing it reads all certificates and binds all ports.
 
-    A worker brings its ``listeners`` along; it has no admin port. ``answers`` are what the process can be asked
+    A worker passes its ``listeners``; it has no admin port. ``query_handlers`` answer the queries of other processes
     (:mod:`proxy.observability.process_queries`).
 
-    ``policy`` is the one that the translator has, for what is told of groups; ``replica`` is what this process is
-    called there, if not by the name of its host; ``folder`` is that of the configuration file.
+    ``policy`` is the one that the translator has, for observability; ``replica`` names this process there, by default
+    with its host name; ``folder`` is that of the configuration file.
 
-    ``certificates`` are to be reloaded when their files change. ``last_good_tls`` is for files that can't be used at
-    the start: what was in them before, by the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
+    ``certificates`` have to be reloaded when their files change. ``last_good_tls`` replaces files that can't be used at
+    the start: their contents before, by the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
 
-    :raises BindError: a port can't be had.
+    :raises BindError: a port can't be bound.
     :raises TlsFilesError: a certificate can't be used.
     """
 
@@ -167,10 +168,10 @@ class Server:
         return self.certificates[-1]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until :meth:`stop` is called, then drain. ``task_status`` is told when clients are welcome.
+        """Serve until :meth:`stop` is called, then drain. ``task_status`` starts once clients can connect.
 
         :raises UnreachableError: no broker answered in time.
-        :raises BindError: a port was taken meanwhile.
+        :raises BindError: another process has taken a port meanwhile.
         """
         admin_may_close = trio.Event()
         statistics = trio.lowlevel.current_statistics
@@ -200,7 +201,7 @@ class Server:
             nursery.start_soon(EpollLoop().serve)
             nursery.start_soon(self.driver.run_timers)
             self.observability.start(nursery, self.driver)
-            nursery.start_soon(self.driver.expire_observed_members)
+            nursery.start_soon(self.driver.reporter.expire_observed_members)
             nursery.start_soon(self._connections.enforce_limits)
             self._broker_health.start(nursery)
             for bound, certificates in zip(self.ports.listeners, self._tls, strict=True):
@@ -218,13 +219,13 @@ class Server:
         return Readiness(self.health.reason)
 
     def set_policy(self, policy: Policy) -> None:
-        """Another policy holds from now on."""
+        """Apply another policy."""
         self._rules.set_policy(policy)
         self.observability.set_policy(policy)
         self.driver.set_policy(policy)
 
     def stop(self) -> None:
-        """Drain and end; before clients are welcome, end at once."""
+        """Drain and end; before clients can connect, end at once."""
         self._stopping.set()
         self._starting.cancel()
 
@@ -286,7 +287,7 @@ class Server:
         return accepted
 
     def _node_changed(self, node_id: int, address: Address) -> None:
-        """Close the connections on which a bootstrap broker stands in for a node whose address is known now."""
+        """Close, once idle, connections on which a bootstrap broker stands in for a node whose address is known now."""
         self.metrics.known_nodes.set(len(self.nodes))
         _log.info("node learned", node=node_id, address=str(address))
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""What the driver needs of a translator, and what the translator's actions need of a connection."""
+"""The interfaces between the driver, the translator and the connections."""
 
 from typing import Any, Protocol
 
@@ -9,25 +9,27 @@ from translation.policy.policy import Policy
 
 
 class Translation(Protocol):
-    """What the shell needs of a translator. ``now`` is :func:`trio.current_time`, in seconds."""
+    """A translator, as the driver uses it. ``now`` is :func:`trio.current_time`, in seconds."""
 
     def predict(self, connection: Connection, request: Request) -> Prediction | None:
-        """What is certain to come of a Heartbeat, if anything is. The same call of handle_request follows."""
+        """Return what a Heartbeat is certain to cause, if anything; handle_request follows with the same arguments."""
         ...
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        """A client's group call."""
+        """Handle a client's group call."""
         ...
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
-        """The broker's answer to a Call."""
+        """Handle the broker's response to a Call."""
         ...
 
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
-        """The broker's answer to a group call that was relayed."""
+    def handle_relayed_response(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Action]:
+        """Note the broker's response to a group call that was relayed."""
         ...
 
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of this connection for this group."""
         ...
 
@@ -35,54 +37,54 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The client's side of a connection has ended; the broker's stays until Release."""
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """The client has closed a connection; its upstream connection stays until Release."""
         ...
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """A connection is gone on both sides: no call on it will be answered."""
+        """Both sides of a connection are closed: no call on it will be answered."""
         ...
 
     def next_deadline(self) -> float:
-        """When handle_time wants to be called; infinity if never."""
+        """Return when handle_time has to be called next; infinity for never."""
         ...
 
     def handle_time(self, now: float) -> list[Action]:
-        """The deadline has come."""
+        """Do what is due."""
         ...
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
-        """Another policy holds from now on."""
+        """Apply another policy."""
         ...
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable, with nothing under way."""
         ...
 
 
 class TranslatedConnection(Protocol):
-    """What a connection does for the translation."""
+    """A connection, as the driver uses it to execute actions."""
 
     def answer(self, request_id: RequestId, message: Message) -> None:
         """Answer a request of the client."""
         ...
 
     def forward(self, request_id: RequestId) -> None:
-        """Let the broker answer it."""
+        """Relay a request of the client, so that the broker answers it."""
         ...
 
     def call(self, call: Call) -> None:
-        """Send a request to the broker."""
+        """Send a request to the broker on the upstream connection of this client."""
         ...
 
     def close(self, reason: str) -> None:
-        """Close both sides once the client has what was answered."""
+        """Close both sides, once the client has got the answers before."""
         ...
 
     def release(self) -> None:
-        """Close the upstream side that outlived the client."""
+        """Close the upstream connection that outlived the client."""
         ...
 
     def fail(self) -> None:
-        """Close both sides: something went wrong here that should not have."""
+        """Close both sides after an internal error."""
         ...

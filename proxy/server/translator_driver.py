@@ -1,13 +1,13 @@
 """Drives the one translator of the process: hands it the connections' events and executes its actions in order.
 
 Everything here is synchronous and runs in the trio thread. Executing an action may let the next request of a connection
-through, which is an event again. Such events queue up, so the translator never gets a second event before the actions
-of the first are done.
+through, which is another event. Such events queue, so the translator never gets a second event before the actions of
+the first are done.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -17,16 +17,16 @@ import trio
 
 from protocol_codecs import ApiKey, Message
 from proxy.metrics.counters import HotHistogram
-from proxy.metrics.periodic import run_periodically
 from proxy.observability.broker_queries import BrokerQuery
+from proxy.server.event_reporter import EventReporter
 from proxy.server.group_routes import GroupRoutes
 from proxy.server.translation_protocols import TranslatedConnection, Translation
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.speculation import Prediction
 from translation.actions import (
     Action,
-    Admitted,
     Answer,
+    Authorized,
     Call,
     CallId,
     Close,
@@ -34,9 +34,7 @@ from translation.actions import (
     ConnectionId,
     Emit,
     Event,
-    EventKind,
     Forward,
-    MemberProtocol,
     Release,
     Request,
     RequestId,
@@ -47,7 +45,6 @@ from translation.policy.policy import Policy
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
-_SESSION_CHECK_INTERVAL_S = 2.0
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -64,7 +61,7 @@ class _Handler(msgspec.Struct, frozen=True, eq=False):
 
 
 class _DrivenConnection(msgspec.Struct):
-    """A connection that the translator knows, and its request and calls there that are under way."""
+    """A connection that the translator knows, with its request and the calls on it that are under way."""
 
     shell: TranslatedConnection
     request: RequestId | None = None
@@ -72,9 +69,9 @@ class _DrivenConnection(msgspec.Struct):
 
 
 class TranslatorDriver:
-    """Drives the translator. ``emit`` takes each event for log, metrics and journal.
+    """Drives the translator. ``emit`` gets each event for log, metrics and journal.
 
-    ``observer`` is shown what passes through.
+    ``observer`` is shown the group calls that pass through.
     """
 
     def __init__(
@@ -86,8 +83,10 @@ class TranslatorDriver:
     ) -> None:
         self._translator = translator
         self._request_metrics = request_metrics
-        self._emit = emit
-        self._observer = observer or Observer(TopicNames())
+        observer = observer or Observer(TopicNames())
+        self.reporter = EventReporter(observer, emit, request_metrics.metrics)
+        """Reports the events of all members."""
+        self._kept_alive = observer.kept_alive  # called for each Heartbeat that passes through
         self._routes = GroupRoutes()
         self._connections: dict[ConnectionId, _DrivenConnection] = {}
         self._requests: dict[RequestId, _DrivenConnection] = {}
@@ -103,19 +102,20 @@ class TranslatorDriver:
         )
 
         def handler(name: str, handle: Callable[..., list[Action]]) -> _Handler:
+            # The name is a label of a metric: it stays although the methods have other names.
             return _Handler(name, handle, request_metrics.metrics.translation.labels(name))
 
         self._handle_request = handler("handle_request", translator.handle_request)
         self._handle_reply = handler("handle_reply", translator.handle_reply)
-        self._handle_passed = handler("passed", translator.passed)
-        self._handle_client_gone = handler("client_gone", translator.client_gone)
+        self._handle_relayed_response = handler("passed", translator.handle_relayed_response)
+        self._handle_client_disconnected = handler("client_gone", translator.client_disconnected)
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
-            Admitted: self._admitted,
+            Authorized: self._authorized,
             Call: self._call,
             Emit: self._emitted,
             Close: self._close,
@@ -123,13 +123,13 @@ class TranslatorDriver:
         }
 
     def predict(self, connection: Connection, request: Request) -> Prediction | None:
-        """What is certain to come of :meth:`request`, which follows; None if nothing is."""
+        """Return what :meth:`request`, which follows, is certain to cause; None if nothing is certain."""
         if request.api_key != _HEARTBEAT or self._working:
             return None
         return self._translator.predict(connection, request)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
-        """A client has sent a group call."""
+        """Hand a client's group call to the translator."""
         driven = self._connections.get(connection.id)
         if driven is None:
             driven = self._connections[connection.id] = _DrivenConnection(shell)
@@ -137,7 +137,7 @@ class TranslatorDriver:
         self._requests[request.id] = driven
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
-            if not self._routes.leads_to(group_id, shell) and self._translator.admits(
+            if not self._routes.leads_to(group_id, shell) and self._translator.is_authorized(
                 connection.id, group_id
             ):
                 self._routes.remember(shell, connection, request)
@@ -151,71 +151,55 @@ class TranslatorDriver:
             and self._translator.passes_through(self._clock(), group_id, member_id)
         )
 
-    def passed(
+    def call_relayed(
         self,
         shell: TranslatedConnection,
         connection: Connection,
         request: Request,
         response: Any,
     ) -> None:
-        """A group call passes through: ``response`` is None when it is passed on, and then what the broker said.
+        """Observe a group call that passes through: when it is relayed (``response`` is None) and when it is answered.
 
-        Until the broker has accepted its sender once, nothing that it says is believed.
+        A call counts for nothing until the broker has accepted a call of its sender for this group.
         """
         group_id = request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
-            if self._translator.admits(connection.id, group_id):
+            if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
                     self._routes.remember(shell, connection, request)
-                if self._observer.kept_alive(self._clock(), connection.id, request.message):
+                if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
-            if self._translator.admits(connection.id, group_id):
-                self._observe(request, lambda now: self._observer.request_forwarded(now, request))
+            if self._translator.is_authorized(connection.id, group_id):
+                self.reporter.call_forwarded(request)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
-        if is_news or not self._translator.admits(connection.id, group_id):
+        if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch(self._handle_passed, connection.id, connection, request, response)
-        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
+            self._dispatch(self._handle_relayed_response, connection.id, connection, request, response)
+        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.is_authorized(
+            connection.id, group_id
+        ):
             self._routes.remember(shell, connection, request)
-        self._observe(
-            request, lambda now: self._observer.response_received(now, connection, request, response)
-        )
+        self.reporter.call_answered(connection, request, response)
 
-    def _observe(self, request: Request, look: Callable[[float], Iterable[Event]]) -> None:
-        """Show the observer a call, and tell what it makes of it."""
-        try:
-            events = look(trio.current_time())
-        except Exception as error:  # noqa: BLE001  who only watches must not disturb
-            self._request_metrics.metrics.internal_errors.labels("observer").inc()
-            _log.error("the observer failed", api_key=request.api_key, exc_info=error)
-            return
-        self._tell(events)
-
-    def _admitted(self, admitted: Admitted) -> None:
-        # A member that passed through until now may be translated from this JoinGroup on: what it no longer claims
-        # ends now, not when it is answered.
-        self._observe(admitted.request, lambda now: self._observer.request_forwarded(now, admitted.request))
-
-    def _tell(self, events: Iterable[Event]) -> None:
-        """Tell events, and the observer of those that end what it knows."""
-        for event in events:
-            self._emit(event)
-            if event.kind is EventKind.POLICY_CHANGED and event.protocol != MemberProtocol.TRANSLATED:
-                self._tell(self._observer.member_moved(event.group_id, event.member_id, event.reason))
-            elif event.kind is EventKind.JOINED and event.protocol == MemberProtocol.TRANSLATED:
-                self._observer.member_translated(event.group_id, event.member_id)
+    def _authorized(self, authorized: Authorized) -> None:
+        # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
+        # JoinGroup no longer reports as owned, not when it is answered.
+        self.reporter.call_forwarded(authorized.request)
 
     def ask(
-        self, group_id: str, question: Callable[[Connection], BrokerQuery | None], tell: Callable[[Any], None]
+        self,
+        group_id: str,
+        make_query: Callable[[Connection], BrokerQuery | None],
+        on_response: Callable[[Any], None],
     ) -> bool:
         """See :class:`proxy.observability.broker_queries.BrokerQueries`."""
-        return self._routes.ask(group_id, question, tell)
+        return self._routes.ask(group_id, make_query, on_response)
 
     def reply(self, call_id: CallId, message: Message) -> None:
-        """A broker has answered a call."""
+        """Hand a broker's response to whoever made the call: the translator, or a query about a group."""
         if call_id < 0:
             self._routes.answered(call_id, message)
             return
@@ -224,29 +208,29 @@ class TranslatorDriver:
         self._dispatch(self._handle_reply, call.connection_id, call_id, message)
         self._request_metrics.call_result(call.api_key, message)
 
-    def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client of a known connection is gone; ``release`` comes when no member needs it."""
+    def client_disconnected(self, connection_id: ConnectionId) -> None:
+        """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes.forget(connection_id)
         driven = self._connections[connection_id]
         self._forget_request(driven)
-        self._dispatch(self._handle_client_gone, connection_id, connection_id)
+        self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """A connection is no more, on either side."""
+        """Tell the translator, if it knows the connection, that both sides of it are closed."""
         self._routes.forget(connection_id)
         if self.forget(connection_id):
             self._dispatch(self._handle_upstream_lost, connection_id, connection_id)
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
-        return not self.knows(connection_id) or self._translator.settled(connection_id)
+        return not self.knows(connection_id) or self._translator.is_quiescent(connection_id)
 
     def knows(self, connection_id: ConnectionId) -> bool:
-        """Whether the translator has heard of this connection."""
+        """Whether the translator knows this connection."""
         return connection_id in self._connections
 
     def forget(self, connection_id: ConnectionId) -> bool:
-        """A connection is closed, as the translator wanted; whether it was known."""
+        """Forget a connection without telling the translator; return whether it was known."""
         driven = self._connections.pop(connection_id, None)
         if driven is None:
             return False
@@ -259,15 +243,6 @@ class TranslatorDriver:
         """Replace the policy."""
         self._dispatch(self._handle_policy, None, policy)
 
-    async def expire_observed_members(self) -> None:
-        """Have the observer expire silent members, every two seconds until cancelled."""
-        await run_periodically(
-            _SESSION_CHECK_INTERVAL_S, self._expire_observed_members, self._request_metrics.metrics
-        )
-
-    def _expire_observed_members(self) -> None:
-        self._tell(self._observer.handle_time(trio.current_time()))
-
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled."""
         self._clock = trio.lowlevel.current_clock().current_time  # trio's current_time looks for it each time
@@ -278,7 +253,7 @@ class TranslatorDriver:
             errors = self._errors
             self._dispatch(self._handle_time, None)
             if self._errors != errors:
-                await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be in the past
+                await trio.sleep(_PAUSE_AFTER_ERROR_S)  # the deadline may still be due
 
     def _forget_request(self, driven: _DrivenConnection) -> None:
         if driven.request is not None:
@@ -286,7 +261,7 @@ class TranslatorDriver:
             driven.request = None
 
     def _dispatch(self, handler: "_Handler", about: ConnectionId | None, *arguments: Any) -> None:
-        """Hand an event to the translator and execute its actions; an event that comes meanwhile waits its turn."""
+        """Hand an event to the translator and execute its actions; queue it if another one is being handled."""
         self._work.append((handler, about, arguments))
         if self._working:
             return
@@ -333,7 +308,7 @@ class TranslatorDriver:
             driven.shell.forward(forward.request_id)
 
     def _emitted(self, emit: Emit) -> None:
-        self._tell((emit.event,))
+        self.reporter.report((emit.event,))
 
     def _close(self, close: Close) -> None:
         if (driven := self._connections.get(close.connection_id)) is not None:

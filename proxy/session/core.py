@@ -1,4 +1,4 @@
-"""What the parts of one session share: its states, what is in flight, and what the shell has to take out."""
+"""The state that the parts of one session share, and the bytes and events that the shell takes out."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from proxy.session.session_state import SessionState
 from translation.actions import RequestId
 
 new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
-"""Gives an id that no other request of this process has."""
+"""Returns an id that no other request of this process has."""
 
 
 class SessionCore:
-    """The shared part of one session. ``context`` is that of its listener."""
+    """The shared state of one session. ``context`` is that of its listener."""
 
     __slots__ = ("context", "events", "in_flight", "sasl", "state", "to_client", "to_upstream")
 

@@ -1,4 +1,4 @@
-"""What a session tells its shell, in order; the shell takes the events from :attr:`ClientSession.events`."""
+"""The events that a session returns to its shell, which takes them from :attr:`ClientSession.events` in order."""
 
 import msgspec
 
@@ -7,11 +7,11 @@ from translation.actions import CallId, Connection, Request
 
 
 class UpstreamNeeded(msgspec.Struct, frozen=True):
-    """A valid request waits: open the upstream connection and call :meth:`ClientSession.upstream_opened`."""
+    """A valid request waits: the shell opens an upstream connection and calls :meth:`ClientSession.upstream_opened`."""
 
 
 class GroupCallReceived(msgspec.Struct, frozen=True):
-    """The translation has to decide about a group call; answer by ``answer`` or ``forward``."""
+    """The translation has to decide about a group call; the shell calls ``answer`` or ``forward`` then."""
 
     connection: Connection
     request: Request
@@ -25,7 +25,7 @@ class CallReturned(msgspec.Struct, frozen=True):
 
 
 class GroupCallPassed(msgspec.Struct, frozen=True):
-    """A group call passes through: ``response`` is None when it goes to the broker, and then what the broker said."""
+    """A group call passes through: ``response`` is None when it is relayed, and the broker's when that has answered."""
 
     connection: Connection
     request: Request
@@ -33,7 +33,7 @@ class GroupCallPassed(msgspec.Struct, frozen=True):
 
 
 class SaslSessionExpired(msgspec.Struct, frozen=True):
-    """A call that somebody waits for can't be made, because the lifetime of the SASL session is over (KIP-368)."""
+    """A call that is needed can't be sent, because the lifetime of the SASL session is over (KIP-368)."""
 
 
 SessionEvent = UpstreamNeeded | GroupCallReceived | CallReturned | GroupCallPassed | SaslSessionExpired

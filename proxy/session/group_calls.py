@@ -33,25 +33,25 @@ _ALWAYS_RELAYED = frozenset({ApiKey.SYNC_GROUP, ApiKey.OFFSET_FETCH, ApiKey.DESC
 
 
 class Treatment(Enum):
-    """What is done with a group call."""
+    """What the session does with a group call."""
 
     DECODE = "decode"
-    """Decode it: all of it is there."""
+    """Decode it: it has arrived completely."""
 
     COLLECT = "collect"
-    """Give what follows to :meth:`GroupCalls.add`, which decodes the whole."""
+    """Collect the following pieces by :meth:`GroupCalls.add`, then decode the whole."""
 
     RELAY = "relay"
-    """Let the broker have it as it comes."""
+    """Relay it undecoded."""
 
     REFUSE = "refuse"
-    """Answer :func:`refusal` and drop it; what follows goes to :meth:`GroupCalls.add`."""
+    """Answer :func:`refusal` and discard it, the following pieces too."""
 
     PROBE_BROKER = "probe broker"
-    """Read no further until the broker has answered something on this connection."""
+    """Read no further until the broker has answered a request on this connection."""
 
     WAIT = "wait"
-    """Read no further until there is room to collect it."""
+    """Read no further until there is memory to collect it."""
 
 
 _DECODE = Treatment.DECODE
@@ -61,8 +61,8 @@ _DECODE = Treatment.DECODE
 class GroupCalls:
     """The group calls of one connection.
 
-    ``on_unblocked`` is called when one that had to :attr:`Treatment.WAIT` can go on; for one that had to
-    :attr:`Treatment.PROBE_BROKER` whoever asked the broker calls :meth:`probe_answered`.
+    ``on_unblocked`` is called when a call that had to :attr:`Treatment.WAIT` can go on. After
+    :attr:`Treatment.PROBE_BROKER` the session calls :meth:`probe_answered`.
     """
 
     def __init__(self, context: ListenerContext, on_unblocked: Callable[[], None]) -> None:
@@ -76,15 +76,15 @@ class GroupCalls:
 
     @property
     def must_wait(self) -> bool:
-        """Whether a call that has begun must wait still."""
+        """Whether the call that has begun still has to wait."""
         return self._probing or (self._reservation is not None and not self._reservation.granted)
 
     def probe_answered(self, _answer: bytes) -> None:
-        """The broker has answered what it answers to every client that it lets in."""
+        """The broker has answered the probe, so it has let the client in."""
         self._probing = False
 
     def begin(self, header: RequestHeader, piece: Piece, *, trusted: bool) -> Treatment:
-        """What is to be done with a group call that begins; ``trusted`` if the broker has let this client in.
+        """Decide what to do with a group call that begins; ``trusted`` if the broker has let this client in.
 
         :raises ClientError: it is too large, and its group is translated.
         :raises HeaderError: it has no group id.
@@ -112,20 +112,20 @@ class GroupCalls:
         self._collected += piece.data
 
     def take(self) -> bytes:
-        """The whole frame of the call that was collected."""
+        """Return the whole frame of the call that was collected."""
         frame = bytes(self._collected)
         self._collected = bytearray()
         return frame
 
     def release(self) -> None:
-        """The call is held no longer, or never will be: its room is for others."""
+        """Give back the memory of the call: it is held no longer, or never will be."""
         self._collected = bytearray()
         if self._reservation is not None:
             reservation, self._reservation = self._reservation, None
             self._context.held_calls.release(reservation)
 
     def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:
-        """The call in a whole frame, or what is done with it instead, because it has too many elements.
+        """Decode the call in a whole frame; if it has too many elements, return what to do with it instead.
 
         :raises ClientError: it has too many elements, and its group is translated.
         :raises MalformedMessage: it is none.
@@ -157,6 +157,6 @@ class GroupCalls:
 
 
 def refusal(header: RequestHeader) -> bytes:
-    """The frame of the answer to a JoinGroup that is not looked at."""
+    """Return the response frame for a JoinGroup that is refused undecoded."""
     message = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return response_frame(_JOIN_GROUP, header.version, header.correlation_id, message)

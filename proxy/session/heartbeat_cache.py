@@ -34,7 +34,7 @@ class CachedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     message: HeartbeatRequest
 
     def repeated_in(self, frame: bytes) -> RequestHeader | None:
-        """The header of ``frame`` if that differs from this one in the correlation id at most, else None."""
+        """Return the header of ``frame`` if that differs from this one in the correlation id at most, else None."""
         before = self.frame
         if (
             len(frame) != len(before)
@@ -48,7 +48,7 @@ class CachedHeartbeat(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeartbeatFrames:
-    """The ConsumerGroupHeartbeats of one connection: the frame that was sent last, and the answer read last."""
+    """The ConsumerGroupHeartbeats of one connection: keeps the frame sent last, and the response read last."""
 
     __slots__ = ("_answer", "_answer_frame", "_asked", "_frame")
 
@@ -72,9 +72,9 @@ class HeartbeatFrames:
         return frame
 
     def read(self, version: int, frame: bytes) -> Message:
-        """The message in an answer.
+        """Return the message in a response.
 
-        :raises MalformedMessage: it is none.
+        :raises MalformedMessage: there is none in it.
         """
         known = self._answer
         if (
@@ -91,7 +91,7 @@ class HeartbeatFrames:
 
 
 def heartbeat_response_frame(version: int, correlation_id: int, message: Message) -> bytes:
-    """The frame of the answer to a Heartbeat, see :func:`proxy.wire.framing.response_frame`. There are few of them."""
+    """Return the response frame of a Heartbeat, as :func:`proxy.wire.framing.response_frame` does. Few kinds occur."""
     before = _heartbeat_response_frame(version, message)
     return before[:_RESPONSE_ID_AT] + _CORRELATION_ID.pack(correlation_id) + before[_BEHIND_RESPONSE_ID:]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Reservation:
-    """Memory for one call, in bytes; it waits until ``granted`` is true."""
+    """Memory for one call, in bytes. The call waits until ``granted`` is true."""
 
     __slots__ = ("_on_granted", "granted", "size")
 
@@ -27,7 +27,7 @@ class Reservation:
 
 
 class HeldCallsBudget:
-    """The memory of one process for large calls. ``most_bytes`` is all of it."""
+    """The memory of one process for large calls: ``most_bytes`` in all."""
 
     def __init__(self, most_bytes: int) -> None:
         self.taken = 0
@@ -49,7 +49,7 @@ class HeldCallsBudget:
         return reservation
 
     def release(self, reservation: Reservation) -> None:
-        """Give a reservation back, or up."""
+        """Give back a reservation, granted or not; its memory goes to those that wait."""
         if reservation.granted:
             self.taken -= reservation.size
         else:

@@ -2,8 +2,8 @@
 
 A Kafka broker answers the requests of one connection in order, so two queues are enough:
 
-- *upstream*: requests that the broker has not answered yet, relayed and injected ones alike. The next response belongs
-  to the first of them, and its correlation id must match.
+- *upstream*: requests that the broker has not answered yet, whether relayed or injected. The next response belongs to
+  the first of them, and its correlation id must match.
 - *client*: requests of the client without a response yet, whoever answers them. The proxy may have answered one of them
   before the broker has answered those ahead of it; that response waits here.
 
@@ -46,13 +46,13 @@ _INJECTED = Origin.INJECTED
 class InFlightRequest(msgspec.Struct):
     """One request and its response.
 
-    The garbage collector has to see it: what takes the response belongs to the connection, and so does this, so a
-    connection that ends with a response outstanding is a cycle.
+    ``started`` is when it was read or made, in seconds. ``rewrite`` changes the whole response on its way to the
+    client, ``endpoint_rewriter`` changes it piece by piece as it arrives; at most one of them is set. ``on_response``
+    gets the response of an injected request. ``response`` is that of a local one, once it is known. ``headerless``: the
+    request is a SASL token without a header, and so is its response. ``tap`` gets what the client gets.
 
-    ``started`` is the time at which it was read or made. ``rewrite`` changes the response on its way to the
-    client as a whole, ``endpoint_rewriter`` as its pieces arrive; there is one of them at most. ``on_response`` takes
-    the response of an injected request. ``response`` is that of a local one, once it is known. ``headerless`` is a
-    token of SASL without headers, and so is its answer. ``tap`` is shown what the client is given.
+    The garbage collector tracks this class: ``on_response`` leads back to the connection, so a connection that ends
+    with a response outstanding is a cycle.
     """
 
     origin: Origin
@@ -96,9 +96,9 @@ class InFlightRequests:
         self.upstream.append(entry)
 
     def expected(self, response: bytes) -> InFlightRequest:
-        """The request that this response belongs to.
+        """Return the request that this response belongs to.
 
-        :raises UnexpectedResponseError: nothing was asked, or the correlation id is another one.
+        :raises UnexpectedResponseError: no request is in flight, or the correlation id is another one.
         :raises MalformedMessage: the response has no correlation id.
         """
         if self.upstream and self.upstream[0].headerless:

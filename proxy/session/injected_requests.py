@@ -1,4 +1,4 @@
-"""The proxy's own requests on a client's upstream connection: calls of the translation, and two of the session.
+"""Sends the proxy's own requests on a client's upstream connection: calls of the translation, and two of the session.
 
 One call is under way at a time: a broker processes one request of a connection at a time, and later calls may depend on
 its reply. A call goes out between the client's requests, never inside one that is relayed in pieces, and never during
@@ -41,11 +41,11 @@ _RELAYING, _TRANSLATING = RequestState.RELAYING, RequestState.TRANSLATING
 
 
 class InjectedRequests:
-    """Those of one session. ``speculation`` knows the one that was sent before the translation called for it."""
+    """The injected requests of one session. ``speculation`` knows a request that was sent before its call."""
 
     def __init__(self, core: SessionCore, speculation: Speculation) -> None:
         self.pending: deque[Call] = deque()
-        """Calls of the translation that are not sent yet, in order."""
+        """Calls of the translation that have not been sent yet, in order."""
         self._core = core
         self._state = core.state
         self._outstanding = False
@@ -57,7 +57,7 @@ class InjectedRequests:
     def call(self, call: Call) -> None:
         """Send a call of the translation, behind those that are pending.
 
-        :raises LookupError: another one was sent in advance.
+        :raises LookupError: another call than this was sent in advance.
         """
         if self._speculation.confirms(call):
             self._call = call
@@ -66,7 +66,7 @@ class InjectedRequests:
             self.send_next()
 
     def send_predicted(self, client_id: str | None, prediction: Prediction) -> None:
-        """Send the ConsumerGroupHeartbeat that the translation is certain to call for, if that can be sent at once."""
+        """Send the ConsumerGroupHeartbeat that the translation is certain to call for, unless something goes first."""
         if self.pending or not self._may_send:
             return
         self._speculation.sent(prediction)
@@ -77,7 +77,7 @@ class InjectedRequests:
     def probe(self, client_id: str | None, on_response: Callable[[bytes], None]) -> None:
         """Send a Metadata request without topics.
 
-        A broker answers it to every client that it lets in, whatever that may do, and closes the connection of others.
+        A broker answers it for every client that it has let in, whatever its rights; it closes other connections.
         """
         self._send(_METADATA, _EMPTY_METADATA_VERSION, client_id, MetadataRequest(topics=()), on_response)
 
@@ -93,10 +93,10 @@ class InjectedRequests:
             self._send(call.api_key, call.version, call.client_id, call.message, self._returned)
 
     def check_expiry(self) -> None:
-        """Tell the shell if a call that somebody waits for can't go out, because the SASL session's lifetime is over.
+        """Return SaslSessionExpired to the shell if a needed call can't be sent because the session's lifetime is over.
 
-        Somebody is a client whose request needs it, or a client that is gone and can't authenticate again. A broker
-        would close the connection at the next request.
+        A call is needed if a client's request waits for it, or if the client is gone and can't authenticate again. A
+        broker would close the connection at the next request.
         """
         if not self.pending or self._outstanding or not self._core.sasl.expired:
             return
@@ -116,7 +116,7 @@ class InjectedRequests:
     def _returned(self, frame: bytes) -> None:
         call = self._call
         if call is None:
-            raise LookupError("an answer to what nobody has called for")
+            raise LookupError("a response to a request that the translation has not called for")
         if call.api_key == _CONSUMER_GROUP_HEARTBEAT:
             message = self._heartbeats.read(call.version, frame)
         else:

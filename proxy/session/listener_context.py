@@ -19,7 +19,7 @@ _SIZE_BYTES = 4
 
 
 class ClientError(Exception):
-    """What the client sent ends its connection. ``kind`` is one word for metrics."""
+    """The client sent something that ends its connection. ``kind`` is one word for metrics."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class ClientError(Exception):
 
 
 class UpstreamError(Exception):
-    """What the broker sent ends the connection. ``kind`` is one word for metrics."""
+    """The broker sent something that ends the connection. ``kind`` is one word for metrics."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
 
 
 def check_token(piece: Piece, limits: Limits) -> None:
-    """Refuse a token of SASL that is too large. Raises FrameError."""
+    """Raise FrameError for a SASL token that is too large."""
     allowed = limits.sasl_max_bytes
     if piece.frame_size > allowed + _SIZE_BYTES:
         raise FrameError(
@@ -68,7 +68,7 @@ def check_token(piece: Piece, limits: Limits) -> None:
 
 
 def check_decodable(piece: Piece, limits: Limits, *, trusted: bool) -> None:
-    """Refuse to hold a frame that is too large to be decoded, or to be decoded for a stranger. Raises FrameError."""
+    """Raise FrameError for a frame that is too large to be decoded; the limit is lower for untrusted clients."""
     allowed = limits.decoded_max_bytes
     if not trusted:
         allowed = min(allowed, limits.first_frame_max_bytes)
@@ -77,7 +77,7 @@ def check_decodable(piece: Piece, limits: Limits, *, trusted: bool) -> None:
 
 
 def check_version_offered(header: RequestHeader, ranges: Ranges, request_metrics: RequestMetrics) -> None:
-    """Refuse a version that the client was not offered. Raises ClientError."""
+    """Raise ClientError for a version that the client was not offered."""
     offered = ranges.get(header.api_key)
     if offered is None or not offered[0] <= header.version <= offered[1]:
         said = "is not offered" if offered is None else f"is offered in versions {offered[0]} to {offered[1]}"

@@ -1,6 +1,6 @@
-"""Which versions a client may use on one connection, and what the translation knows of the connection (KIP-511).
+"""Negotiates the API versions of one connection (KIP-511), and describes the connection to the translation.
 
-Both follow from the broker's ApiVersions response: the client's own request for it, or one of the proxy on behalf of a
+Both follow from the broker's ApiVersions response: to the client's own request, or to one that the proxy sends for a
 client that never asks.
 """
 
@@ -53,7 +53,7 @@ class Negotiation:
         return self.known_connection
 
     def note_software(self, header: RequestHeader, piece: Piece) -> None:
-        """Remember what an ApiVersions request says of the client's software; ignore what can't be read."""
+        """Remember the software name in an ApiVersions request; ignore what can't be read."""
         if header.version < api_versions.SOFTWARE_FROM or not piece.last:
             return
         try:
@@ -65,9 +65,9 @@ class Negotiation:
         self._software = api_versions.software(message)
 
     def rewrite(self, version: int, frame: bytes) -> bytes:
-        """The client's response for the broker's ApiVersions response ``frame`` in this version.
+        """Return the client's response for the broker's ApiVersions response ``frame`` in this version.
 
-        :raises MalformedMessage: it is none.
+        :raises MalformedMessage: the frame is not an ApiVersions response.
         """
         return api_versions.answer(self._learn(version, frame), version, frame)
 
@@ -75,7 +75,7 @@ class Negotiation:
         """Learn from the response to the proxy's own request.
 
         :raises UpstreamError: the broker names no versions.
-        :raises MalformedMessage: it is no ApiVersions response.
+        :raises MalformedMessage: the frame is not an ApiVersions response.
         """
         if not self._learn(api_versions.LEARNING_VERSION, frame).broker:
             raise UpstreamError("api_versions", "the broker refused to name its versions")

@@ -1,7 +1,7 @@
-"""Relays a client's requests to the broker, and arranges what happens to their responses.
+"""Relays a client's requests to the broker, and attaches what changes or reads their responses.
 
-Most responses pass through untouched. A rewriter changes those with broker addresses or versions, and a tap reads those
-that tell of group members or topic names while they pass through.
+Most responses pass through untouched. A rewriter changes those with broker addresses or versions; a tap reads those
+with group members or topic names while they pass through.
 """
 
 from protocol_codecs import ApiKey, ErrorCode, decode
@@ -26,7 +26,7 @@ from proxy.wire.framing import response_body_offset
 from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from proxy.wire.request_header import RequestHeader, expects_response
 from translation.actions import Request
-from translation.passthrough.observer import ASKED, OBSERVED
+from translation.passthrough.observer import OBSERVED, OBSERVED_WHEN_FORWARDED
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
@@ -56,7 +56,7 @@ class Relay:
         self._injected = injected
 
     def request(self, header: RequestHeader, piece: Piece) -> None:
-        """Relay a request whose first piece this is.
+        """Relay the first piece of a request.
 
         :raises HeaderError: it is a Produce request that ends too early.
         """
@@ -76,7 +76,7 @@ class Relay:
             self._injected.send_next()
 
     def heartbeat(self, header: RequestHeader, piece: Piece, tap: ResponseTap) -> None:
-        """Relay a repeated Heartbeat that the translation is sure to forward, before anybody looks at it."""
+        """Relay a repeated Heartbeat that the translation is sure to forward, without handing it to the translation."""
         context = self._context
         context.request_metrics.relayed(_HEARTBEAT, header.version, piece.frame_size, decoded=True)
         self._core.in_flight.relay(
@@ -101,20 +101,20 @@ class Relay:
             self._core.state.on_request(RequestEvent.RELAY_STARTED)
 
     def next_piece(self, piece: Piece) -> None:
-        """Relay another piece of the request that was begun."""
+        """Relay another piece of the same request."""
         self._core.to_upstream.append(piece.data)
         if piece.last:
             self.completed()
 
     def completed(self) -> None:
-        """The broker has all of the request that was relayed in pieces."""
+        """The broker has the whole of the request that was relayed in pieces."""
         self._core.state.on_request(RequestEvent.LAST_PIECE)
         self._injected.send_next()
 
     def tap(self, entry: InFlightRequest, request: Request) -> None:
-        """Tell the shell of a group call that passes through, and of its response."""
+        """Return a group call that passes through to the shell as an event, and its response as another."""
         events, connection = self._core.events, self._negotiation.connection
-        if request.api_key in ASKED:
+        if request.api_key in OBSERVED_WHEN_FORWARDED:
             events.append(GroupCallPassed(connection, request, None))
         entry.tap = tap_group_call(
             request,

@@ -13,7 +13,7 @@ _HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may 
 
 
 def api_name(api_key: int) -> str:
-    """The name of an API for people, such as ``JOIN_GROUP``; its number if it is unknown."""
+    """Return the name of an API, such as ``JOIN_GROUP``; its number if it is unknown."""
     try:
         return ApiKey(api_key).name
     except ValueError:
@@ -21,7 +21,7 @@ def api_name(api_key: int) -> str:
 
 
 def error_name(code: int) -> str:
-    """The name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
+    """Return the name of an error code, such as ``NOT_COORDINATOR``; its number if it is unknown."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -37,11 +37,11 @@ _PARTS_WITH_ERRORS: dict[int, tuple[str, ...]] = {
     ApiKey.DESCRIBE_GROUPS: ("groups",),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("groups",),
 }
-"""Where the responses of an API have error codes besides the one for the whole."""
+"""The fields in which responses of an API have further error codes, besides the one of the whole."""
 
 
 def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
-    """The error codes in a response, without NONE."""
+    """Return the error codes in a response, without NONE."""
     code = getattr(message, "error_code", 0)
     if api_key not in _PARTS_WITH_ERRORS:
         return {code} if code else _NO_ERRORS
@@ -55,7 +55,7 @@ def error_codes(api_key: int, message: Message) -> AbstractSet[int]:
 
 
 class _Cache(dict[Any, Any]):
-    """Key -> what ``make`` gives for it, made once."""
+    """A dict that makes a missing value by ``make(key)``, once for each key."""
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _Cache(dict[Any, Any]):
 
 
 class RequestMetrics:
-    """Counts requests and responses. Times are seconds of the clock that stamped the exchanges."""
+    """Counts requests and responses. Times are seconds of the clock of :class:`InFlightRequest`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -104,14 +104,14 @@ class RequestMetrics:
         )
 
     def request(self, api_key: int, version: int, size: int, *, decoded: bool) -> None:
-        """A client sent a request."""
+        """Count a request of a client."""
         count, sizes = self._requests[api_key, version, decoded]
         count.value += 1
         sizes.count += 1
         sizes.total += size
 
     def relayed(self, api_key: int, version: int, size: int, *, decoded: bool = False) -> None:
-        """A client's request of ``size`` bytes went to a broker as it came."""
+        """Count a client's request of ``size`` bytes that was relayed to a broker."""
         count, sizes, sent = self._relayed[api_key, version, decoded]
         count.value += 1
         sizes.count += 1
@@ -119,11 +119,11 @@ class RequestMetrics:
         sent.value += 1
 
     def sent(self, api_key: int, version: int, *, injected: bool) -> None:
-        """A request went to a broker."""
+        """Count a request that was sent to a broker."""
         self._upstream_requests[api_key, version, injected].value += 1
 
     def response(self, entry: InFlightRequest, size: int, now: float) -> None:
-        """A broker's response for a client is complete."""
+        """Count a broker's response for a client, now that it is complete."""
         received, sent, sizes, duration = self._responses[entry.api_key, entry.version]
         received.value += 1
         sent.value += 1
@@ -132,7 +132,7 @@ class RequestMetrics:
         duration.observe(now - entry.started)
 
     def answered(self, entry: InFlightRequest, message: Message, now: float) -> None:
-        """The proxy answered a request itself."""
+        """Count a request that the proxy answered itself."""
         sent, duration = self._answers[entry.api_key, entry.version]
         sent.value += 1
         duration.observe(now - entry.started)
@@ -140,23 +140,23 @@ class RequestMetrics:
             self.metrics.answer_errors.labels(api_name(entry.api_key), error_name(code)).inc()
 
     def call_returned(self, entry: InFlightRequest, now: float) -> None:
-        """A broker answered a request of the proxy."""
+        """Count a broker's response to a request of the proxy."""
         received, duration = self._calls[entry.api_key, entry.version]
         received.value += 1
         duration.observe(now - entry.started)
 
     def call_result(self, api_key: int, message: Message) -> None:
-        """What a broker answered to a call of the translation."""
+        """Count the errors in a broker's response to a call of the translation."""
         for code in error_codes(api_key, message):
             self.metrics.call_errors.labels(api_name(api_key), error_name(code)).inc()
 
     def refused(self, api_key: int) -> None:
-        """A client asked for what was not offered."""
+        """Count a request in a version that the client was not offered."""
         self.metrics.refused.labels(_labels(api_key, 0)[0]).inc()
 
 
 def _labels(api_key: int, version: int) -> tuple[str, str]:
-    """The labels of an API; what a client makes up shares one of each, so that it can't fill memory."""
+    """Return the labels of an API. Invented APIs and versions share one, so that clients can't fill the memory."""
     try:
         name = ApiKey(api_key).name
     except ValueError:

@@ -24,65 +24,67 @@ _MOST_BYTES = 1024 * 1024
 
 
 class ResponseTap:
-    """Gathers the pieces of a response and gives ``look`` the whole frame once the last is there.
+    """Collects the pieces of a response, and gives ``on_frame`` the whole frame once the last one has arrived.
 
     One tap can serve several requests of a connection, since their responses come one after another.
     """
 
-    __slots__ = ("_gathered", "_look", "_too_large")
+    __slots__ = ("_collected", "_on_frame", "_too_large")
 
-    def __init__(self, look: Callable[[bytes], None]) -> None:
-        self._look = look
-        self._gathered: bytearray | None = None
+    def __init__(self, on_frame: Callable[[bytes], None]) -> None:
+        self._on_frame = on_frame
+        self._collected: bytearray | None = None
         self._too_large = False
 
     def take(self, data: bytes, *, last: bool) -> None:
-        """The next piece."""
+        """Take the next piece."""
         if self._too_large:
             self._too_large = not last
             return
-        if self._gathered is not None:
-            if len(self._gathered) + len(data) > _MOST_BYTES:
+        if self._collected is not None:
+            if len(self._collected) + len(data) > _MOST_BYTES:
                 self._too_large = not last
-                self._gathered = None
+                self._collected = None
                 return
-            self._gathered += data
-            data = bytes(self._gathered) if last else b""
+            self._collected += data
+            data = bytes(self._collected) if last else b""
             if last:
-                self._gathered = None
+                self._collected = None
         elif not last:
-            self._gathered = bytearray(data)
+            self._collected = bytearray(data)
         if last:
             try:
-                self._look(data)
+                self._on_frame(data)
             except CodecError:
                 return
 
 
 class HeartbeatTap(ResponseTap):
-    """The tap of a Heartbeat: calls ``on_success`` for a plain success, gives ``look`` any other response."""
+    """The tap of a Heartbeat: calls ``on_success`` for a plain success, gives ``on_frame`` any other response."""
 
     __slots__ = ("_on_success", "_version")
 
-    def __init__(self, version: int, on_success: Callable[[], None], look: Callable[[bytes], None]) -> None:
-        super().__init__(look)
+    def __init__(
+        self, version: int, on_success: Callable[[], None], on_frame: Callable[[bytes], None]
+    ) -> None:
+        super().__init__(on_frame)
         self._version = version
         self._on_success = on_success
 
     def take(self, data: bytes, *, last: bool) -> None:
-        """The next piece."""
-        if last and self._gathered is None and is_plain_success(data, self._version):
+        """Take the next piece."""
+        if last and self._collected is None and is_plain_success(data, self._version):
             self._on_success()
         else:
             super().take(data, last=last)
 
 
 _HEARTBEAT_SIZES = {0: 10, 1: 14, 2: 14, 3: 14, 4: 16}
-"""Of a response's frame without tagged fields, by version."""
+"""The size of a response frame without tagged fields, by version."""
 
 
 def is_plain_success(frame: bytes, version: int) -> bool:
-    """Whether this is a Heartbeat's response that there is nothing to say of: nearly all are, and need no decoding."""
+    """Whether a Heartbeat response is a success without tagged fields. Nearly all are, and need no decoding."""
     if len(frame) != _HEARTBEAT_SIZES.get(version):
         return False
     return frame[-3:] == b"\0\0\0" if version == _FLEXIBLE_HEARTBEAT else frame[-2:] == b"\0\0"
@@ -91,9 +93,9 @@ def is_plain_success(frame: bytes, version: int) -> bool:
 def decode_group_call(
     frame: bytes, header: RequestHeader, request_id: RequestId, max_elements: int
 ) -> Request | None:
-    """The group call in a request's frame; None if it can't be decoded, which the broker tells the client.
+    """Decode the group call in a request frame; None if that fails, which the broker will tell the client.
 
-    One with more elements than ``max_elements`` is not looked at either.
+    A call with more than ``max_elements`` elements is not decoded either.
     """
     try:
         message = read_group_call(header, frame, max_elements)
@@ -105,23 +107,23 @@ def decode_group_call(
 def tap_group_call(
     request: Request, on_response: Callable[[Message], None], max_elements: int
 ) -> ResponseTap:
-    """A tap that gives ``on_response`` the decoded response, unless it has more than ``max_elements``."""
+    """Return a tap that gives ``on_response`` the decoded response if it has at most ``max_elements`` elements."""
 
-    def look(frame: bytes) -> None:
+    def on_frame(frame: bytes) -> None:
         on_response(read_group_response(request.api_key, request.version, frame, max_elements))
 
     if request.api_key == ApiKey.HEARTBEAT:
-        return HeartbeatTap(request.version, lambda: on_response(_HEARTBEAT_SUCCEEDED), look)
-    return ResponseTap(look)
+        return HeartbeatTap(request.version, lambda: on_response(_HEARTBEAT_SUCCEEDED), on_frame)
+    return ResponseTap(on_frame)
 
 
 def tap_topic_names(version: int, topics: TopicNames) -> ResponseTap:
-    """Learns the names of topics from a Metadata response of this version."""
+    """Return a tap that learns topic names from a Metadata response of this version."""
 
-    def look(frame: bytes) -> None:
+    def on_frame(frame: bytes) -> None:
         response = decode(
             MetadataResponse, version, frame, response_body_offset(ApiKey.METADATA, version, frame)
         )
         topics.learn((topic.topic_id, topic.name) for topic in response.topics if topic.name)
 
-    return ResponseTap(look)
+    return ResponseTap(on_frame)

@@ -18,31 +18,31 @@ _LARGEST_RESPONSE = 2**31 - 1
 
 
 class Responses:
-    """The responses of one session's broker."""
+    """Handles the responses on one session's upstream connection."""
 
     def __init__(self, core: SessionCore) -> None:
         self._to_client = core.to_client
         self.trusted = False
-        """Whether the broker has answered an ordinary request, so that its client is one that it lets in."""
+        """Whether the broker has answered an ordinary request, and so has let the client in."""
         self._state = core.state
         self._in_flight = core.in_flight
         self._sasl = core.sasl
         self._context = core.context
         self._frames = FrameSplitter(_LARGEST_RESPONSE, RESPONSE_HEAD)
         self._current: InFlightRequest | None = None  # whose response is arriving in pieces
-        self._collecting: bytearray | None = None  # a large response to be edited or read
+        self._collecting: bytearray | None = None  # a large response to be rewritten or decoded
 
     def flush_ready(self) -> None:
-        """Give the client what the proxy answers itself and nothing stands before any more."""
+        """Give the client the proxy's own responses that are next in order."""
         client = self._in_flight.client
         while client and (response := client[0].response) is not None:
             client.popleft()
-            self._give(response)
+            self._pass_to_client(response)
 
     def receive(self, data: bytes) -> None:
         """Take what was read from the broker.
 
-        :raises UpstreamError: it ends the connection.
+        :raises UpstreamError: the broker sent something that ends the connection.
         """
         self._frames.feed(data)
         try:
@@ -52,7 +52,7 @@ class Responses:
                 if piece.first:
                     self._begin(piece)
                 else:
-                    self._go_on(piece)
+                    self._continue(piece)
         except FrameError as error:
             raise UpstreamError(error.kind, f"the broker sent {error}") from error
         except UnexpectedResponseError as error:
@@ -60,10 +60,10 @@ class Responses:
         except CodecError as error:
             raise UpstreamError("malformed_response", f"the broker sent a {error}") from error
 
-    # -- bytes that need not come here ---------------------------------------------------------------------
+    # -- bytes that may be spliced -------------------------------------------------------------------------
 
     def passthrough_bytes(self) -> int:
-        """Bytes that the broker will send next and that go to the client whatever they are."""
+        """Return how many of the broker's next bytes may be spliced to the client."""
         entry = self._current
         if entry is None or self._collecting is not None or self._state.client is _GONE:
             return 0
@@ -75,13 +75,13 @@ class Responses:
         return max(0, min(passthrough_bytes - 1, entry.endpoint_rewriter.passthrough_bytes))
 
     def trailing_bytes(self) -> int:
-        """Bytes of the same response that follow those, and come here."""
+        """Return how many bytes of the same response follow those, and have to be read."""
         return self._frames.unfed_bytes - self.passthrough_bytes()
 
     def spliced(self, n: int) -> None:
-        """``n`` of the :meth:`passthrough_bytes` went to the client past this."""
+        """``n`` of the :meth:`passthrough_bytes` were spliced to the client."""
         entry = self._current
-        assert entry is not None  # noqa: S101  there was something to move
+        assert entry is not None  # noqa: S101  passthrough_bytes was not 0
         self._frames.skip(n)
         if entry.endpoint_rewriter is not None:
             entry.endpoint_rewriter.skipped(n)
@@ -93,8 +93,8 @@ class Responses:
 
     def _begin(self, piece: Piece) -> None:
         if self._sasl.headerless and self._sasl.expects_uncounted_tokens and not self._in_flight.upstream:
-            check_token(piece, self._context.limits)  # without a header, and nobody counted it
-            self._give(piece.data)
+            check_token(piece, self._context.limits)  # a token without a header, and for no request
+            self._pass_to_client(piece.data)
             return
         entry = self._in_flight.expected(piece.data)
         if entry.rewrite is None and entry.on_response is None:
@@ -108,10 +108,10 @@ class Responses:
             self._current = entry
             self._collecting = bytearray(piece.data)
 
-    def _go_on(self, piece: Piece) -> None:
+    def _continue(self, piece: Piece) -> None:
         entry = self._current
-        if entry is None:  # a large token of SASL
-            self._give(piece.data)
+        if entry is None:  # a large SASL token
+            self._pass_to_client(piece.data)
         elif self._collecting is None:
             if piece.last:
                 self._current = None
@@ -142,7 +142,7 @@ class Responses:
             entry.on_response(frame)
             return
         rewritten = frame if entry.rewrite is None else entry.rewrite(frame)
-        self._give(rewritten)
+        self._pass_to_client(rewritten)
         if entry.tap is not None:
             entry.tap.take(rewritten, last=True)
         self._completed(entry, len(frame))
@@ -155,6 +155,6 @@ class Responses:
         if self._in_flight.client:
             self.flush_ready()
 
-    def _give(self, data: bytes) -> None:
+    def _pass_to_client(self, data: bytes) -> None:
         if self._state.client is not _GONE:
             self._to_client.append(data)

@@ -5,13 +5,13 @@ injects requests of its own, and a broker closes a connection on which another r
 any request but SaslHandshake after the session's lifetime (KIP-368). So this class answers two questions: may the proxy
 inject a request now, and is the client's next frame a request or a token without a header.
 
-- The start is marked by SaslHandshake. From v1 on tokens travel in SaslAuthenticate, and its response tells
-  the session's lifetime; a positive one marks the end. Without a lifetime the end is the client's next ordinary
-  request, for a client does not send one before it is done.
-- After SaslHandshake v0, tokens are frames without headers, in both directions, and nothing marks the end. For
-  PLAIN and SCRAM the number of tokens is known. For others (OAUTHBEARER, GSSAPI) the first frame that is a request
-  by its header ends it: their tokens begin with ``n,`` or with ASN.1 or RFC 4121 tags, which are no API key.
-- A connection whose first frame is a GSSAPI token is that of a client from before SaslHandshake (Kafka 0.9).
+- Authentication begins with SaslHandshake. From v1 on tokens travel in SaslAuthenticate. If its response gives the
+  session a positive lifetime, authentication is complete. Without a lifetime it is complete at the client's next
+  ordinary request, since a client sends none before.
+- After SaslHandshake v0, tokens are frames without headers in both directions, and no message marks the end. For PLAIN
+  and SCRAM the number of tokens is known. For others (OAUTHBEARER, GSSAPI) the first frame with the header of a request
+  is the end: their tokens begin with ``n,`` or with ASN.1 or RFC 4121 tags, none of which is an API key.
+- If the first frame of a connection is a GSSAPI token, its client is older than SaslHandshake (Kafka 0.9).
 """
 
 import math
@@ -22,22 +22,22 @@ from proxy.wire.request_header import HeaderError, client_id_of, read_header
 from proxy.wire.supported_versions import NEWEST_REVIEWED
 
 _TOKENS = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
-"""How many tokens a client sends by each mechanism; each gets one from the broker."""
+"""How many tokens a client sends by each mechanism; the broker answers each with one."""
 
 _GSSAPI_TAG = b"\x60"
 _SIZE_BYTES = 4
 _LARGEST_MARGIN_S = 1.0
 _MARGIN = 0.05
-"""Last part of a session's lifetime in which the proxy injects nothing that no client waits for: it could be late."""
+"""The last part of a session's lifetime, in which the proxy injects only what a client waits for: it could be late."""
 
 SASL_APIS = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
 BEFORE_AUTHENTICATION = SASL_APIS | {int(ApiKey.API_VERSIONS)}
-"""What brokers answer to a client that has not authenticated yet."""
+"""The APIs that brokers answer before a client has authenticated."""
 
 
 class SaslState:
-    """See the module. ``clock`` gives seconds."""
+    """See the module. ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -46,18 +46,18 @@ class SaslState:
         self._ends = math.inf
         self.headerless = False
         """Whether the client's next frame may be a token without a header (SaslHandshake v0)."""
-        self._tokens_left: int | None = 0  # None: nobody knows
+        self._tokens_left: int | None = 0  # None: not known
 
     # -- what happens --------------------------------------------------------------------------------------
 
     def begin(self, version: int, mechanism: str) -> None:
-        """The client has sent SaslHandshake."""
+        """The client began to authenticate, by SaslHandshake or by a GSSAPI token."""
         self._done = False
         self.headerless = version == 0
         self._tokens_left = _TOKENS.get(mechanism)
 
     def token(self) -> bool:
-        """Count a token of the client; returns whether the broker is sure to answer it with one."""
+        """Count a token of the client; return whether the broker is sure to answer it with one."""
         if self._tokens_left is None:
             return False
         self._tokens_left -= 1
@@ -66,13 +66,13 @@ class SaslState:
         return True
 
     def completed(self, lifetime_s: float, asked_at: float) -> None:
-        """The broker has told a session's lifetime, which counts from a time between ``asked_at`` and now."""
+        """The broker has given the session a lifetime, which began at some time between ``asked_at`` and now."""
         self._done = True
         self._quiet_from = asked_at + lifetime_s - min(lifetime_s * _MARGIN, _LARGEST_MARGIN_S)
         self._ends = self._clock() + lifetime_s
 
     def ordinary_request(self) -> None:
-        """The client has sent a request that is part of no authentication."""
+        """The client has sent a request that does not belong to authentication, so it is complete."""
         self._done = True
         self.headerless = False
 
@@ -81,8 +81,8 @@ class SaslState:
     def may_inject(self, *, awaited: bool) -> bool:
         """Whether a request of the proxy may be sent now.
 
-        One that a request of the client needs (``awaited``) may go as long as that request itself could: the
-        client decides when it authenticates again, and most do so in the last tenth of the lifetime.
+        A request that a client's request waits for (``awaited``) may be sent as long as the client's could: the client
+        decides when it authenticates again, and most do so in the last tenth of the lifetime.
         """
         return self._done and self._clock() < (self._ends if awaited else self._quiet_from)
 
@@ -109,7 +109,7 @@ def begins_with_gssapi(first_frame: bytes) -> bool:
 
 
 def _is_request(frame: bytes) -> bool:
-    """Whether a frame reads as a request that a client may send after authentication."""
+    """Whether a frame can be read as a request that a client may send after authentication."""
     try:
         header = read_header(frame)
         client_id_of(frame, header)

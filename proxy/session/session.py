@@ -1,6 +1,6 @@
 """One client connection and its upstream connection: bytes in, bytes and events out. No socket, no clock, no task.
 
-The shell (``proxy.server.client_connection``) feeds the bytes that it reads, writes those in
+The shell (``proxy.server.session_shell``) feeds the bytes that it reads, writes those in
 :attr:`ClientSession.to_upstream` and :attr:`ClientSession.to_client`, and handles :attr:`ClientSession.events` in
 order. ``proxy.session.session_state`` has the states, ``proxy.session.responses`` handles what the broker answers.
 
@@ -63,7 +63,7 @@ _IN_PIECES = frozenset({_RELAYING, _COLLECTING, _DISCARDING})
 class ClientSession:
     """See the module. The translation knows the connection by ``connection_id`` and ``client_host``.
 
-    ``peer_closed`` is for the translation: see :class:`translation.actions.Connection`. ``on_unblocked`` is called when
+    ``peer_closed`` is for the translation, see :class:`translation.actions.Connection`. ``on_unblocked`` is called when
     memory for a large call has become free, so that :meth:`process` can go on.
     """
 
@@ -82,7 +82,7 @@ class ClientSession:
         self._requests = FrameSplitter(
             min(limits.first_frame_max_bytes, limits.frame_max_bytes), enough=is_enough
         )
-        self._postponed: Piece | None = None  # the beginning of a request that waits for something
+        self._postponed: Piece | None = None  # the first piece of a request that waits
         self._group_calls = GroupCalls(context, on_unblocked)
         self._negotiation = Negotiation(
             context, connection_id, client_host, peer_closed, self._versions_changed
@@ -91,7 +91,7 @@ class ClientSession:
         self._injected = InjectedRequests(core, speculation)
         self._relay = Relay(core, self._negotiation, self._injected)
         self.responses = Responses(core)
-        """What the broker answers; the shell feeds it what it reads there."""
+        """Handles the broker's responses; the shell gives it what it reads from the broker."""
         self._translated = TranslatedCalls(
             core,
             connection_id,
@@ -106,15 +106,15 @@ class ClientSession:
         self.forward = self._translated.forward
         self.send_predicted = self._translated.send_predicted
         self.to_upstream = core.to_upstream
-        """Bytes to be written to the broker, in order; the shell takes them out."""
+        """Bytes for the broker, in order; the shell takes them out."""
         self.to_client = core.to_client
-        """Bytes to be written to the client, in order; the shell takes them out."""
+        """Bytes for the client, in order; the shell takes them out."""
         self.events = core.events
-        """What the shell has to handle, in order; it takes them out."""
+        """What the shell has to carry out, in order; it takes the events out."""
         self.requests_started = 0
         """How many requests have begun."""
         self.receive_from_client: Callable[[bytes], None] = self._requests.feed
-        """Takes what was read from the client; :meth:`process` looks at it."""
+        """Takes what was read from the client; call :meth:`process` then."""
 
     # -- how far it is -------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class ClientSession:
 
     @property
     def request_incomplete(self) -> bool:
-        """Whether the client has begun a request whose rest is waited for."""
+        """Whether the client has begun a request and the session waits for the rest."""
         return self._state.request in _IN_PIECES or (self._free_for_next and self._requests.in_frame)
 
     @property
@@ -145,14 +145,14 @@ class ClientSession:
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes that were read from the client and wait for an earlier request; 0 if none does."""
+        """Bytes that were read from the client and wait behind an earlier request; 0 if none do."""
         if not self._requests.buffered or self._state.request in _IN_PIECES or self._free_for_next:
             return 0  # what is buffered is the beginning of a frame, and waits for its rest
         return self._requests.buffered
 
     @property
     def _free_for_next(self) -> bool:
-        """Whether the next request may be looked at."""
+        """Whether the session may begin the next request."""
         client = self._state.client
         return (
             self._state.request is _READY
@@ -162,15 +162,15 @@ class ClientSession:
 
     @property
     def mid_request(self) -> bool:
-        """Whether the client has sent a part of a request: if it vanishes now, it vanished in mid-frame."""
+        """Whether the client has sent only a part of a request."""
         return self._requests.in_frame
 
     @property
     def may_outlive_client(self) -> bool:
-        """Whether the upstream connection is of use after the client is gone.
+        """Whether the upstream connection is of use after the client has gone.
 
-        It is not while the broker owes the answer to a JoinGroup: it answers no other request before, and a classic
-        group never answers a JoinGroup that a later one of the same member has overtaken.
+        It is not while the broker owes the response to a JoinGroup: it answers no other request before, and a classic
+        group never answers a JoinGroup after a later one of the same member has arrived.
         """
         return (
             self._state.upstream is _OPEN
@@ -179,32 +179,32 @@ class ClientSession:
         )
 
     def passthrough_bytes(self) -> int:
-        """How many of the next bytes of the client go to the broker unseen."""
+        """Return how many of the client's next bytes may be spliced to the broker."""
         return self._requests.unfed_bytes if self._state.request is _RELAYING else 0
 
     # -- what happens to it --------------------------------------------------------------------------------
 
     def spliced_upstream(self, n: int) -> None:
-        """``n`` of the :meth:`passthrough_bytes` went to the broker past this session."""
+        """``n`` of the :meth:`passthrough_bytes` were spliced to the broker."""
         self._requests.skip(n)
         if not self._requests.in_frame:
             self._relay.completed()
 
     def upstream_opened(self) -> None:
-        """There is an upstream connection now."""
+        """The upstream connection is open."""
         self._state.on_upstream(UpstreamEvent.OPENED)
 
     def stop_accepting(self) -> None:
-        """Look at no further request; the one that is half relayed is completed."""
+        """Begin no further request; one that is half relayed is completed."""
         self._state.on_client(ClientEvent.STOP_ACCEPTING)
 
     def client_closed(self) -> None:
-        """The client is gone: nothing more is read from or written to it."""
+        """The client has gone: nothing more is read from or written to it."""
         self._state.on_client(ClientEvent.CLOSED)
         self.to_client.clear()
 
     def forget_request(self) -> None:
-        """The request that waits here or at the translation will be neither answered nor forwarded."""
+        """Drop the request that waits here or at the translation; it will be neither answered nor forwarded."""
         self._postponed = None
         self._translated.forget()
         self._state.on_request(RequestEvent.FORGOTTEN)
@@ -212,9 +212,9 @@ class ClientSession:
     # -- requests of the client ----------------------------------------------------------------------------
 
     def process(self) -> None:
-        """Look at the requests that were read, as far as they may be looked at now.
+        """Process the requests that were read, as far as possible now.
 
-        :raises ClientError: what the client sent ends the connection.
+        :raises ClientError: the client sent something that ends the connection.
         """
         try:
             while self._requests.buffered or self._postponed is not None:
@@ -280,7 +280,7 @@ class ClientSession:
         self._relay.request(header, piece)
 
     def _continue(self, piece: Piece) -> None:
-        """Another piece of the request that has begun."""
+        """Process another piece of the request that has begun."""
         if self._state.request is _RELAYING:
             self._relay.next_piece(piece)
             return
@@ -294,7 +294,7 @@ class ClientSession:
                 self._translate(read_header(frame), frame)
 
     def _has_upstream(self, piece: Piece) -> bool:
-        """Whether the frame can be relayed; the first of a valid client waits for the connection."""
+        """Whether there is an upstream connection; without one, postpone the request and ask the shell for one."""
         state = self._state
         if state.client is _NEW:
             state.on_client(ClientEvent.VALID_REQUEST)
@@ -325,7 +325,7 @@ class ClientSession:
             self._treat(treatment, header, Piece(frame, first=True, last=True, frame_size=len(frame)))
 
     def _treat(self, treatment: Treatment, header: RequestHeader, piece: Piece) -> None:
-        """Do with a group call what was decided."""
+        """Carry out what was decided about a group call."""
         if treatment is _DECODE:
             self._translate(header, piece.data)
             return
@@ -350,13 +350,13 @@ class ClientSession:
                 self._state.on_request(RequestEvent.MEMORY_MISSING)
 
     def _answer_here(self, header: RequestHeader, piece: Piece, response: bytes) -> None:
-        """Answer a request whatever its body says, in its turn."""
+        """Answer a request whatever its body contains, behind the responses before it."""
         if not piece.last:
             raise ClientError("oversized", f"{api_name(header.api_key)} in {piece.frame_size} bytes")
         self._answer(header, response, piece)
 
     def _answer(self, header: RequestHeader, response: bytes, piece: Piece) -> None:
-        """Answer a request without asking anybody."""
+        """Answer a request without the broker."""
         context = self._context
         entry = InFlightRequest(
             Origin.LOCAL,
@@ -375,7 +375,7 @@ class ClientSession:
     def call(self, call: Call) -> None:
         """Send a request of the translation, behind those that are pending.
 
-        :raises LookupError: another one was sent in advance.
+        :raises LookupError: another request than this was sent in advance.
         """
         self._injected.call(call)
         if self._injected.pending:

@@ -142,7 +142,7 @@ REQUEST: Mapping[RequestState, Mapping[RequestEvent, RequestState]] = {
     },
     _R.RELAYING: {
         RequestEvent.LAST_PIECE: _R.READY,
-        RequestEvent.FORGOTTEN: _R.RELAYING,  # the broker has a part of it and can be told nothing else
+        RequestEvent.FORGOTTEN: _R.RELAYING,  # the broker has a part of it, and nothing else can follow
     },
     _R.COLLECTING: {
         RequestEvent.LAST_PIECE: _R.READY,
@@ -183,21 +183,21 @@ class SessionState:
         self.request = RequestState.READY
 
     def on_client(self, event: ClientEvent) -> None:
-        """Something happened to the client's side."""
+        """Apply an event of the client's side; raises IllegalSessionTransitionError."""
         try:
             self.client = CLIENT[self.client][event]
         except KeyError:
             raise IllegalSessionTransitionError(self.client, event) from None
 
     def on_upstream(self, event: UpstreamEvent) -> None:
-        """Something happened to the broker's side."""
+        """Apply an event of the broker's side; raises IllegalSessionTransitionError."""
         try:
             self.upstream = UPSTREAM[self.upstream][event]
         except KeyError:
             raise IllegalSessionTransitionError(self.upstream, event) from None
 
     def on_request(self, event: RequestEvent) -> None:
-        """Something happened to the request that the session works on."""
+        """Apply an event of the request that the session works on; raises IllegalSessionTransitionError."""
         try:
             self.request = REQUEST[self.request][event]
         except KeyError:

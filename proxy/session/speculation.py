@@ -1,10 +1,10 @@
-"""Sends what is certain to come of a Heartbeat before the translation has done its bookkeeping.
+"""Tracks the request that a session sends for a Heartbeat before the translation has called for it.
 
 The Heartbeat of a member with nothing under way becomes one known request to the broker, and nearly every reply of the
-broker becomes one known answer. The translation says so in advance (:class:`Prediction`). The session sends the request
-at once, so that the broker works while the translation does, and gives the client its answer as soon as the reply is
-there. The translation still handles the Heartbeat and the reply as any other. Both ways must agree: if the translation
-calls for something else, the connection is closed.
+broker becomes one known answer. The translation predicts both (:class:`Prediction`). The session sends the request at
+once, so that the broker works while the translation does, and answers the client as soon as the reply is there. The
+translation still handles the Heartbeat and the reply as any other. Both paths must agree: if the translation calls for
+something else, the connection is closed.
 """
 
 from collections.abc import Callable
@@ -15,15 +15,15 @@ from translation.actions import Answer, Call
 
 
 class Prediction(Protocol):
-    """What the translation is certain to do with one Heartbeat."""
+    """The request and the answer that one Heartbeat is certain to become."""
 
     @property
     def upstream_request(self) -> Message:
-        """The ConsumerGroupHeartbeat that it will call for, and nothing else."""
+        """The ConsumerGroupHeartbeat that the translation will call for, and nothing else."""
         ...
 
     def answer_to(self, reply: Any) -> Answer | None:
-        """The answer that it will give the client first when this reply comes; None if that is not certain."""
+        """Return the answer that the translation will give the client after this reply; None if that is not certain."""
         ...
 
 
@@ -34,7 +34,7 @@ class Speculation:
 
     def __init__(self) -> None:
         self.on_answer: Callable[[Answer], None] = lambda _answer: None
-        """Gets the answer that a reply of the broker makes certain."""
+        """Called with the answer that a reply of the broker makes certain."""
         self._prediction: Prediction | None = None
         self._unconfirmed = False
 
@@ -51,12 +51,14 @@ class Speculation:
         if not self._unconfirmed or self._prediction is None:
             return False
         if call.message is not self._prediction.upstream_request:
-            raise LookupError(f"{self._prediction.upstream_request!r} was sent where {call!r} was to be")
+            raise LookupError(
+                f"{self._prediction.upstream_request!r} was sent, but the translation called for {call!r}"
+            )
         self._unconfirmed = False
         return True
 
     def replied(self, reply: Message) -> None:
-        """The broker's reply to the request under way, predicted or not."""
+        """The broker answered the injected request in flight, whether it was predicted or not."""
         prediction, self._prediction = self._prediction, None
         if prediction is not None and (answer := prediction.answer_to(reply)) is not None:
             self.on_answer(answer)

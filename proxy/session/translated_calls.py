@@ -1,4 +1,4 @@
-"""Hands a client's group calls to the translation, one at a time, and carries out what it decides.
+"""Hands a client's group calls to the translation, one at a time, and answers or forwards them as it decides.
 
 A Heartbeat that repeats the one before it is not decoded again; if that one was forwarded, and the translation is sure
 to forward this one too, it is relayed at once.
@@ -69,7 +69,7 @@ class TranslatedCalls:
     # -- to the translation --------------------------------------------------------------------------------
 
     def repeated_heartbeat(self, piece: Piece) -> bool:
-        """Take a request that repeats the last Heartbeat; returns whether it does."""
+        """Handle a request if it repeats the last Heartbeat; return whether it does."""
         last = self._last_heartbeat
         if last is None or (header := last.repeated_in(piece.data)) is None:
             return False
@@ -84,10 +84,10 @@ class TranslatedCalls:
         return True
 
     def translate(self, header: RequestHeader, frame: bytes) -> Treatment | None:
-        """Decode a group call and hand it over; returns what to do with it instead if it has too many elements.
+        """Decode a group call and hand it over; if it has too many elements, return what to do with it instead.
 
         :raises ClientError: it has too many elements, and its group is translated.
-        :raises MalformedMessage: it is none.
+        :raises MalformedMessage: it can't be decoded.
         :raises HeaderError: its header can't be read.
         """
         message = self._group_calls.read(header, frame)
@@ -122,18 +122,18 @@ class TranslatedCalls:
         self._core.events.append(GroupCallReceived(self._negotiation.connection, request))
 
     def forget_heartbeat(self) -> None:
-        """The last Heartbeat was checked against versions that do not hold any more."""
+        """Forget the last Heartbeat: it was checked against versions that have changed since."""
         self._last_heartbeat = None
 
     def forget(self) -> None:
-        """The client is gone: the request that the translation works on will be neither answered nor forwarded."""
+        """The client is gone: the translation will neither answer nor forward the request that it works on."""
         self._held = None
         self._group_calls.release()
 
     # -- what it decides -----------------------------------------------------------------------------------
 
     def send_predicted(self, prediction: Prediction) -> None:
-        """Send what the translation is certain to call for because of the request that it works on."""
+        """Send the request that the translation is certain to call for, because of the one that it works on."""
         if self._held is not None:
             self._injected.send_predicted(self._held.request.client_id, prediction)
 
@@ -150,7 +150,7 @@ class TranslatedCalls:
         self._context.request_metrics.answered(entry, message, self._context.clock())
 
     def answer_early(self, answer: Answer) -> None:
-        """Give the answer that is certain to be given; :meth:`answer` follows."""
+        """Answer the client by a prediction; the translation calls :meth:`answer` with the same message later."""
         held = self._held
         if held is not None and answer.request_id == held.request.id:
             self._answered_early = self._respond(held.header, answer.message)
@@ -182,7 +182,9 @@ class TranslatedCalls:
     def _take(self, request_id: RequestId, event: RequestEvent) -> _Held:
         held = self._held
         if held is None or request_id != held.request.id:
-            raise LookupError(f"request {request_id} is not under way on this connection (but {held} is)")
+            raise LookupError(
+                f"the translation answers request {request_id}, but works on {held} on this connection"
+            )
         self._held = None
         self._core.state.on_request(event)
         self._group_calls.release()

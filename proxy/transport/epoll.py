@@ -29,7 +29,7 @@ _current: trio.lowlevel.RunVar["EpollLoop | None"] = trio.lowlevel.RunVar("loop"
 
 
 def current() -> "EpollLoop | None":
-    """The loop of this trio run; None if none runs."""
+    """Return the loop of this trio run; None if none runs."""
     return _current.get() if trio.lowlevel.in_trio_run() else None
 
 
@@ -58,7 +58,7 @@ def notify_closing(sock: socket.socket) -> None:
 
 @contextlib.contextmanager
 def trio_priority() -> Iterator[None]:
-    """Return to trio after each read while this block runs: trio waits for something that should not be late."""
+    """Make the loop return to trio after each read while this block runs, for code that must not be late."""
     loop = current()
     if loop is None:
         yield
@@ -93,7 +93,7 @@ class _OtherTasks(trio.abc.Instrument):
         self.scheduled = False
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
-        """A task of whatever kind."""
+        """Called by trio for each task that becomes ready."""
         if task is not self._me:
             self.scheduled = True
 
@@ -123,7 +123,7 @@ class EpollLoop:
                 trio.lowlevel.remove_instrument(self._others)
                 _current.set(None)
                 for number in {*self._readers, *self._writers}:
-                    self._wake(self._readers, number)  # they look again, each for itself
+                    self._wake(self._readers, number)  # each tries again by itself, on trio alone
                     self._wake(self._writers, number)
 
     @property
@@ -132,23 +132,23 @@ class EpollLoop:
         return _current.get() is self
 
     async def read(self, number: int, on_ready: Callable[[], bool] = _enough) -> None:
-        """Call ``on_ready`` whenever there is something to read (or the end, or an error), until it gives False.
+        """Call ``on_ready`` whenever there is something to read (or the end, or an error), until it returns False.
 
-        It may give False for no reason. What it raises is raised here.
+        It may return False without a reason. An exception of it is raised here.
 
         :raises trio.ClosedResourceError: :meth:`closing` was called.
         """
         await self._wait(self._readers, number, on_ready)
 
     async def write(self, number: int) -> None:
-        """Wait until the kernel takes bytes again, or it is known why it never will.
+        """Wait until the kernel takes bytes again, or the connection is broken.
 
         :raises trio.ClosedResourceError: :meth:`closing` was called.
         """
         await self._wait(self._writers, number, _enough)
 
     def closing(self, number: int) -> None:
-        """The descriptor is about to be closed."""
+        """Wake the tasks that wait for a descriptor which is about to be closed."""
         for waits in (self._readers, self._writers):
             if number in waits:
                 waits[number].error = trio.ClosedResourceError()
@@ -176,7 +176,7 @@ class EpollLoop:
             raise wait.error
 
     def _watch(self, number: int, *, new: bool = False) -> None:
-        """Have the kernel tell what somebody waits for."""
+        """Have the kernel report what tasks wait for on this descriptor."""
         wanted = (select.EPOLLIN if number in self._readers else 0) | (
             select.EPOLLOUT if number in self._writers else 0
         )
@@ -185,10 +185,12 @@ class EpollLoop:
         elif wanted:
             self._epoll.modify(number, wanted)
         elif not self._epoll.closed:
-            with contextlib.suppress(OSError):  # closed without a word: the kernel has forgotten it by itself
+            with contextlib.suppress(
+                OSError
+            ):  # closed without notify_closing: the kernel has forgotten it already
                 self._epoll.unregister(
                     number
-                )  # also an event mask of 0 would tell of errors, again and again
+                )  # with an event mask of 0 the kernel would go on reporting errors
 
     def _wake(self, waits: dict[int, _Wait], number: int) -> None:
         wait = waits.pop(number, None)
@@ -199,7 +201,7 @@ class EpollLoop:
     def _dispatch(self) -> None:
         """Call back for what is ready and becomes ready, until another task is ready or the time is up."""
         others = self._others
-        # Who became ready before this task did may not have had its turn yet: trio shuffles those of one round.
+        # A task that became ready before this one may not have run yet: trio shuffles the tasks of one round.
         none_waits = not (others.scheduled or self.trio_priorities)
         others.scheduled = False
         until = time.perf_counter() + MAX_TRIO_DELAY_S

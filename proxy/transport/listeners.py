@@ -1,4 +1,4 @@
-"""Listening sockets: bound before anything else, so that a taken port stops the start."""
+"""Listening sockets. They are bound before anything else starts, so that a taken port ends the process at once."""
 
 import errno
 import socket
@@ -16,7 +16,7 @@ from proxy.transport.epoll import notify_closing, wait_readable
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.transport.listeners")
 
-_BACKLOG = 4096  # what Linux allows by default (net.core.somaxconn); a flood beyond it is lost before anybody sees it
+_BACKLOG = 4096  # Linux' default limit (net.core.somaxconn); the kernel drops connections beyond it
 _ACCEPTS_IN_A_ROW = 64
 _MAPPED = "::ffff:"
 _PAUSE_S = 0.1
@@ -26,19 +26,19 @@ Accepted = Callable[[socket.socket, str], None]
 
 
 class BindError(Exception):
-    """A port can't be had; the message says which and why."""
+    """A port can't be bound; the message says which and why."""
 
 
 class Counts(Protocol):
-    """A counter."""
+    """A counter, as those of prometheus_client."""
 
     def inc(self) -> None:
-        """One more."""
+        """Add one."""
         ...
 
 
 class AcceptPort(Protocol):
-    """What clients come in by: a port of this process, or one whose connections are handed over to it."""
+    """A port that clients connect to: of this process, or of the supervisor, which hands its connections over."""
 
     number: int
 
@@ -55,17 +55,17 @@ class AcceptPort(Protocol):
         ...
 
     async def accept(self, accepted: Accepted) -> None:
-        """Take connections until it is closed."""
+        """Give ``accepted`` each new connection until the port is closed."""
         ...
 
 
 class Port:
-    """One port that clients connect to. It can be taken away for a while, so that clients are refused.
+    """A port of this process. It can refuse clients for a while.
 
-    Constructing it reserves the port without accepting connections yet. Port 0 is any free one. ``failures`` counts
-    how often connections had to wait because nothing was left to accept them with.
+    The constructor binds the port and accepts no connections yet; port 0 is any free one. ``failures`` counts how often
+    a connection had to wait because no descriptor or memory was left to accept it.
 
-    :raises BindError: it can't be had.
+    :raises BindError: the port can't be bound.
     """
 
     def __init__(self, host: str, port: int, failures: Counts) -> None:
@@ -80,7 +80,7 @@ class Port:
     def listen(self) -> None:
         """Let clients connect from now on.
 
-        :raises BindError: another process listens on the port since.
+        :raises BindError: another process has taken the port meanwhile.
         """
         if self._socket.fileno() == -1:
             self._socket = bind(self._host, self.number)
@@ -105,7 +105,7 @@ class Port:
         self._changed.set()
 
     async def accept(self, accepted: Accepted) -> None:
-        """Take connections until the port is closed."""
+        """Give ``accepted`` each new connection until the port is closed."""
         while not self._closed:
             sock = self._socket
             try:
@@ -127,16 +127,16 @@ class Port:
                     if self._throttle.suppressed("") is not None:
                         _log.error("can't accept a connection", port=self.number, reason=error.strerror)
                     await trio.sleep(_PAUSE_S)
-                return  # else the client gave up before it was accepted
+                return  # otherwise the client gave up before it was accepted
             try:
                 accepted(connection, client_host(address[0]))
-            except OSError as error:  # reset before it was looked at
+            except OSError as error:  # the client has reset it already
                 connection.close()
                 _log.debug("a connection was gone when it was accepted", reason=error.strerror)
 
 
 def client_host(address: str) -> str:
-    """The client's address. On a port that takes IPv6 too an IPv4 client has a prefix, and is the same client."""
+    """Return the client's address without the prefix that IPv4 clients have on a port that also accepts IPv6."""
     return address.removeprefix(_MAPPED) if "." in address else address
 
 
@@ -148,12 +148,12 @@ class BoundListener(msgspec.Struct, frozen=True):
 
     @property
     def node_ports(self) -> dict[int, int]:
-        """The port that each node id really has, where the configuration may say 0."""
+        """The port that each node id really has; the configuration may say 0."""
         return {node_id: port.number for node_id, port in self.ports.items() if node_id is not None}
 
     @property
     def port(self) -> int:
-        """The bootstrap port that it really has."""
+        """The real number of the bootstrap port."""
         return self.ports[None].number
 
     def close(self) -> None:
@@ -163,15 +163,15 @@ class BoundListener(msgspec.Struct, frozen=True):
 
 
 def port_of(sock: socket.socket) -> int:
-    """The port that a socket is bound to."""
+    """Return the port that a socket is bound to."""
     port: int = sock.getsockname()[1]
     return port
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Reserve a port without accepting connections yet. Port 0 is any free one.
+    """Bind a port without accepting connections yet; port 0 is any free one.
 
-    :raises BindError: it can't be had.
+    :raises BindError: the port can't be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -191,9 +191,9 @@ def _bind_error(address: tuple[str, int], error: OSError) -> BindError:
 
 
 def bind_listener(listener: Listener, failures: Counts) -> BoundListener:
-    """Reserve all ports of a listener; ``failures`` is as for :class:`Port`.
+    """Bind all ports of a listener; ``failures`` is as for :class:`Port`.
 
-    :raises BindError: one of them can't be had.
+    :raises BindError: one of them can't be bound.
     """
     ports: dict[int | None, Port] = {}
     try:

@@ -1,6 +1,6 @@
 """Relays one direction of a connection: the session gets the bytes that it has to see, the kernel splices large bodies.
 
-Both happen inside the epoll callback, as soon as the source is readable, as long as the other side takes bytes.
+Both happen inside the epoll callback as soon as the source is readable, as long as the other side takes bytes.
 """
 
 from collections.abc import Callable
@@ -68,10 +68,10 @@ class RelayDirection:
         return None if self._transfer is None else self._transfer.done
 
     async def run(self) -> None:
-        """Relay what comes until reading has to pause; may return earlier without a reason.
+        """Relay what comes until reading has to pause; may return earlier.
 
         :raises trio.BrokenResourceError: the source broke.
-        :raises trio.ClosedResourceError: it was closed here.
+        :raises trio.ClosedResourceError: the source was closed here.
         """
         route = self._route
         if route is None:
@@ -92,7 +92,7 @@ class RelayDirection:
             raise
 
     def _on_ready(self, route: "_Route") -> bool:
-        """Read or splice what is there; returns whether only the source has to be waited for."""
+        """Read or splice what is there; return whether to wait for the source and for nothing else."""
         for _ in range(_BODIES_IN_A_ROW):
             if self._transfer is not None:
                 if self._transfer.on_ready():

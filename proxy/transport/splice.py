@@ -1,8 +1,8 @@
-"""Moves bytes from one TCP connection to another without looking at them: ``os.splice`` through a pipe.
+"""Splices bytes from one TCP connection to another inside the kernel: ``os.splice`` through a pipe.
 
-The bytes stay in the kernel: two system calls move as much as the pipe holds, where a relay in user space pays two
-copies and an object for every read. A transfer borrows a pipe from the pool and gives it back. If no file descriptor is
-left for a pipe the caller copies the bytes, as it does on TLS.
+Two system calls move as much as the pipe holds, where a relay in user space pays for two copies and an object at every
+read. A transfer borrows a pipe from the pool and gives it back. If no file descriptor is left for a pipe, the caller
+copies the bytes, as it does on TLS.
 
 ``SO_RCVLOWAT`` makes the kernel wake the proxy for a large part of a body instead of for each segment. The transfer
 resets it at its end; the next reader would otherwise wait for bytes that never come.
@@ -22,17 +22,17 @@ PIPE_SIZE = 1024 * 1024
 """Capacity requested for a pipe, in bytes: the most that Linux grants without privileges (``fs.pipe-max-size``)."""
 
 SPLICE_MIN_BYTES = 64 * 1024
-"""Bytes of a body from which on it is moved: one read takes as many. Not swept (docs/evidence/performance.md)."""
+"""The smallest body that is spliced, in bytes: one read takes as many. No other value was measured."""
 
 MAX_TRAILING_BYTES = 4 * 1024
-"""Bytes to wait for with the records before them and to read at once: a Fetch response ends with a few more, which
-would take another turn of the scheduler."""
+"""The most bytes behind the records that a splice waits for together with them. A Fetch response ends with a few, which
+would otherwise take another turn of the scheduler."""
 
 WAKE_AT = 256 * 1024
-"""Bytes that should have come before the kernel wakes the proxy, if the body has as many.
+"""Bytes that have to arrive before the kernel wakes the proxy, if the body has as many.
 
-More would wait for bytes that the sender holds back until the receiver has read: with 1 MiB a Fetch response stood for
-40 ms, until a delayed acknowledgement.
+With more, the kernel would wait for bytes that the sender holds back until the receiver has read: with 1 MiB a Fetch
+response stalled for 40 ms, until a delayed acknowledgement.
 """
 
 _IDLE_PIPES = 16
@@ -41,7 +41,7 @@ _NOW = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 
 
 class Pipe:
-    """A pipe of the kernel. ``held`` bytes are in it.
+    """A pipe of the kernel that contains ``held`` bytes.
 
     :raises OSError: no descriptor is left.
     """
@@ -55,13 +55,13 @@ class Pipe:
             fcntl.fcntl(self.start, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
 
     def close(self) -> None:
-        """Give both descriptors back."""
+        """Close both descriptors."""
         os.close(self.end)
         os.close(self.start)
 
 
 class PipePool:
-    """The pipes of one process: few are kept, and no more than ``most`` are borrowed."""
+    """The pipes of one process. At most ``most`` are borrowed at the same time; a few idle ones are kept."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -88,16 +88,16 @@ class PipePool:
             self._idle.append(pipe)
 
     def close(self) -> None:
-        """Close those that are not borrowed."""
+        """Close the idle pipes."""
         while self._idle:
             self._idle.pop().close()
 
 
 class SpliceProgress(msgspec.Struct):
-    """How far a splice is: ``taken`` bytes left the source; both sides may have broken on the way.
+    """How far a splice is. ``taken`` bytes have left the source.
 
-    ``ended`` says that the source has ended, ``waiting`` that the sink takes nothing now, ``waited_s`` for how
-    long in all that was so.
+    ``ended``: the source has ended. ``sink_broken``: the sink takes nothing any more. ``waiting``: it takes nothing at
+    the moment. ``waited_s``: for how many seconds in all it took nothing.
     """
 
     taken: int = 0
@@ -108,10 +108,10 @@ class SpliceProgress(msgspec.Struct):
 
 
 class SpliceTransfer:
-    """``count`` bytes on their way, or fewer if a side breaks; ``done`` is right at any time.
+    """Splices ``count`` bytes, or fewer if a side ends or breaks; ``done`` is up to date at any time.
 
-    ``trailing`` bytes are sure to follow and stay in the source; it is not woken for the last ones without them.
-    :meth:`end` is to be called whatever happens.
+    ``trailing`` bytes are sure to follow in the source and stay there; the kernel reports the last spliced bytes only
+    together with them. The caller calls :meth:`end` in any case.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class SpliceTransfer:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything has arrived, or nothing more can."""
+        """Whether the sink has all bytes, or can get no more."""
         done = self.done
         return done.sink_broken or not (self.pipe.held or (done.taken < self._count and not done.ended))
 
@@ -164,7 +164,7 @@ class SpliceTransfer:
         return False
 
     async def finish(self) -> None:
-        """Wait for whom there is to wait; raises what :meth:`on_ready` does."""
+        """Splice until :attr:`is_over`, waiting for either side. Raises as :meth:`on_ready`."""
         while not self.is_over:
             if self.done.waiting:
                 await self._wait_for_sink()
@@ -187,13 +187,14 @@ class SpliceTransfer:
         self.done.waited_s += trio.current_time() - started
 
     def end(self) -> None:
-        """Reset the source's low-water mark, for whoever reads from it next."""
+        """Reset the source's low-water mark; the next reader would wait for too many bytes otherwise."""
         if self._low_water != 1:
             self._source.set_low_water(1)
             self._low_water = 1
 
 
 def _fill(source: TcpStream, count: int, pipe: Pipe, done: SpliceProgress) -> None:
+    """Splice from the source into the pipe what is there, as far as the pipe has room."""
     # A slot of the pipe may hold more than a page, so its size alone is no bound of what it holds.
     wanted = min(count - done.taken, PIPE_SIZE - pipe.held)
     try:
@@ -209,7 +210,7 @@ def _fill(source: TcpStream, count: int, pipe: Pipe, done: SpliceProgress) -> No
 
 
 def _empty(sink: TcpStream, pipe: Pipe, done: SpliceProgress, *, more: bool) -> None:
-    """Write what is in the pipe, as much as the sink takes."""
+    """Splice from the pipe into the sink, as much as that takes."""
     done.waiting = False
     flags = _NOW | (os.SPLICE_F_MORE if more else 0)
     try:

@@ -1,9 +1,9 @@
 """A TCP connection as a trio stream that can also write without waiting.
 
-The relay moves many small frames, and a trio socket lets the scheduler run at each send. Here a send that the
-kernel takes at once costs one system call; the scheduler runs where the relay waits for bytes anyway. TLS
-lays ``trio.SSLStream`` over it, tests use trio's memory streams: the relay needs no more than
-:class:`trio.abc.Stream` and uses :meth:`TcpStream.send_nowait` where there is one.
+The relay moves many small frames, and a trio socket runs the scheduler at each send. Here a send that the kernel takes
+at once costs one system call; the scheduler runs where the relay waits for bytes anyway. The relay also works with any
+other :class:`trio.abc.Stream` (:class:`proxy.transport.tls_stream.TlsStream`, memory streams in tests) and calls
+``send_nowait`` where the stream has it.
 """
 
 import contextlib
@@ -18,13 +18,12 @@ import trio
 from proxy.transport import epoll
 
 RECEIVE_SIZE = 64 * 1024
-"""Bytes asked for in one read: several small frames, or the head of a large one, whose rest is moved
-(``proxy.transport.splice``). Python allocates as much before it reads; from 128 KiB on the C library would map and
+"""Bytes requested in one read: several small frames, or the head of a large one whose rest is spliced
+(``proxy.transport.splice``). Python allocates that much before it reads; from 128 KiB on the C library would map and
 unmap memory for each read."""
 
-
 Take = Callable[[bytes], bool]
-"""Takes what was read, and says whether it can take more; empty bytes are the end of the stream."""
+"""Takes what was read; returns whether it can take more. Empty bytes are the end of the stream."""
 
 _KEEPALIVE_AFTER_S = 60
 _KEEPALIVE_EVERY_S = 10
@@ -32,7 +31,7 @@ _KEEPALIVES = 6
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Have the kernel find out that a peer is gone without a word: a silent connection ends after two minutes."""
+    """Have the kernel detect a peer that vanished without closing: the connection ends after two minutes of silence."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_AFTER_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_EVERY_S)
@@ -40,22 +39,22 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 class TcpStream(trio.abc.HalfCloseableStream):
-    """A connected non-blocking TCP socket. ``TCP_NODELAY`` is set: frames are written whole, none waits."""
+    """A connected non-blocking TCP socket. ``TCP_NODELAY`` is set, since frames are written whole."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(0)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # 0: the system's own. trio's 16 KiB of unsent bytes cost a turn of the scheduler for each two segments.
+            # 0: the system's default. trio's 16 KiB of unsent bytes would cost a scheduler turn every two segments.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.socket = sock
         self._loop = epoll.current()
         self._hang_up: select.poll | None = None
 
     def send_nowait(self, data: bytes, *, more: bool = False) -> int:
-        """Write what the kernel takes now; the number of bytes it took.
+        """Write what the kernel takes now, and return how many bytes that was.
 
-        ``more`` says that more follows at once: the kernel need not send these alone.
+        ``more`` means that more bytes follow at once, so the kernel may wait for them before it sends a packet.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
@@ -67,7 +66,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
             raise self.broken(error) from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write everything, waiting for the peer as long as needed."""
+        """Write everything, and wait for the peer as long as needed."""
         with memoryview(data) as view:
             sent = 0
             while sent < len(view):
@@ -86,7 +85,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
             await trio.lowlevel.wait_writable(self._number())
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Wait for bytes and give them; empty at the end of the stream."""
+        """Wait for bytes and return them; empty at the end of the stream."""
         while True:
             try:
                 await self.wait_readable()
@@ -97,16 +96,16 @@ class TcpStream(trio.abc.HalfCloseableStream):
                 raise self.broken(error) from error
 
     async def feed(self, take: Take) -> None:
-        """Hand over what arrives until ``take`` gives False, or for no reason; see :meth:`on_readable`."""
+        """Give ``take`` what arrives until it returns False. May return earlier, as :meth:`on_readable` does."""
         await self.on_readable(partial(self.hand_over, take))
 
     def hand_over(self, take: Take) -> bool:
-        """Hand over what is there; what ``take`` says, and True if there is nothing."""
+        """Give ``take`` what can be read now, and return its result; True if nothing can be read."""
         data = self.receive_nowait()
         return True if data is None else take(data)
 
     def receive_nowait(self) -> bytes | None:
-        """What is there; empty at the end of the stream, None if nothing is there yet.
+        """Return what can be read now; empty at the end of the stream, None if nothing can be read yet.
 
         :raises trio.BrokenResourceError: the connection broke.
         """
@@ -118,16 +117,16 @@ class TcpStream(trio.abc.HalfCloseableStream):
             raise self.broken(error) from error
 
     async def wait_readable(self) -> None:
-        """Wait until there are bytes (at least those of :meth:`set_low_water`), or the end."""
+        """Wait for bytes (as many as :meth:`set_low_water` demands), or for the end of the stream."""
         if self._loop is not None and self._loop.is_serving:
             await self._loop.read(self._number())
         else:
             await trio.lowlevel.wait_readable(self._number())
 
     async def on_readable(self, on_ready: Callable[[], bool]) -> None:
-        """Call ``on_ready`` each time when :meth:`wait_readable` would return, until it gives False, or for no reason.
+        """Call ``on_ready`` whenever the socket is readable, until it returns False; may return earlier.
 
-        It may be called in another task, or in this one. What it raises is raised here.
+        It is called in the task of the epoll loop or in this one. An exception of it is raised here.
         """
         if self._loop is not None and self._loop.is_serving:
             await self._loop.read(self._number(), on_ready)
@@ -137,14 +136,14 @@ class TcpStream(trio.abc.HalfCloseableStream):
                 await self.wait_readable()
 
     def set_low_water(self, n: int) -> None:
-        """Be told of bytes once there are as many; 1 is usual."""
+        """Have the kernel report the socket readable from ``n`` bytes on; 1 is the default."""
         with contextlib.suppress(OSError):  # closed meanwhile
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n)
 
     def peer_closed(self) -> bool:
-        """Whether the peer has said that nothing more comes, or is gone; also if bytes before that wait to be read.
+        """Whether the peer has closed its side or is gone, even if bytes that it sent before still wait to be read.
 
-        The kernel knows it before the reader does: a read gives the bytes first.
+        The kernel knows this before the reader does, since a read returns those bytes first.
         """
         if self.socket.fileno() == -1:
             return True
@@ -174,7 +173,7 @@ class TcpStream(trio.abc.HalfCloseableStream):
         return number
 
     def broken(self, error: OSError) -> Exception:
-        """What a failed system call means to users of the stream."""
+        """Return the exception that users of the stream get for a failed system call."""
         if self.socket.fileno() == -1 or error.errno == errno.EBADF:
             return trio.ClosedResourceError()
         return trio.BrokenResourceError(error.strerror)
@@ -191,9 +190,9 @@ async def feed(stream: trio.abc.ReceiveStream, take: Take) -> None:
 
 
 async def open_tcp(host: str, port: int) -> TcpStream:
-    """Connect to a broker; each address of the name is tried (RFC 6555).
+    """Connect to a broker, trying each address of the name (RFC 6555).
 
-    :raises OSError: none of them took the connection.
+    :raises OSError: none of them accepted the connection.
     """
     with epoll.trio_priority():
         stream = await trio.open_tcp_stream(host, port)

@@ -1,7 +1,7 @@
 """Loads the files of a TLS configuration, and reloads them when they change.
 
-A certificate that can't be used is refused with its file and the reason, and the one before stays. Open connections
-keep their certificate; a new connection takes the one that holds when it is opened.
+If a file can't be used when it is reloaded, the previous certificate stays in use, and the log names the file and the
+reason. Open connections keep the certificate with which they began.
 """
 
 import datetime as dt
@@ -36,21 +36,21 @@ class TlsFilesError(Exception):
 
 
 class Material(msgspec.Struct, frozen=True):
-    """What the files gave. ``expires`` is when the own certificate ends (seconds since 1970), None without one."""
+    """A TLS context made from files. ``expires``: when its certificate ends (seconds since 1970), None without one."""
 
     context: ssl.SSLContext
     expires: float | None
 
 
 UPSTREAM = -1
-"""Stands for the upstream side where listeners are told apart by their numbers."""
+"""The key of the upstream side where listeners are keyed by their numbers."""
 
 Contents = dict[str, bytes]
-"""Path, as the configuration has it -> what the file had."""
+"""The content of each file, by the path that the configuration gives."""
 
 
 def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
-    """What is in all files that the configuration of TLS names.
+    """Read all files that a TLS configuration names.
 
     :raises TlsFilesError: one can't be read.
     """
@@ -60,9 +60,9 @@ def read_files(tls: ListenerTls | UpstreamTls) -> Contents:
 def listener_material(
     tls: ListenerTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
 ) -> Material:
-    """What a listener shows to its clients and asks of them.
+    """Make the context of a listener.
 
-    ``contents`` are taken instead of the files. Unless it ``must_be_valid_now`` a certificate may have ended.
+    ``contents`` replace the files. Unless ``must_be_valid_now``, an expired certificate is accepted too.
 
     :raises TlsFilesError: a file can't be used.
     """
@@ -87,7 +87,7 @@ def listener_material(
 def upstream_material(
     tls: UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
 ) -> Material:
-    """What the proxy asks of brokers and shows to them; see :func:`listener_material`.
+    """Make the context for connections to brokers; see :func:`listener_material`.
 
     :raises TlsFilesError: a file can't be used.
     """
@@ -115,7 +115,7 @@ def upstream_material(
 def material(
     tls: ListenerTls | UpstreamTls, contents: Contents | None = None, *, must_be_valid_now: bool = True
 ) -> Material:
-    """One of the two above."""
+    """Make the context of a listener, or of connections to brokers, by the type of ``tls``."""
     if isinstance(tls, ListenerTls):
         return listener_material(tls, contents, must_be_valid_now=must_be_valid_now)
     return upstream_material(tls, contents, must_be_valid_now=must_be_valid_now)
@@ -130,7 +130,7 @@ def _load_chain(
     *,
     must_be_valid_now: bool,
 ) -> float:
-    """Load a certificate and its key; when the certificate ends."""
+    """Load a certificate and its key; return when the certificate ends."""
     expires = _valid_until(certificate, contents[certificate], must_be_valid_now=must_be_valid_now)
     password = "" if password_file is None else contents[password_file].decode(errors="replace").strip()
     try:
@@ -152,7 +152,7 @@ def _load_chain(
 
 
 def _valid_until(file: str, content: bytes, *, must_be_valid_now: bool) -> float:
-    """When the first certificate of the file ends."""
+    """Return when the first certificate of the file ends."""
     try:
         own = x509.load_pem_x509_certificates(content)[0]
     except (ValueError, IndexError):
@@ -179,7 +179,7 @@ def _load_authorities(context: ssl.SSLContext, contents: Contents, file: str) ->
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path under which OpenSSL, which reads files only, finds these bytes. They are in memory and on no disk."""
+    """Yield a path under which OpenSSL, which reads files only, finds these bytes; they never reach a disk."""
     with os.fdopen(os.memfd_create("tls", os.MFD_CLOEXEC), "wb") as file:
         file.write(content)
         file.flush()
@@ -194,12 +194,12 @@ def _read(file: str) -> bytes:
 
 
 class Certificates:
-    """The TLS of one listener, or of the upstream side: what holds now. ``where`` names it in log and metrics.
+    """The current TLS context of one listener, or of the upstream side. ``where`` names it in log and metrics.
 
-    ``last_good`` is what its files had when they could be used: if they can't be used now, that is taken, and log and
-    metrics say so.
+    ``last_good`` are the last contents of its files that could be used. They replace files that can't be used now; log
+    and metrics report that.
 
-    :raises TlsFilesError: it can't be used at all.
+    :raises TlsFilesError: a file can't be used, and there are no ``last_good`` contents.
     """
 
     def __init__(
@@ -222,11 +222,11 @@ class Certificates:
             self._refuse("the start", error)
 
     def guard(self, client: TcpStream) -> TlsStream:
-        """The connection of a client, behind TLS as it is now; the handshake is still to be made."""
+        """Wrap a client's connection in TLS with the current certificate; the caller makes the handshake."""
         return TlsStream(client, self.context, server_side=True)
 
     def reload(self, why: str) -> None:
-        """Read the files again; what they hold is for the connections that are opened from now on."""
+        """Read the files again, for the connections that are opened from now on."""
         try:
             current = material(self._tls)
         except TlsFilesError as error:
@@ -258,8 +258,8 @@ class TlsOpener:
     async def open(self, host: str, port: int) -> TlsStream:
         """Connect and shake hands.
 
-        :raises OSError: nobody took the connection.
-        :raises TlsError: the handshake failed, or the broker's certificate is refused.
+        :raises OSError: no address accepted the connection.
+        :raises TlsError: the handshake failed, or the certificate of the broker is refused.
         """
         transport = await open_tcp(host, port)
         try:
@@ -277,7 +277,7 @@ class TlsOpener:
 
 
 def check_files(listeners: tuple[ListenerTls | None, ...], upstream: UpstreamTls | None) -> None:
-    """See whether all files can be used.
+    """Check that all files can be used.
 
     :raises TlsFilesError: the first that can't.
     """

@@ -1,9 +1,9 @@
-"""TLS over a :class:`proxy.transport.tcp_stream.TcpStream`, as a stream that the relay uses like a plain one.
+"""TLS over a :class:`proxy.transport.tcp_stream.TcpStream`, with the interface that the relay uses on plain TCP.
 
-``trio.SSLStream`` gives out one TLS record at a time, can't write without waiting and can't say that nothing
-more comes while it still reads. The relay wants all three, so the record layer (OpenSSL by ``ssl.SSLObject``) is
-driven here; ``benchmarks/tls_streams.py`` compares both. Memory is bounded by what is asked for at once: at most
-:data:`proxy.transport.tcp_stream.RECEIVE_SIZE` bytes of one read, and what one write gives to OpenSSL.
+``trio.SSLStream`` returns one TLS record at a time, can't write without waiting, and can't half-close while it still
+reads. The relay needs all three, so this module drives OpenSSL's record layer itself (``ssl.SSLObject``);
+``benchmarks/tls_streams.py`` compares both. Memory is bounded: at most
+:data:`proxy.transport.tcp_stream.RECEIVE_SIZE` bytes of one read, and what one write passes to OpenSSL.
 """
 
 import ssl
@@ -22,11 +22,11 @@ _WRITE = 64 * 1024
 _HANDSHAKE_RECORD = 0x16
 _ALERT_RECORD = 0x15
 _LOWEST_RECORD = 0x14
-"""The first byte of a Kafka frame is the highest of its size: less than this below 335 MB. TLS begins here."""
+"""The lowest first byte of a TLS record. A Kafka frame begins with a lower one, its size's highest, up to 335 MB."""
 
 
 class TlsError(trio.BrokenResourceError):
-    """TLS ended the connection. ``kind`` is one word for metrics, the message says what was seen, for a person."""
+    """TLS ended the connection. ``kind`` is one word for metrics; the message tells an operator what went wrong."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class TlsError(trio.BrokenResourceError):
 
 
 class TlsStream(trio.abc.HalfCloseableStream):
-    """One side of a TLS connection; :meth:`handshake` comes first.
+    """One side of a TLS connection; call :meth:`handshake` first.
 
     ``server_name`` is the name that the peer's certificate must have; None on the listening side, and where
     the context does not check names.
@@ -59,21 +59,21 @@ class TlsStream(trio.abc.HalfCloseableStream):
         self._ahead = 0  # plaintext of the next send that is encrypted already
         self._sending = trio.Lock()
         self._seen_first = False
-        self._said_eof = False
-        self._heard_goodbye = False
+        self._sent_eof = False
+        self._received_close = False  # a close_notify alert, or the end of the TCP stream
         self._torn = False  # a record may have been written in part: nothing can follow it
 
     @property
     def version(self) -> str:
-        """The version of TLS that was agreed on, such as ``TLSv1.3``."""
+        """The negotiated version of TLS, such as ``TLSv1.3``."""
         return self._ssl.version() or "none"
 
     # -- the handshake -------------------------------------------------------------------------------------
 
     async def handshake(self) -> None:
-        """Agree with the peer.
+        """Shake hands with the peer.
 
-        :raises TlsError: it is refused by one of the sides, or the peer does not speak TLS.
+        :raises TlsError: one of the sides refuses, or the peer does not speak TLS.
         :raises trio.BrokenResourceError: the connection broke.
         """
         while True:
@@ -101,7 +101,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         )
 
     def _check_first(self, data: bytes) -> None:
-        """Name what is no TLS."""
+        """Raise TlsError if the peer's first bytes are not TLS, and name what they look like."""
         self._seen_first = True
         if data[0] in (_HANDSHAKE_RECORD, _ALERT_RECORD):
             return
@@ -117,47 +117,47 @@ class TlsStream(trio.abc.HalfCloseableStream):
     # -- reading -------------------------------------------------------------------------------------------
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Wait for bytes and give them; empty at the end of the stream.
+        """Wait for bytes and return them; empty at the end of the stream.
 
-        :raises TlsError: what came is no TLS.
+        :raises TlsError: the peer sent something that is not TLS.
         :raises trio.BrokenResourceError: the connection broke.
         """
         most = max_bytes or RECEIVE_SIZE
         waited = False
-        while not self._said_eof:
+        while not self._sent_eof:
             data, ended = self._decrypted(most)
             if self._to_peer.pending and not self._sending.locked():
-                await self._flush()  # an answer of TLS itself, such as to a key update
-            self._heard_goodbye |= ended
+                await self._flush()  # a response of TLS itself, such as to a key update
+            self._received_close |= ended
             if data or ended:
-                if not waited:  # others had their turn otherwise
+                if not waited:  # a wait lets other tasks run anyway
                     await trio.lowlevel.checkpoint()
                 return data
             await self._fill()
             waited = True
         while await self.transport.receive_some():
-            pass  # nothing is read any more once we said goodbye, only the peer's own end
+            pass  # after send_eof only the peer's own end is of interest
         return b""
 
     async def feed(self, take: Take) -> None:
-        """Hand over what arrives until ``take`` gives False, or for no reason. Errors: :meth:`receive_some`."""
+        """Give ``take`` what arrives until it returns False; may return earlier. Raises as :meth:`receive_some`."""
         if self._to_peer.pending and not self._sending.locked():
-            await self._flush()  # an answer of TLS itself, such as to a key update
-        if self._said_eof or self._hand_over(take):
+            await self._flush()  # a response of TLS itself, such as to a key update
+        if self._sent_eof or self._hand_over(take):
             await self.transport.on_readable(partial(self._on_ready, take))
 
     def _on_ready(self, take: Take) -> bool:
-        """Take what is there; whether there is nothing to wait for but more of it."""
-        if self._said_eof:  # nothing is read any more, only the peer's own end
+        """Take what can be read now; return whether to wait for more of it and for nothing else."""
+        if self._sent_eof:  # only the peer's own end is of interest
             return self.transport.hand_over(lambda data: bool(data) or take(b""))
         self.transport.hand_over(self._take_in)
         return self._hand_over(take) and not self._to_peer.pending
 
     def _hand_over(self, take: Take) -> bool:
-        """Hand over what is decrypted; whether more is wanted."""
+        """Give ``take`` what is decrypted; return whether it wants more."""
         while True:
             data, ended = self._decrypted(RECEIVE_SIZE)
-            self._heard_goodbye |= ended
+            self._received_close |= ended
             if data and not take(data):
                 return False
             if ended:
@@ -166,7 +166,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
                 return True
 
     def _decrypted(self, most: int) -> tuple[bytes, bool]:
-        """What has come already, and whether the stream has ended behind it."""
+        """Return what can be decrypted now, and whether the stream ends after it."""
         records: list[bytes] = []
         size = 0
         ended = False
@@ -181,14 +181,14 @@ class TlsStream(trio.abc.HalfCloseableStream):
         except ssl.SSLWantReadError:
             pass
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            ended = True  # without goodbye: frames say by themselves whether they are whole
+            ended = True  # also without a close_notify: a Kafka frame shows by its size whether it is whole
         except ssl.SSLError as error:
             if not records:
                 raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
         return records[0] if len(records) == 1 else b"".join(records), ended
 
     async def _fill(self) -> bool:
-        """Take what comes from the peer; whether anything did."""
+        """Wait for ciphertext; return whether any came before the end."""
         return self._take_in(await self.transport.receive_some(RECEIVE_SIZE))
 
     def _take_in(self, data: bytes) -> bool:
@@ -201,18 +201,18 @@ class TlsStream(trio.abc.HalfCloseableStream):
         return True
 
     def peer_closed(self) -> bool:
-        """Whether the peer has closed its side of the TCP connection, as the kernel knows it, or said goodbye before.
+        """Whether the peer has closed: its side of the TCP connection, as the kernel knows, or TLS alone.
 
-        A goodbye of TLS alone counts when it is read: it stands behind what was sent before.
+        A close_notify without the end of the TCP connection counts once it is read, behind what was sent before it.
         """
-        return self._heard_goodbye or self.transport.peer_closed()
+        return self._received_close or self.transport.peer_closed()
 
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_nowait(self, data: bytes) -> int:
-        """Write what the kernel takes now; the number of bytes it took.
+        """Write what the kernel takes now, and return how many bytes that was.
 
-        What follows these must be written next, as with OpenSSL itself: some of it may be encrypted already.
+        The caller has to write the remaining bytes next, as with OpenSSL itself: some may be encrypted already.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
@@ -224,7 +224,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
                 self._encrypt(part)
                 self._ahead += len(part)
         if self._ahead < len(data) or not self._drain():
-            # Of what is encrypted some waits for the kernel: the caller must come back for at least one byte.
+            # Some ciphertext still waits for the kernel: at least one byte stays unsent, so that the caller comes back.
             done = min(self._ahead, len(data) - 1)
             self._ahead -= done
             return done
@@ -232,7 +232,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         return len(data)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write everything, waiting for the peer as long as needed.
+        """Write everything, and wait for the peer as long as needed.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
@@ -257,7 +257,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
             raise TlsError("tls_record", f"TLS: {reason_of(error)}") from error
 
     def _drain(self) -> bool:
-        """Give the kernel what is encrypted; whether it took all."""
+        """Give the kernel what is encrypted; return whether it took everything."""
         if self._to_peer.pending:
             self._rest += self._to_peer.read()
         if self._rest:
@@ -265,7 +265,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
         return not self._rest
 
     async def _push(self) -> None:
-        """Write what is encrypted; under the lock."""
+        """Write what is encrypted. The caller holds the lock."""
         self._rest += self._to_peer.read()
         if self._rest:
             rest, self._rest = self._rest, b""
@@ -280,19 +280,19 @@ class TlsStream(trio.abc.HalfCloseableStream):
     # -- the end -------------------------------------------------------------------------------------------
 
     async def send_eof(self) -> None:
-        """Tell the peer that nothing more comes. What it still sends is read and dropped.
+        """Half-close: tell the peer that nothing more comes. What it still sends is read and dropped.
 
         :raises trio.BrokenResourceError: the peer is gone.
         """
-        self._said_eof = True
-        with suppress(ssl.SSLError):  # that the peer has not said goodbye yet, or has already
+        self._sent_eof = True
+        with suppress(ssl.SSLError):  # the peer has not sent its close_notify yet, or already has
             self._ssl.unwrap()
         await self._flush()
         await self.transport.send_eof()
 
     async def aclose(self) -> None:
-        """Close the connection, with a goodbye if the peer takes it at once."""
-        if not self._said_eof and not self._torn and not self._sending.locked():
+        """Close the connection, with a close_notify if the kernel takes it at once."""
+        if not self._sent_eof and not self._torn and not self._sending.locked():
             with suppress(ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceError):
                 with suppress(ssl.SSLError):
                     self._ssl.unwrap()
@@ -301,7 +301,7 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What OpenSSL says, for a person."""
+    """Return OpenSSL's reason in words for an operator."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the peer's certificate is refused: {error.verify_message.rstrip('.')}"
     reason = (error.reason or str(error)).lower().replace("_", " ")

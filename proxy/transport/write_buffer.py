@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import trio
+from prometheus_client import Summary
 
 from proxy.transport.splice import Pipe, SpliceProgress, SpliceTransfer
 from proxy.transport.tcp_stream import TcpStream
@@ -40,7 +41,7 @@ class WriteBuffer:
     def write(self, pieces: Sequence[bytes], *, more: bool = False) -> None:
         """Write these bytes after all that were written before. Small pieces go in one system call.
 
-        ``more`` says that :meth:`begin_splice` follows at once: the kernel may send these with what is moved.
+        ``more``: :meth:`begin_splice` follows at once, so the kernel may send these bytes with the spliced ones.
         """
         if self.broken:
             return
@@ -63,9 +64,9 @@ class WriteBuffer:
     def begin_splice(
         self, source: TcpStream, count: int, pipe: Pipe, trailing: int = 0
     ) -> SpliceTransfer | None:
-        """Splice bytes of another connection behind what was written; None if something is still to be written.
+        """Begin to splice bytes of another connection to this peer; None if bytes still wait to be written.
 
-        What is written meanwhile follows them. The arguments are those of
+        Bytes that are written meanwhile follow the spliced ones. The arguments are those of
         :class:`proxy.transport.splice.SpliceTransfer`; the caller ends every transfer by :meth:`end_splice`.
         """
         if self._flushing or self._waiting or self.broken:
@@ -86,10 +87,13 @@ class WriteBuffer:
             self._nursery.start_soon(self._flush)
         self._notify()
 
-    async def drained(self) -> None:
-        """Wait until the buffer is at :data:`HIGH_WATER` or below."""
+    async def drained(self, paused: Summary | None = None) -> None:
+        """Wait until the buffer is at :data:`HIGH_WATER` or below; ``paused`` observes for how many seconds."""
+        started = trio.current_time()
         while self.size > HIGH_WATER:
             await self._progress.wait()
+        if paused is not None:
+            paused.observe(trio.current_time() - started)
 
     async def flushed(self) -> None:
         """Wait until everything is written, or the peer is gone."""

@@ -34,10 +34,10 @@ _SHORT = 400
 """Nothing is counted in an embedded message of so many bytes, as nearly all are: a hundred short topics at most."""
 
 
-def read_group_call(header: RequestHeader, frame: bytes, most_elements: int) -> Message:
+def read_group_call(header: RequestHeader, frame: bytes, max_elements: int) -> Message:
     """The group call in a request's frame.
 
-    ``most_elements`` bounds the elements of all its arrays together, and those of all subscriptions embedded in it. As
+    ``max_elements`` bounds the elements of all its arrays together, and those of all subscriptions embedded in it. As
     brokers do, what follows the message is ignored: librdkafka has sent surplus bytes behind some requests.
 
     :raises TooManyElements: it has more.
@@ -46,13 +46,13 @@ def read_group_call(header: RequestHeader, frame: bytes, most_elements: int) -> 
     """
     offset = body_offset(frame, header)
     message: Any
-    message, _ = decode_bounded(APIS[header.api_key].request, header.version, frame, offset, most_elements)
+    message, _ = decode_bounded(APIS[header.api_key].request, header.version, frame, offset, max_elements)
     if header.api_key == _JOIN_GROUP and message.protocol_type == _CONSUMER:
-        _check_subscriptions([protocol.metadata for protocol in message.protocols], most_elements)
+        _check_subscriptions([protocol.metadata for protocol in message.protocols], max_elements)
     return cast("Message", message)
 
 
-def read_group_response(api_key: int, version: int, frame: bytes, most_elements: int) -> Message:
+def read_group_response(api_key: int, version: int, frame: bytes, max_elements: int) -> Message:
     """A broker's answer to a group call, with what another client has chosen in it: the same bounds hold.
 
     :raises TooManyElements: it has more.
@@ -60,23 +60,23 @@ def read_group_response(api_key: int, version: int, frame: bytes, most_elements:
     """
     offset = response_body_offset(api_key, version, frame)
     message: Any
-    message, _ = decode_bounded(APIS[api_key].response, version, frame, offset, most_elements)
+    message, _ = decode_bounded(APIS[api_key].response, version, frame, offset, max_elements)
     if api_key == _SYNC_GROUP:
-        assignment = _read(decode_assignment, message.assignment, most_elements)
-        if assignment is not None and _weight(assignment.assigned_partitions) > most_elements:
+        assignment = _read(decode_assignment, message.assignment, max_elements)
+        if assignment is not None and _weight(assignment.assigned_partitions) > max_elements:
             raise TooManyElements("ConsumerProtocolAssignment", 0)
     return cast("Message", message)
 
 
-def _check_subscriptions(embedded: list[bytes], most_elements: int) -> None:
+def _check_subscriptions(embedded: list[bytes], max_elements: int) -> None:
     """See that subscriptions have no more elements than this together.
 
     :raises TooManyElements: they have.
     """
-    left = most_elements - _EACH_SUBSCRIPTION * len(embedded)
+    left = max_elements - _EACH_SUBSCRIPTION * len(embedded)
     before: tuple[ConsumerProtocolTopicPartition, ...] | None = None
     for metadata in embedded:
-        subscription = _read(decode_subscription, metadata, most_elements)
+        subscription = _read(decode_subscription, metadata, max_elements)
         if subscription is not None:
             owned = subscription.owned_partitions
             weight = _weight(owned)
@@ -90,15 +90,15 @@ def _weight(topics: tuple[ConsumerProtocolTopicPartition, ...]) -> int:
     return sum(_EACH_TOPIC + len(topic.partitions) for topic in topics)
 
 
-def _read(decode: Callable[[bytes, int], tuple[int, T]], embedded: bytes, most_elements: int) -> T | None:
+def _read(decode: Callable[[bytes, int], tuple[int, T]], embedded: bytes, max_elements: int) -> T | None:
     """An embedded message that is long enough to count; None for others, and for what is none, which others will say.
 
-    :raises TooManyElements: it has more than ``most_elements``.
+    :raises TooManyElements: it has more than ``max_elements``.
     """
     if len(embedded) <= _SHORT:
         return None
     try:
-        return decode(embedded, most_elements)[1]
+        return decode(embedded, max_elements)[1]
     except TooManyElements:
         raise
     except CodecError:

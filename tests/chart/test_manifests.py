@@ -80,11 +80,11 @@ def test_every_value_says_what_it_is_for():
         ("production", "bootstrap.servers=epochgate-kafka.kafka.svc.cluster.local:9092    # TLS\n"),
         (
             "load-balancer",
-            "bootstrap.servers=kafka.example:19092    # TLS    # as soon as this name leads to the",
+            "bootstrap.servers=kafka.example:19092    # TLS    # once this name resolves to the",
         ),
         (
             "per-broker",
-            "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # as soon as this name leads to the",
+            "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # once this name resolves to the",
         ),
         ("journal-lost", "NOTE: the journal is in an emptyDir"),
         ("minimal", "NOTE: the partitions of a client that is killed stay without an owner"),

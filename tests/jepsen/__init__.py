@@ -1,7 +1,7 @@
-"""Jepsen-style: many real consumers, two real proxies and a real broker, killed at random, and judged by their logs.
+"""Jepsen-style test: many real consumers, two proxies and a broker are killed at random; their logs are judged.
 
 `make jepsen MINUTES=10 SEED=7` runs it (tests/jepsen/arena.py); `python -m tests.jepsen.check DIR` judges the logs of a
-run and knows nothing of how they came to be.
+run and uses nothing else.
 """
 
 import sys

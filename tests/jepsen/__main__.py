@@ -10,7 +10,7 @@ from tests.jepsen import arena, check
 
 
 def main() -> int:
-    """0 if nothing was violated, 1 if something was."""
+    """Run once and judge it; return 0 if nothing was violated, 1 if something was."""
     parser = argparse.ArgumentParser(prog="python -m tests.jepsen", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,11 +1,11 @@
-"""One run: start everything, break it by the schedule, heal it, wait until the group is whole, end.
+"""Runs the test: starts everything, injects the scheduled faults, heals them, and waits until the group is whole.
 
-What happened is in the folder, in files that tests/jepsen/check.py judges:
+The folder gets a record of what happened, in files that tests/jepsen/check.py judges:
 
-    <consumer>.<number>.jsonl   what each consumer process said (tests/integration/drivers/line_protocol.py)
+    <consumer>.<number>.jsonl   events of each consumer process (tests/integration/drivers/line_protocol.py)
     produced.jsonl              every record that was acknowledged
-    faults.jsonl                what was done to whom, and when it had healed
-    run.json                    seed, duration, topic, session timeout, who took part
+    faults.jsonl                each fault, its target, and when it had healed
+    run.json                    seed, duration, topic, session timeout, consumers
     journal/<proxy>/            each proxy's journal (docs/reference/journal.md), for tests/pipeline/real_journal.py
 
 and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
@@ -54,7 +54,7 @@ RESTART_S = 3.0
 """After how long the supervisor of a consumer or a proxy that ended by itself starts it again."""
 
 STALL_S = 2.0
-"""Who sleeps for a moment and wakes so much too late was kept from a core, and clients were with it."""
+"""If a short sleep ends this much too late, this process had no core, and neither had the clients."""
 
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0
@@ -63,7 +63,7 @@ Say = Callable[[str], None]
 
 
 class Arena:
-    """Everything that takes part. `run` is the whole story."""
+    """All processes of a run. `run` is the whole test."""
 
     def __init__(self, folder: Path, seed: int, seconds: float, say: Say, *, migrates: bool) -> None:
         self._folder = folder
@@ -83,7 +83,7 @@ class Arena:
         self._faults = (folder / "faults.jsonl").open("w")
 
     def run(self) -> None:
-        """Raises AssertionError when the group is not whole again some time after the last fault."""
+        """Run the schedule. Raises AssertionError if the group is not whole again some time after the last fault."""
         overrides = {"group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
         with contextlib.ExitStack() as stack:
             stack.callback(self._faults.close)
@@ -107,7 +107,7 @@ class Arena:
             for seat in self._seats:
                 self._living[seat.name].close()
 
-    # Beginning.
+    # Start.
 
     def _start(self, stack: contextlib.ExitStack, cluster: Cluster) -> None:
         self._kafka = Kafka(cluster.bootstrap, source="own", version=cluster.version)
@@ -144,7 +144,7 @@ class Arena:
             self._seat(seat)
 
     def _seat(self, seat: Seat) -> None:
-        """Let a new process take this place."""
+        """Start a new consumer process in this place."""
         number = self._starts[seat.name] = self._starts.get(seat.name, 0) + 1
         self._balancer.tell("forget", seat.name)
         self._living[seat.name] = self._consumers.start(
@@ -158,10 +158,10 @@ class Arena:
             **SPEC,
         )
 
-    # Middle.
+    # Faults.
 
     def _change_policy(self, mode: str) -> None:
-        """Move the group while it is at work, and wait until all its members have moved and it is whole."""
+        """Change the policy while the group works, and wait until all its members have moved and it is whole."""
         moved = self._translated if mode == "translate" else self._classic
         self._say(f"          policy: {mode}")
         self._note("change policy", mode)
@@ -180,7 +180,7 @@ class Arena:
             self._heal_until(self._healing[0][0] if self._healing else time.monotonic() + 0.1)
 
     def _heal_until(self, when: float) -> None:
-        """Let time pass, and start again what is due, among it consumers that failed by themselves."""
+        """Wait, and meanwhile restart what is due, including consumers that failed by themselves."""
         while True:
             now = time.monotonic()
             for due in sorted(entry for entry in self._healing if entry[0] <= now):
@@ -208,7 +208,7 @@ class Arena:
                     self._heal_later(RESTART_S, seat.name, functools.partial(self._seat, seat))
 
     def _restart_ended_proxies(self) -> None:
-        """One that is started while the broker is away for long ends, as `epochgate run` promises."""
+        """Restart proxies that exited because the broker was away for long, as `epochgate run` documents."""
         for name, proxy in self._proxies.items():
             if proxy.alive or name in self._down:
                 continue
@@ -282,9 +282,10 @@ class Arena:
         self._restarting.start()
 
     def _inflict_later(self, step: Step) -> None:
-        """Its victim is down already: when it may be up again.
+        """Try a fault again later, because its target is down already.
 
-        That heals nobody, so it does not stand under its victim's name: who failed by itself is still started again.
+        This restarts nothing, so it is not recorded under the target's name: one that failed by itself is still
+        restarted.
         """
         self._heal_later(LATER_S, "", lambda: self._inflict(step))
 
@@ -293,7 +294,7 @@ class Arena:
         self._healing.sort(key=lambda entry: entry[:2])
 
     def _watch_for_stalls(self) -> None:
-        """A machine that gives nobody a core lets sessions end as a fault does."""
+        """Record when the machine stops scheduling us, because sessions then end as they do by a fault."""
         before = time.monotonic_ns()
         while not self._over.wait(0.1):
             now = time.monotonic_ns()
@@ -344,7 +345,7 @@ class Arena:
 
 
 class Producing:
-    """Produces at a steady rate from a thread of its own; whatever was acknowledged is written down."""
+    """Produces at a steady rate in its own thread, and writes down every acknowledged record."""
 
     def __init__(self, bootstrap: str, topic: str, log: Path) -> None:
         self._producer = Producer(
@@ -357,11 +358,11 @@ class Producing:
         self.acknowledged: set[tuple[Partition, int]] = set()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is under way, and end; a second time does nothing."""
+        """Flush and end; a second call does nothing."""
         if self._log.closed:
             return
         self._stopping.set()
@@ -395,7 +396,7 @@ class Producing:
 
 
 def run(folder: Path, *, seed: int, seconds: float, migrates: bool = False, say: Say = print) -> None:
-    """One run into an empty folder: translated all the time, or moved to the new protocol and back meanwhile."""
+    """Run once into an empty folder: translated all the time, or moved to the new protocol and back meanwhile."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     Arena(folder, seed, seconds, say, migrates=migrates).run()

@@ -1,12 +1,12 @@
-"""`python -m tests.jepsen.balancer SETTINGS`: a TCP load balancer with client affinity, as a Service has it.
+"""`python -m tests.jepsen.balancer SETTINGS`: a TCP load balancer with client affinity, like a Service.
 
-Both proxies listen on the same ports, each on a loopback address of its own; the clients know only the balancer's
-address. Each client has ports of its own here, which stand for the address that it would have on a machine of its
-own: all connections to them reach one proxy, until only the other can be reached or `move` says otherwise. Then the
-client's other connections are cut too, so at no time is a client connected to both.
+Both proxies listen on the same ports, each on its own loopback address; the clients know only the balancer's address.
+Each client has ports of its own here, which stand for the address that it would have on its own machine: all
+connections to them reach one proxy, until only the other is reachable or `move` switches them. Then the client's other
+connections are cut, so a client is never connected to both.
 
-Standard input has commands, {"command": "move" | "forget", "client": name}; standard output says where each client
-is pinned, and ends with the input.
+Standard input has commands, {"command": "move" | "forget", "client": name}; standard output reports where each client
+is pinned. The process ends with the input.
 """
 
 import json
@@ -21,7 +21,7 @@ _CHUNK = 65_536
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Where to listen and where to connect to."""
+    """The addresses to listen on and to connect to."""
 
     front: str
     backends: dict[str, str]
@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Pipe:
-    """One connection of a client; `connected` once a proxy is at its other end."""
+    """One connection of a client; `connected` once it has reached a proxy."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -37,7 +37,7 @@ class Pipe:
 
 
 class Balancer:
-    """Which client is with which proxy, and the pipes between them."""
+    """The proxy of each client, and the pipes between them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -45,7 +45,7 @@ class Balancer:
         self._pipes: dict[str, set[Pipe]] = {name: set() for name in settings.clients}
 
     async def run(self) -> None:
-        """Until the input ends."""
+        """Serve until the input ends."""
         async with trio.open_nursery() as nursery:
             for client, ports in self._settings.clients.items():
                 for port in ports:
@@ -85,7 +85,7 @@ class Balancer:
             self._pipes[client].discard(pipe)
 
     async def _connect(self, client: str, port: int, pipe: Pipe) -> trio.SocketStream | None:
-        """To the proxy that this client is with; to the other one if only that is there."""
+        """Connect to this client's proxy, or to the other one if only that is reachable."""
         for _ in range(3):
             pinned = self._pins.get(client) or self._pin(client, self._least_used())
             for name in (pinned, self._other(pinned)):
@@ -119,7 +119,7 @@ class Balancer:
 
 
 async def _pump_both(one: trio.SocketStream, other: trio.SocketStream) -> None:
-    """Until either side ends, however it does."""
+    """Copy both directions until either side ends."""
     async with trio.open_nursery() as nursery:
         for source, sink in ((one, other), (other, one)):
             nursery.start_soon(_pump, source, sink, nursery.cancel_scope)
@@ -135,7 +135,7 @@ async def _pump(source: trio.SocketStream, sink: trio.SocketStream, scope: trio.
 
 
 def say(**event: object) -> None:
-    """One line of the log, stamped like the drivers' events."""
+    """Print one line of the log, with the same timestamps as the drivers' events."""
     line = {"mono": time.monotonic_ns(), "time": time.time_ns(), **event}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`python -m tests.jepsen.check DIR ...`: what the consumers' own logs of a run prove. Exit 1 on a violation.
+"""`python -m tests.jepsen.check DIR ...`: judges a run by its consumers' logs. Exit code 1 on a violation.
 
 Four things are judged, from nothing but what the consumers said, what was produced, and what was broken when:
 
@@ -36,18 +36,18 @@ ALIVE = FROM_THE_COORDINATOR | {"records"}
 
 @dataclass
 class Verdict:
-    """What was found."""
+    """The findings of a run."""
 
     violations: list[str] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
 
     def violated(self, what: str) -> None:
-        """This must not be."""
+        """Record a violation."""
         self.violations.append(what)
 
 
 def judge(history: History) -> Verdict:
-    """Look at everything."""
+    """Check everything."""
     verdict = Verdict()
     _two_owners(history, verdict)
     _lost_and_strange(history, verdict)
@@ -93,7 +93,7 @@ def _lost_and_strange(history: History, verdict: Verdict) -> None:
 
 
 def _read_twice(history: History) -> Iterator[tuple[Delivery, Delivery]]:
-    """Each reading of a record with the one before it."""
+    """Yield each reading of a record with the one before it."""
     found = account(history.produced, history.logs.values())
     for deliveries in found.duplicates.values():
         in_order = sorted(deliveries, key=lambda delivery: delivery.mono)
@@ -142,7 +142,7 @@ def _excuse(history: History, before: Interval, first: Delivery, after: Interval
 
 
 def report(history: History, verdict: Verdict) -> Iterator[str]:
-    """For people."""
+    """Format the verdict for people."""
     about = history.about
     everything = [interval for log in history.owned.values() for mine in log.values() for interval in mine]
     partitions = {interval.partition for interval in everything}

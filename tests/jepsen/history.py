@@ -1,4 +1,4 @@
-"""The files of a run (tests/jepsen/arena.py says which), read and sorted."""
+"""Reads and sorts the files of a run (listed in tests/jepsen/arena.py)."""
 
 import json
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ DISTURBING = frozenset({"kill proxy", "move client", "kill broker", "stop broker
 
 @dataclass(frozen=True)
 class Commit:
-    """A consumer committed `offset` (which is one past the record), or failed to."""
+    """A commit of `offset` (which is one past the record), successful or failed."""
 
     client: str
     offset: int
@@ -25,7 +25,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something was broken at `mono`; `healed` is when it had been started again, if that took anything."""
+    """A fault injected at `mono`; `healed` is when its target had been restarted, if it had to be."""
 
     kind: str
     victim: str
@@ -35,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class History:
-    """Everything that a verdict follows from."""
+    """The data of a run that a verdict is based on."""
 
     about: dict[str, Any]
     logs: dict[str, list[Event]]
@@ -45,7 +45,7 @@ class History:
 
     @classmethod
     def read(cls, folder: Path) -> "History":
-        """Raises OSError or ValueError for a folder that does not hold a run."""
+        """Read a folder. Raises OSError or ValueError if it does not contain a run."""
         about = json.loads((folder / "run.json").read_text())
         logs = {
             path.stem: read_log(path)
@@ -62,12 +62,12 @@ class History:
 
     @property
     def session_ns(self) -> int:
-        """The session timeout of every client, in nanoseconds."""
+        """Return the session timeout of every client, in nanoseconds."""
         return int(self.about["session_timeout_ms"]) * 1_000_000
 
     @cached_property
     def owned(self) -> dict[str, dict[Partition, list[Interval]]]:
-        """What each process owned, in order."""
+        """Return the ownerships of each process, in order."""
         found: dict[str, dict[Partition, list[Interval]]] = {}
         for client, log in self.logs.items():
             mine = found[client] = defaultdict(list)
@@ -76,19 +76,19 @@ class History:
         return found
 
     def interval_of(self, client: str, partition: Partition, mono: int) -> Interval | None:
-        """In which ownership a process was at a moment; the one before, if it had ended by then."""
+        """Return the ownership of a process at a moment; the one before, if it had ended by then."""
         mine = self.owned[client].get(partition, [])
         at = bisect_right([one.begin for one in mine], mono)
         return mine[at - 1] if at else None
 
     @cached_property
     def commits(self) -> dict[Partition, list[Commit]]:
-        """Commits that the broker took, by the time at which the client knew."""
+        """Return commits that the broker accepted, by the time at which the client knew."""
         return self._commits("committed")
 
     @cached_property
     def failed_commits(self) -> dict[Partition, list[Commit]]:
-        """Commits of which the client was told that they failed."""
+        """Return commits that failed for the client."""
         return self._commits("commit_failed")
 
     def _commits(self, kind: str) -> dict[Partition, list[Commit]]:
@@ -105,13 +105,13 @@ class History:
         return found
 
     def committed_before(self, partition: Partition, mono: int) -> Commit | None:
-        """The commit with the highest offset that was known to be taken before this moment."""
+        """Return the commit with the highest offset that was known to be accepted before this moment."""
         commits = self.commits.get(partition, [])
         before = commits[: bisect_left([commit.mono for commit in commits], mono)]
         return max(before, key=lambda commit: commit.offset, default=None)
 
     def disturbed(self, begin: int, end: int) -> Fault | None:
-        """A fault that was there at some time from `begin` to `end` and could cut a commit."""
+        """Return a fault that existed between `begin` and `end` and could interrupt a commit, or None."""
         for fault in self.faults:
             if fault.kind in DISTURBING and fault.mono <= end and fault.healed >= begin:
                 return fault

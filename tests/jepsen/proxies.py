@@ -1,4 +1,4 @@
-"""Two proxy processes and the balancer before them."""
+"""Runs the two proxies and the balancer in front of them."""
 
 import itertools
 import json
@@ -41,14 +41,14 @@ POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}, switch_pause_
 
 
 def set_policy(folder: Path, mode: str) -> None:
-    """What both proxies do with every group from now on."""
+    """Set the mode in which both proxies handle every group from now on."""
     new = folder / f"{POLICY_FILE}.new"
     new.write_text(POLICY.format(mode=mode))
     new.rename(folder / POLICY_FILE)
 
 
 class ProxyProcess:
-    """`epochgate run`, as an operator starts it; each client has a listener of its own (see balancer.py)."""
+    """An `epochgate run` process, started as an operator does; each client has its own listener (see balancer.py)."""
 
     def __init__(self, name: str, folder: Path, kafka: str, ports: dict[str, list[int]], admin: int) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class ProxyProcess:
         )
 
     def start(self) -> None:
-        """Without waiting for it."""
+        """Start the process without waiting for it."""
         config = self._folder / f"proxy-{self.name}.yaml"
         with (self._folder / f"proxy-{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -91,7 +91,7 @@ class ProxyProcess:
         return self._process is not None and self._process.poll() is None
 
     def wait_ready(self) -> None:
-        """Until /readyz says so. Raises AssertionError."""
+        """Wait until /readyz succeeds. Raises AssertionError."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._ready():
             if not self.alive or time.monotonic() > deadline:
@@ -101,13 +101,13 @@ class ProxyProcess:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL when that does not end it."""
+        """End it with SIGTERM, and with SIGKILL if that does not suffice."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -146,12 +146,12 @@ class BalancerProcess:
             raise AssertionError(f"the balancer does not listen: see {folder}/balancer.stderr")
 
     def tell(self, command: str, client: str) -> None:
-        """One command of balancer.py."""
+        """Send one command of balancer.py."""
         self._process.stdin.write((json.dumps({"command": command, "client": client}) + "\n").encode())
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.stdin.close()
         self._process.wait(timeout=10)
         self._reader.join()
@@ -166,6 +166,6 @@ class BalancerProcess:
 
 
 def ports_for(clients: Sequence[str]) -> dict[str, list[int]]:
-    """A bootstrap port and a port for the broker, for each client."""
+    """Return a bootstrap port and a port for the broker, for each client."""
     free = iter(free_ports(2 * len(clients)))
     return {client: list(itertools.islice(free, 2)) for client in clients}

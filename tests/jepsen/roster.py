@@ -1,4 +1,4 @@
-"""Who takes part: consumers of four libraries in one group, eager and cooperative, two of them static."""
+"""The consumers of a run: four libraries in one group, eager and cooperative, two of them static."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON
 
 @dataclass(frozen=True)
 class Seat:
-    """One consumer's place. Whoever takes it after a kill has the same name, settings and address."""
+    """One consumer's place. A process that replaces a killed one has the same name, settings and address."""
 
     name: str
     kind: ClientKind

@@ -1,4 +1,4 @@
-"""What is broken when: the same seed gives the same schedule."""
+"""Plans the faults of a run: the same seed gives the same schedule."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _SHORTEST_S, _LONGEST_S = 2.0, 9.0
 
 
 class Fault(StrEnum):
-    """What can be done to whom."""
+    """The kinds of faults, with their targets."""
 
     KILL_CONSUMER = "kill consumer"
     """kill -9; another process takes its place a little later."""
@@ -39,7 +39,7 @@ WEIGHTS = {
 
 @dataclass(frozen=True)
 class Step:
-    """One fault: `at_s` seconds after the beginning, and healed `heal_s` later where somebody has to do that."""
+    """One fault: `at_s` seconds after the start, healed `heal_s` seconds later where healing is an action."""
 
     at_s: float
     fault: Fault
@@ -48,7 +48,7 @@ class Step:
 
 
 def schedule(seed: int, seconds: float, consumers: Sequence[str]) -> Iterator[Step]:
-    """Faults for so long. Every kind comes once in the first half, so that short runs have all of them."""
+    """Plan faults for a duration. Every kind occurs once in the first half, so that short runs have all of them."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     first = list(Fault)
     chance.shuffle(first)

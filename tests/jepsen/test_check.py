@@ -1,4 +1,4 @@
-"""The checker finds what was planted, each kind in a log of its own, and nothing in a good log. Needs no Kafka."""
+"""The checker finds each kind of planted violation in a log, and nothing in a good log. Needs no Kafka."""
 
 import json
 
@@ -12,7 +12,7 @@ SESSION_S = 10
 
 
 class Run:
-    """A run made up: one partition, times in seconds."""
+    """A synthetic run: one partition, times in seconds."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -62,7 +62,7 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path):
-    """A reads 0 and 1, commits, hands over to B, who reads 2: nothing wrong."""
+    """Return a run without violations: A reads 0 and 1, commits, hands over to B, who reads 2."""
     run = Run(tmp_path)
     run.produce(0, 1, 2)
     run.assigned("A", 1)
@@ -168,7 +168,7 @@ def test_a_record_twice_in_one_ownership_is_found(run):
 
 
 def _read_again(run):
-    """C begins again at the record that B has read."""
+    """Let C begin again at the record that B has read."""
     run.assigned("C", 20)
     run.read("C", 21, 2)
 

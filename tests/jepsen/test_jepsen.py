@@ -1,4 +1,4 @@
-"""The Jepsen-style run itself, two minutes of faults; `make jepsen MINUTES=10` is the long form."""
+"""Runs the Jepsen-style test with two minutes of faults; `make jepsen MINUTES=10` is the long form."""
 
 import os
 

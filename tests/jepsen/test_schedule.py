@@ -1,4 +1,4 @@
-"""The schedule: the same seed, the same faults; every kind early enough for a short run."""
+"""The same seed gives the same faults, and every kind occurs early enough for a short run."""
 
 from tests.jepsen.roster import SEATS
 from tests.jepsen.schedule import Fault, schedule

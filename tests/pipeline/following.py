@@ -40,7 +40,7 @@ def until(process: subprocess.Popen[bytes], is_so: Callable[[], bool]) -> None:
 
 def assert_equals_the_batch(spark: SparkSession, lines: DataFrame, out: Path) -> None:
     """The tables are what one pass over all lines gives."""
-    unique = streams.once(events.good(events.judged(lines)), "1 hour")
+    unique = streams.deduplicated(events.valid(events.parsed(lines)), "1 hour")
     transitions = streams.transitions(unique)
     expected = {
         "windows": streams.windows(unique, "1 minute"),

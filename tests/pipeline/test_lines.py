@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.journal import lines
-from pipeline.journal.lines import Line, judge, owned_text
+from pipeline.journal.lines import Line, owned_text, parse_line
 from tests.pipeline.test_audit_job import BAD, GOOD
 
 ANOTHER_TYPE = "a field has another type than the schema says"
@@ -19,11 +19,13 @@ def line(**fields: object) -> bytes:
 
 def test_an_event_keeps_what_it_may_hold_as_text() -> None:
     owned = [{"topic": "été", "id": None, "partitions": [0, 1]}]
-    event = judge(json.dumps({**GOOD, "owned": owned, "new_field": {"v": 2}}, ensure_ascii=False).encode())
+    event = parse_line(
+        json.dumps({**GOOD, "owned": owned, "new_field": {"v": 2}}, ensure_ascii=False).encode()
+    )
     assert isinstance(event, Line)
     assert json.loads(owned_text(event) or "") == owned
     assert event.seq == 1
-    nothing = judge(line(owned=None))
+    nothing = parse_line(line(owned=None))
     assert isinstance(nothing, Line)
     assert owned_text(nothing) is None
 
@@ -49,14 +51,14 @@ def test_an_event_keeps_what_it_may_hold_as_text() -> None:
     (line(owned={"topic": "t"}), "field 'owned' is not a list"),
 ])  # fmt: skip
 def test_what_is_no_event_has_a_reason(content: bytes | None, reason: str) -> None:
-    assert judge(content) == reason
+    assert parse_line(content) == reason
 
 
 def test_the_largest_numbers_are_events() -> None:
-    event = judge(line(seq=2**63 - 1, generation=-(2**63)))
+    event = parse_line(line(seq=2**63 - 1, generation=-(2**63)))
     assert isinstance(event, Line)
     assert (event.seq, event.generation) == (2**63 - 1, -(2**63))
 
 
 def test_every_kind_of_the_schema_is_known() -> None:
-    assert all(isinstance(judge(line(kind=kind)), Line) for kind in lines.KINDS)
+    assert all(isinstance(parse_line(line(kind=kind)), Line) for kind in lines.KINDS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.audit.classes import Judge
+from pipeline.audit.classes import OverlapClassifier
 from pipeline.audit.output import LOST, VIOLATION
 from pipeline.audit.ownership import ClockProof, Event, Gap, GroupOwnership, Interval, Overlap
 from pipeline.journal.losses import Loss
@@ -158,7 +158,7 @@ def test_events_that_are_missing_leave_an_overlap_unjudged() -> None:
         "same_instance": False, "proven": True, "from_us": 1000, "until_us": 2000, "heard_us": 500,
         "first_replica": "a", "first_boot": "1", "second_replica": "a", "second_boot": "1", "served_by": ["a.1"],
     }  # fmt: skip
-    assert Judge(0, {}, []).class_of(overlap) == VIOLATION
-    assert Judge(0, {}, [Loss("a", "1", 5, 5, 600, 700)]).class_of(overlap) == LOST
-    assert Judge(0, {}, [Loss("a", "1", 5, 5, 300, 400)]).class_of(overlap) == VIOLATION
-    assert Judge(0, {}, [Loss("b", "1", 5, 5, 600, 700)]).class_of(overlap) == VIOLATION
+    assert OverlapClassifier(0, {}, []).class_of(overlap) == VIOLATION
+    assert OverlapClassifier(0, {}, [Loss("a", "1", 5, 5, 600, 700)]).class_of(overlap) == LOST
+    assert OverlapClassifier(0, {}, [Loss("a", "1", 5, 5, 300, 400)]).class_of(overlap) == VIOLATION
+    assert OverlapClassifier(0, {}, [Loss("b", "1", 5, 5, 600, 700)]).class_of(overlap) == VIOLATION

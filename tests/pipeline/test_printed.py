@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from pipeline.commands.common import say, told
+from pipeline.commands.common import exit_on_error, say
 from pipeline.errors import PipelineError
 from pipeline.readiness import policy_file
 from proxy.console.exit_codes import ExitCode
@@ -17,7 +17,7 @@ def test_a_line_can_not_command_the_terminal(capsys):
 
 
 def test_an_error_can_not_command_the_terminal(capsys):
-    with pytest.raises(Exception) as ended, told():  # noqa: PT011  typer's Exit
+    with pytest.raises(Exception) as ended, exit_on_error():  # noqa: PT011  typer's Exit
         raise PipelineError(HOSTILE)
     assert ended.value.exit_code == ExitCode.FAILED
     assert not {"\x1b", "\r", "\x9b", "\u202e"} & set(capsys.readouterr().err)

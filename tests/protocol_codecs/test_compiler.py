@@ -4,7 +4,7 @@ import pytest
 
 from protocol_codecs import decode, encode
 from protocol_codecs.compiler.__main__ import main
-from protocol_codecs.compiler.source import broken
+from protocol_codecs.compiler.source import wrapped
 from protocol_codecs.fields import array, int32, string
 from protocol_codecs.message import Message
 from protocol_codecs.messages import HeartbeatRequest
@@ -37,14 +37,14 @@ def test_a_wrong_question_is_answered_with_what_would_be_right(
 
 
 def test_long_lines_are_broken_inside_their_brackets():
-    assert broken("parts += (first, second(a, b), third)", 20) == [
+    assert wrapped("parts += (first, second(a, b), third)", 20) == [
         "parts += (",
         "    first,",
         "    second(a, b),",
         "    third",
         ")",
     ]
-    assert broken("short(line)", 20) == ["short(line)"]
+    assert wrapped("short(line)", 20) == ["short(line)"]
 
 
 def test_messages_are_immutable_and_can_be_keys():

@@ -1,9 +1,11 @@
 """Fixtures of the proxy's tests; ``fakes`` holds what stands in for clients, brokers and the translation."""
 
+import logging
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 import trio
 
 from proxy.transport import epoll
@@ -26,6 +28,17 @@ def tcp_pair() -> Iterator[Callable[[], tuple[TcpStream, TcpStream]]]:
     yield pair
     for one in sockets:
         one.close()
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """Undoes what :func:`proxy.runtime.log_setup.configure` sets for the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture(params=["each waits for itself", "an epoll loop"])

@@ -1,6 +1,6 @@
-"""``python -m tests.simulation --seeds 2000 --jobs 2``: run seeds, print what fails as a story.
+"""``python -m tests.simulation --seeds 2000 --jobs 2``: runs seeds and prints each failure as a story.
 
-``--seed N`` prints the story of one seed, also if all goes well.
+``--seed N`` prints the story of one seed, even if it passes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 500
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds; the exit code says whether all invariants held."""
+    """Run the seeds; the exit code is 0 if all invariants held."""
     parser = argparse.ArgumentParser(prog="tests.simulation", description=__doc__)
     parser.add_argument(
         "--seeds", default="200", help="how many, from 1 on; or the first and the last: 201-300"
@@ -74,13 +74,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def seeds_of(text: str) -> range:
-    """``2000`` is 1 to 2000, ``201-300`` is what it says."""
+    """Parse a range of seeds: ``2000`` means 1 to 2000, ``201-300`` itself."""
     first, dash, last = text.partition("-")
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
 def run_seed(seed: int, *, hold_ups_ms: int = 0, always_story: bool = False) -> Result:
-    """The history of a seed, on the network that is asked for."""
+    """Run the history of a seed, on the requested kind of network."""
     return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms), always_story=always_story)
 
 

@@ -1,7 +1,7 @@
-"""Who may do what at the simulated broker, as Kafka's StandardAuthorizer decides it.
+"""Authorizes requests at the simulated broker, by the rules of Kafka's StandardAuthorizer.
 
-A connection belongs to one :class:`Principal` from its beginning, and the connection that the proxy opens for it
-belongs to the same one: SASL goes through from end to end.
+Each connection has one :class:`Principal`, and the upstream connection that the proxy opens for it has the same one,
+because SASL passes through the proxy.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ _NEEDS_DESCRIBE = frozenset({ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS, ApiKey
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a connection belongs to. READ on the clients' group includes DESCRIBE, as in Kafka."""
+    """The principal of a connection. READ on the clients' group includes DESCRIBE, as in Kafka."""
 
     name: str
     is_authenticated: bool = True
@@ -59,7 +59,7 @@ PRINCIPALS = {one.name: one for one in (ALICE, TRUDY, OSCAR, MALLORY, NOBODY)}
 
 
 def why_refused(principal: Principal, ask: Ask) -> ErrorCode | None:
-    """The error code with which the broker refuses this request before it looks at the group; None if it does not."""
+    """Return the error code with which the broker refuses this request before it reaches the group, or None."""
     may_read = principal.reads_group or getattr(ask.message, "group_id", "") == OPEN_GROUP
     may_describe = principal.describes_group or principal.reads_group
     if (ask.api_key in _NEEDS_READ and not may_read) or (ask.api_key in _NEEDS_DESCRIBE and not may_describe):
@@ -72,7 +72,7 @@ def why_refused(principal: Principal, ask: Ask) -> ErrorCode | None:
 
 
 def names_a_hidden_topic(principal: Principal, described: Any) -> bool:
-    """Whether a described group has a topic that this principal may not describe: then it sees none of its members.
+    """Whether a described group has a topic that this principal may not describe, which hides all members.
 
     ``described`` is one of a ConsumerGroupDescribe response's groups.
     """

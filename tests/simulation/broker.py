@@ -1,9 +1,8 @@
-"""The broker: connections, topics, and the embedded coordinator, which may fail over.
+"""The simulated broker: connections, topics, and the embedded coordinator, which may fail over.
 
-As a real broker it works on one request of a connection at a time, so a call waits behind a long poll or a
-JoinGroup that waits, and it refuses what the principal of a connection may not do. A failover keeps what the log has
-(every answered change), starts all timers anew, and for a while answers NOT_COORDINATOR and then
-COORDINATOR_LOAD_IN_PROGRESS.
+Like a real broker it processes one request of a connection at a time, so a request waits behind a long poll or a
+waiting JoinGroup, and it authorizes each request by the connection's principal. A failover keeps the log (every
+answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from collections import deque
@@ -62,7 +61,7 @@ _LONG_POLL_MS = 500
 
 
 class Log:
-    """The coordinator's log, which outlives it: changes as they are, without bytes."""
+    """The coordinator's log, which survives a failover; it keeps changes as objects, without encoding them."""
 
     def __init__(self) -> None:
         self.changes: list[LoggedBatch] = []
@@ -81,7 +80,7 @@ class Log:
 
 
 class _Served:
-    """A connection as the broker has it."""
+    """The broker's side of a connection."""
 
     __slots__ = ("busy_with", "link", "queue")
 
@@ -92,14 +91,14 @@ class _Served:
 
 
 class Broker:
-    """See the module."""
+    """One simulated broker; see the module."""
 
     def __init__(self, kernel: Kernel, watch: Watch, config: CoordinatorConfig) -> None:
         self.kernel = kernel
         self.watch = watch
         self.config = config
         self.trouble: ErrorCode | None = None
-        """What it answers instead of serving, while it is not the coordinator or not yet."""
+        """The error that it answers while it is not the coordinator, or not yet."""
         self._log = Log()
         self._uuids = SeededUuids(kernel.random.getrandbits(32))
         self._connections: dict[Link, _Served] = {}
@@ -132,7 +131,7 @@ class Broker:
             self.coordinator.forget(served.busy_with)
 
     def cut_all(self) -> None:
-        """Close every connection, as a broker that goes down."""
+        """Close every connection, as when the broker goes down."""
         for link in list(self._connections):
             link.close(self)
             self.disconnected(link)
@@ -201,7 +200,7 @@ class Broker:
             self._book()
 
     def _advance(self) -> None:
-        """Let the coordinator's timers fire that are due, and see whom they removed."""
+        """Fire the coordinator's timers that are due, and report the members that they removed."""
         due_ms = self.coordinator.next_deadline_ms()
         if due_ms is None or due_ms > self.kernel.now_ms:
             return
@@ -213,7 +212,7 @@ class Broker:
             self.watch.passed_over(self, member_id)
 
     def _awaited(self) -> frozenset[str]:
-        """The members whose JoinGroup the rebalance of a classic group waits for."""
+        """Return the members whose JoinGroup a classic group's rebalance waits for."""
         group = self.classic_group
         if group is None or group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return frozenset()
@@ -222,7 +221,7 @@ class Broker:
     # -- failover ------------------------------------------------------------------------------------------------
 
     def fail_over(self, *, away_ms: int, loading_ms: int, cuts: bool) -> None:
-        """Another broker becomes the coordinator: first nobody knows it, then it loads."""
+        """Make another broker the coordinator: first none answers for the group, then the new one loads the log."""
         self.oversights.failed_over(self._group)
         for reply in self.coordinator.unload():
             self._answer(reply.request_id, reply.response)
@@ -278,12 +277,12 @@ class Broker:
         return group if isinstance(group, ConsumerGroup) else None
 
     def members(self) -> frozenset[str]:
-        """The ids of the group's members, of either protocol."""
+        """Return the ids of the group's members, of either protocol."""
         group = self.coordinator.shard.groups.get(GROUP)
         return frozenset() if group is None else frozenset(group.members)
 
     def owned(self, member_id: str) -> frozenset[Pid]:
-        """What the coordinator takes this member to own, what it is to give up included."""
+        """Return the partitions that the coordinator counts as the member's, including those pending revocation."""
         if self.group is None:
             return self._classic_assignment(member_id)
         member = self.group.members.get(member_id)
@@ -297,7 +296,7 @@ class Broker:
         return group if isinstance(group, ClassicGroup) else None
 
     def _classic_assignment(self, member_id: str) -> frozenset[Pid]:
-        """What the leader of a classic group gave this member."""
+        """Return the partitions that the leader of a classic group assigned to this member."""
         group = self.classic_group
         member = None if group is None else group.members.get(member_id)
         if member is None or not member.assignment:
@@ -315,14 +314,14 @@ class Broker:
         return frozenset().union(*map(self.target, self.members()))
 
     def target(self, member_id: str) -> frozenset[Pid]:
-        """What this member is to own when all is done."""
+        """Return the member's target assignment."""
         if self.group is None:
             return self._classic_assignment(member_id)
         return flat(self.group.target_assignment.get(member_id, {}))
 
 
 def _visible(principal: Principal, response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
-    """What a principal is shown of these groups: nothing of one in which it may not describe a topic."""
+    """Remove the members of groups in which the principal may not describe a topic."""
     groups = tuple(
         ConsumerGroupDescribeResponseDescribedGroup(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, group_id=group.group_id
@@ -335,7 +334,7 @@ def _visible(principal: Principal, response: ConsumerGroupDescribeResponse) -> C
 
 
 def metadata(image: MetadataImage, message: Any, hidden: frozenset[str] = frozenset()) -> MetadataResponse:
-    """The topics that were asked for, by name or by id; ``hidden`` are those that are not to be described."""
+    """Return the requested topics, by name or by id, without the ``hidden`` ones."""
     topics = []
     for asked in message.topics:
         topic = image.by_id(asked.topic_id) if asked.name is None else image.by_name(asked.name)
@@ -356,7 +355,7 @@ def metadata(image: MetadataImage, message: Any, hidden: frozenset[str] = frozen
 
 
 def refusal(ask: Ask, code: ErrorCode) -> Any:
-    """What a broker answers that is not the group's coordinator, or is it not yet."""
+    """Return the error answer of a broker that is not the coordinator, or is still loading."""
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # Old clients end on it there, so brokers do not send it (GroupCoordinatorService).
         code = {

@@ -1,4 +1,4 @@
-"""What a number of runs has met: kinds of clients, their vices, faults and changes, and how often each must occur."""
+"""Counts the client kinds, quirks, faults and changes that a number of runs met, and checks each minimum."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ AT_LEAST = 20
 
 
 def table(counts: Mapping[str, int]) -> str:
-    """The counts as lines, the heading of each part above it."""
+    """Format the counts as lines, each part under its heading."""
     width = max(map(len, MUST_OCCUR))
     parts = (
         ("clients", CLIENTS),
@@ -60,5 +60,5 @@ def table(counts: Mapping[str, int]) -> str:
 
 
 def missing(counts: Mapping[str, int], at_least: int = AT_LEAST) -> list[str]:
-    """What occurred too seldom."""
+    """Return what occurred too seldom."""
     return [name for name in MUST_OCCUR if counts.get(name, 0) < at_least]

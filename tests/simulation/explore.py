@@ -10,7 +10,7 @@ their calls and answers cross in every way. From there on, at every state, any o
   crashes and is back at once, or time passes although messages are in flight.
 
 States are the same if their fingerprints are (:mod:`tests.simulation.fingerprint`); each is looked at once.
-Conversations are generators, which cannot be copied, so a state is reached again by taking the same choices from the
+Procedures are generators, which cannot be copied, so a state is reached again by taking the same choices from the
 beginning.
 The invariants are checked at every step, and from each state at the horizon the run must settle.
 
@@ -43,7 +43,7 @@ from tests.simulation.fingerprint import fingerprint
 from tests.simulation.network import Link, Network, Pipe
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import Reply
 from tests.simulation.world import World
 from translation.settings import TranslatorSettings
@@ -61,7 +61,7 @@ Choice = str
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What is explored. ``until_ms`` is the horizon, ``faults`` how many there may be in a history."""
+    """The small group to explore. ``until_ms`` is the horizon, ``faults`` how many there may be in a history."""
 
     name: str
     first: Habits = JAVA_EAGER
@@ -78,8 +78,8 @@ SCOPES = (
 )
 
 
-class _HandNetwork(Network):
-    """Messages wait until the explorer chooses them, or (``free``) arrive one after another at once."""
+class _ManualNetwork(Network):
+    """A network whose messages wait until the explorer delivers them; with ``free`` they arrive at once, in order."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.kernel, lambda: 0)
@@ -108,7 +108,7 @@ class _HandNetwork(Network):
 
 
 class _SmallWorld(World):
-    """The world of a scope, and the choices that it has."""
+    """The world of a scope, and its possible next events."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -143,7 +143,7 @@ class _SmallWorld(World):
                 calm_from_ms=0,
             )
         )
-        hands = _HandNetwork(self)
+        hands = _ManualNetwork(self)
         self.network = self.processes[0]._network = hands
         self.hands = hands
         self.kernel.run_until(scope.arrives_ms - 1)
@@ -167,7 +167,7 @@ class _SmallWorld(World):
     # -- choices -------------------------------------------------------------------------------------------------
 
     def choices(self) -> list[Choice]:
-        """What may come next."""
+        """Return the possible next events."""
         self._due()
         if not self.faults_left:
             for name, pipe in self.hands.waiting():
@@ -187,7 +187,7 @@ class _SmallWorld(World):
         return choices
 
     def _due(self) -> None:
-        """Whatever is due at this moment happens."""
+        """Run everything that is due now."""
         self.kernel.run_until(self.kernel.now_ms)
 
     @staticmethod
@@ -212,7 +212,7 @@ class _SmallWorld(World):
         return link.open_for(link.near) and link.open_for(link.far) and not link.to_far.broken
 
     def take(self, choice: Choice) -> None:
-        """Let it happen."""
+        """Perform a choice."""
         kind, _, what = choice.partition(" ")
         if kind == "deliver":
             next(pipe for name, pipe in self.hands.waiting() if name == what).deliver()
@@ -238,7 +238,7 @@ class _SmallWorld(World):
             next(client for client in self.alive() if client.name == whom).stop("crashed")
 
     def settle(self) -> None:
-        """No more choices: everything arrives in order, and the group must settle."""
+        """Deliver everything in order from here on; the group must settle."""
         self.hands.free = True
         for _, pipe in self.hands.waiting():
             for _ in pipe.in_flight:
@@ -251,7 +251,7 @@ class _SmallWorld(World):
 
 
 class Exploration(msgspec.Struct, kw_only=True):
-    """What an exploration found. ``complete`` is False if it ended at its limit of states."""
+    """The result of an exploration. ``complete`` is False if it ended at its limit of states."""
 
     scope: str
     states: int = 0
@@ -265,7 +265,7 @@ class Exploration(msgspec.Struct, kw_only=True):
 def explore(
     scope: Scope, *, limit: int | None = None, progress: Callable[[Exploration], None] = lambda _: None
 ) -> Exploration:
-    """Look at every state of a scope once, depth first; ends at the first violation."""
+    """Visit every state of a scope once, depth first; stop at the first violation."""
     found = Exploration(scope=scope.name)
     seen: set[bytes] = set()
     prefixes: list[tuple[Choice, ...]] = [()]
@@ -298,7 +298,7 @@ def explore(
 def _to_the_end(
     world: _SmallWorld, prefix: tuple[Choice, ...], seen: set[bytes], found: Exploration
 ) -> Iterator[tuple[Choice, ...]]:
-    """Go on from a state by its first choices until nothing new comes; gives the prefixes of the other choices."""
+    """Take first choices from a state until no new state comes; yield the prefixes of the other choices."""
     while True:
         choices = world.choices()
         if len(choices) != 1:
@@ -327,7 +327,7 @@ def _explore_one(scope: Scope) -> Exploration:
 
 
 def main() -> int:
-    """``python -m tests.simulation.explore``: explore all scopes to their ends."""
+    """Explore all scopes completely: ``python -m tests.simulation.explore``."""
     parser = argparse.ArgumentParser(prog="tests.simulation.explore", description=__doc__)
     parser.add_argument("--faults", type=int, default=1, help="how many faults there may be in a history")
     parser.add_argument("--until-ms", type=int, default=5_000, help="the horizon, in virtual milliseconds")

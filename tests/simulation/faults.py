@@ -1,4 +1,4 @@
-"""What goes wrong, and what merely changes: each takes a world and does one thing to it, as the seed decides."""
+"""The faults and changes of a run: each function takes a world and does one thing to it, as the seed decides."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _NEVER_MS = 10**9
 
 
 def happen(world: "World", kind: str) -> None:
-    """Let one of them happen, by its name in the plan."""
+    """Run one of them, by its name in the plan."""
     world.watch.count(f"{kind}")
     _ALL[kind](world)
 
@@ -50,7 +50,7 @@ def _end_silently(world: "World") -> None:
 
 
 def _restart(world: "World", client: Caller) -> None:
-    """The same application again, as a new process; a static one has the same instance id."""
+    """Start the same application again, as a new process; a static one has the same instance id."""
     world.start(client.plan, f"{client.name}'")
 
 
@@ -94,7 +94,7 @@ def _resubscribe(world: "World") -> None:
 
 
 def _zombie_commit(world: "World") -> None:
-    """A thread of the application that still has an older generation commits."""
+    """Send a commit from a thread of the application that still has an older generation."""
     client = _pick(
         world, [c for c in _classic(world) if c.phase is Phase.STABLE and c.previous_generation >= 0]
     )
@@ -107,8 +107,8 @@ def _zombie_commit(world: "World") -> None:
 # -- connections ---------------------------------------------------------------------------------------------------
 
 
-def _honest_shells(world: "World") -> list[ShellConnection]:
-    """The hostile ones see to their own troubles, so that the others have the same with and without them."""
+def _honest_connections(world: "World") -> list[ShellConnection]:
+    """Return connections of honest clients: attackers handle their own, so a plan is the same without them."""
     return [
         shell
         for process in world.processes
@@ -118,11 +118,11 @@ def _honest_shells(world: "World") -> list[ShellConnection]:
 
 
 def _client_links(world: "World") -> list[Link]:
-    return [shell.client for shell in _honest_shells(world) if shell.client_open]
+    return [shell.client for shell in _honest_connections(world) if shell.client_open]
 
 
 def _upstream_links(world: "World") -> list[Link]:
-    return [shell.upstream for shell in _honest_shells(world)]
+    return [shell.upstream for shell in _honest_connections(world)]
 
 
 def _cut(world: "World", link: Link | None) -> None:
@@ -145,7 +145,7 @@ def _cut_upstream(world: "World") -> None:
 
 
 def _lose(world: "World", links: list[Link]) -> None:
-    """The next answer on a connection is lost, and the connection with it: nobody knows what was done."""
+    """Lose the next answer on a connection, and the connection with it: the client does not know the outcome."""
     link = _pick(world, links)
     if link is None:
         return
@@ -186,7 +186,7 @@ def _stall_upstream(world: "World") -> None:
 
 
 def _race(world: "World") -> None:
-    """A JoinGroup is on its way for so long that its client sends another one, on another connection."""
+    """Delay a JoinGroup for so long that its client sends another one, on another connection."""
     joiners = [c for c in _classic(world) if c.habits.impatient_after_ms and c.phase is Phase.STABLE]
     client = _pick(world, joiners)
     link = None if client is None else client.lines.get("group")
@@ -198,7 +198,7 @@ def _race(world: "World") -> None:
 
 
 def _join_late(world: "World") -> None:
-    """What a client says is on its way for longer than its session lasts, a JoinGroup among it."""
+    """Delay a client's messages, a JoinGroup among them, for longer than its session timeout."""
     client = _pick(world, [c for c in _classic(world) if c.phase is Phase.STABLE])
     if client is not None:
         for_ms = client.pace.session_timeout_ms + world.kernel.between(500, 3_000)
@@ -210,7 +210,7 @@ def _join_late(world: "World") -> None:
 
 
 def _broken(world: "World", link: Link, for_ms: int = 0) -> None:
-    """The way of this link's client to the broker is broken, now and for a while."""
+    """Record that the connection from this link's client to the broker is broken, now and for a while."""
     for process in world.processes:
         for shell in process.connections.values():
             if link in (shell.client, shell.upstream):
@@ -267,7 +267,7 @@ def _move(world: "World") -> None:
         world.watch.fault(f"{client} is served by {world.processes[home]} from now on")
         world.watch.standings[client].broken_ms = world.kernel.now_ms
         world.watch.standings[client].moved = True
-        client.hang_up_all()
+        client.close_lines()
 
 
 def _fail_over(world: "World") -> None:

@@ -1,8 +1,8 @@
-"""A number for the whole state of a world, equal for states that will behave the same.
+"""A hash of the whole state of a world, equal for states that will behave the same.
 
-The real objects are walked, conversations under way included: a generator is where it stands, its local
-variables and what it waits in. What only counts or records (call ids, sequence numbers, the story) is left out, because
-it depends on the way to a state and not on the state.
+It walks the real objects, procedures in progress included: of a generator, its position, its local variables and the
+generator that it delegates to. Attributes that only count or record (call ids, sequence numbers, the story) are left
+out, because they depend on how the state was reached and not on the state.
 """
 
 from collections import defaultdict, deque
@@ -23,17 +23,17 @@ from tests.simulation.network import Network
 from tests.simulation.story import Story
 from tests.simulation.wire import Ask, Reply
 from translation.actions import Call, Request
+from translation.engine.procedure import RunningProcedure
 from translation.engine.scheduler import Scheduler
 from translation.engine.timers import Timers
 
 _HISTORY = frozenset(
     {
-        "_births",
+        "_abandoned",
         "_called_on",
         "_client_on",
         "_commits",
         "_connection_of",
-        "_deserted",
         "_last_call_id",
         "_last_id",
         "_last_number",
@@ -41,18 +41,19 @@ _HISTORY = frozenset(
         "_links",
         "_requests",
         "_sequence",
+        "_starts",
         "_uuids",
         "asked_ms",
         "awaiting",
         "broken_ms",
+        "call_id",
         "counts",
-        "generator",
         "number",
         "requests",
         "steps",
     }
 )
-"""Attributes that say how the state was reached."""
+"""Attributes that only record how the state was reached."""
 
 _FIXED = frozenset(
     {
@@ -66,7 +67,6 @@ _FIXED = frozenset(
         "new_uuid",
         "on_group_time",
         "on_member_time",
-        "pace",
         "plan",
         "policy",
         "random",
@@ -89,12 +89,12 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 def fingerprint(*things: Any, opaque: tuple[type, ...] = ()) -> bytes:
-    """Sixteen bytes for these things and everything that they refer to, except what is inside of ``opaque`` types."""
+    """Return sixteen bytes for these objects and all that they refer to, except the contents of ``opaque`` types."""
     return blake2b(repr(words_of(*things, opaque=opaque)).encode(), digest_size=16).digest()
 
 
 def words_of(*things: Any, opaque: tuple[type, ...] = ()) -> list[Any]:
-    """What :func:`fingerprint` is made of. Quicker to compare with the words of the same things at another time."""
+    """Return the list that :func:`fingerprint` hashes. Comparing two lists is faster than hashing both."""
     walker = _Walker(opaque)
     for thing in things:
         walker.walk(thing)
@@ -102,7 +102,7 @@ def words_of(*things: Any, opaque: tuple[type, ...] = ()) -> list[Any]:
 
 
 class _Walker:
-    """Puts a state into words, one after another. What is done with an object depends on its type alone."""
+    """Writes a state as a list of plain values. How an object is walked depends on its type alone."""
 
     def __init__(self, opaque: tuple[type, ...]) -> None:
         self._by_name = (type, BuiltinFunctionType, Story, Log, Network, *opaque)
@@ -187,8 +187,15 @@ class _Walker:
         self._put(sorted({self._event(event) for event in thing._heap}))
 
     def _walk_timers(self, thing: Any) -> None:
-        booked = [(when, timed) for when, _, timed in thing._heap if timed.timer_at == when]
-        self._put("timers", sorted((when, _name_of(timed)) for when, timed in booked))
+        booked = sorted(
+            (when, _name_of(timed), sequence, timed)
+            for when, sequence, timed in thing._heap
+            if timed.timer_at == when
+        )
+        self._put("timers", [(when, name) for when, name, _, _ in booked])
+        for *_, timed in booked:
+            if isinstance(timed, RunningProcedure):
+                self.walk(timed)  # nothing else may refer to a procedure in a Wait
 
     def _walk_scheduler(self, thing: Any) -> None:
         self._put("scheduler")
@@ -215,7 +222,7 @@ class _Walker:
 
     @staticmethod
     def _event(event: tuple[int, int, Any, tuple[Any, ...]]) -> tuple[int, str, str]:
-        """When something is to happen, what, and to whom; what else it depends on is found in the whom."""
+        """Return time, action and target of an event; all else that it depends on is found by walking the target."""
         at_ms, _, action, arguments = event
         if action.__name__ == "_if_alive":
             action, arguments = arguments
@@ -275,7 +282,7 @@ def _slots_of(kind: type) -> set[str]:
 
 
 def _name_of(thing: Any) -> str:
-    """A text by which members of sets and keys of dictionaries are put in order."""
+    """Return a text that sorts members of sets and keys of dictionaries."""
     if isinstance(thing, tuple):
         return ",".join(map(_name_of, thing))
     if isinstance(thing, _PLAIN):

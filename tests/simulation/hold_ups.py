@@ -1,8 +1,8 @@
-"""A network that holds up what begins and what ends a membership, on its way to the broker.
+"""A network that delays the calls that begin and end a membership, on their way to the broker.
 
-The stalls of a plan hit any message at any time. The dangerous moments of a client that moves from one protocol to
-the other are few and short: between its LeaveGroup and its first heartbeat, or while one of them is under way and the
-policy changes again. So each such call has an even chance to wait, as does all that is sent behind it.
+The stalls of a plan hit any message at any time. The dangerous moments of a client that moves between the protocols are
+few and short: between its LeaveGroup and its first heartbeat, or while one of them is in flight and the policy changes
+again. So each such call is delayed with a probability of one half, with everything behind it.
 """
 
 import random
@@ -15,9 +15,9 @@ from tests.simulation.wire import Ask
 
 
 class HoldUps(Network):
-    """Holds up LeaveGroups and heartbeats of epoch 0 for at most ``longest_ms``.
+    """Delays LeaveGroups and heartbeats of epoch 0 by at most ``longest_ms``.
 
-    How long follows from when and where, so that a plan shows the same each time.
+    The delay follows from place and time, so that a plan runs the same each time.
     """
 
     def __init__(self, kernel: Kernel, delay_ms: Callable[[], int], longest_ms: int) -> None:

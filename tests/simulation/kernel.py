@@ -13,7 +13,7 @@ Action = Callable[..., None]
 
 
 class Kernel:
-    """The clock, and what is to happen."""
+    """The virtual clock, and the queue of events."""
 
     def __init__(self, seed: int | str) -> None:
         self.now_ms = 0
@@ -24,30 +24,30 @@ class Kernel:
 
     @property
     def now_s(self) -> float:
-        """The time in seconds."""
+        """Return the time in seconds."""
         return self.now_ms / 1000
 
     def at(self, when_ms: int, action: Action, *arguments: Any) -> None:
-        """Let something happen at a time; what is in the past happens now, after all that is due already."""
+        """Schedule an action; one in the past runs now, after everything that is due already."""
         self._sequence += 1
         heapq.heappush(self._heap, (max(when_ms, self.now_ms), self._sequence, action, arguments))
 
     def after(self, delay_ms: int, action: Action, *arguments: Any) -> None:
-        """Let something happen after a while."""
+        """Schedule an action after a delay."""
         self.at(self.now_ms + delay_ms, action, *arguments)
 
     def next_at(self) -> int | None:
-        """When the next event is due."""
+        """Return when the next event is due."""
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> None:
-        """Let the next event happen."""
+        """Run the next event."""
         self.now_ms, _, action, arguments = heapq.heappop(self._heap)
         self.steps += 1
         action(*arguments)
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         heap = self._heap
         while heap and heap[0][0] <= end_ms:
             self.step()
@@ -56,9 +56,9 @@ class Kernel:
     # -- chance --------------------------------------------------------------------------------------------------
 
     def chance(self, probability: float) -> bool:
-        """Throw a coin that is not fair."""
+        """Return True with this probability."""
         return self.random.random() < probability
 
     def between(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Return a random whole number from low to high, both included."""
         return low + int(self.random.random() * (high - low + 1))

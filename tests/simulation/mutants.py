@@ -1,8 +1,8 @@
-"""What catches which mutation: ``python -m tests.simulation.mutants`` prints the table of docs/evidence/simulation.md.
+"""Tests which history catches which mutation; prints the table of docs/evidence/simulation.md.
 
-Each mutation is open while the history that is kept for it is replayed (:mod:`tests.simulation.regressions`). With
-``--search N`` the first N seeds are tried instead, one after another, and what none of them catches is left to the
-exploration.
+``python -m tests.simulation.mutants`` replays, under each mutation, the history that is kept for it
+(:mod:`tests.simulation.regressions`). With ``--search N`` it tries the first N seeds instead, one after another, and
+explores for mutations that no seed catches.
 """
 
 import argparse
@@ -30,19 +30,19 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
 
     def row(self) -> str:
-        """Its line in the table."""
+        """Return its line of the table."""
         by = f"seed {self.seed}" if self.seed else "exploration"
         caught = f"{self.failure} | {by} | {self.steps:,}" if self.failure else "**not caught** | |"
         return f"| {self.what} | {caught} |"
 
 
 def what_it_breaks(mutation: Mutation) -> str:
-    """The first line of its docstring."""
+    """Return the first line of the mutation's docstring."""
     return (mutation.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def replay(mutation: Mutation) -> Caught:
-    """Replay what is kept for this mutation until something fails."""
+    """Replay the histories kept for this mutation until one fails."""
     what = what_it_breaks(mutation)
     with mutation():
         for kept in regressions.read():
@@ -56,7 +56,7 @@ def replay(mutation: Mutation) -> Caught:
 
 
 def search(mutation: Mutation, seeds: range) -> Caught:
-    """Try seeds, then the exploration without faults, until something fails."""
+    """Try seeds, then the exploration without faults, until one fails."""
     what = what_it_breaks(mutation)
     with mutation():
         for seed in seeds:
@@ -76,7 +76,7 @@ def _catch(seeds: int, name: str) -> Caught:
 
 
 def main() -> int:
-    """Print the table; the exit code says whether all were caught."""
+    """Print the table; the exit code is 0 if all were caught."""
     parser = argparse.ArgumentParser(prog="tests.simulation.mutants", description=__doc__)
     parser.add_argument("--search", type=int, default=0, help="try so many seeds instead of what is kept")
     parser.add_argument("--jobs", type=int, default=2, help="processes")

@@ -1,7 +1,7 @@
 """Connections: two directions, each in order, each with its own delays, and all the ways in which they end.
 
-A connection that ends properly delivers what was sent before the end. One that is cut delivers nothing more; each
-side hears of it in its own time, and until then goes on sending into the void, as with a dead TCP peer.
+A connection that is closed delivers what was sent before. One that is cut delivers nothing more; each side learns of it
+at its own time, and until then goes on sending, as with a dead TCP peer.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ _CLOSED = object()
 
 
 class Party(Protocol):
-    """Somebody at one end of a connection."""
+    """One end of a connection."""
 
     def received(self, link: "Link", message: Any) -> None:
-        """A message came."""
+        """Handle a message."""
         ...
 
     def disconnected(self, link: "Link") -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         ...
 
 
@@ -52,7 +52,7 @@ class Pipe:
         self.link.network.carry(self)
 
     def deliver(self) -> None:
-        """The first message in flight arrives."""
+        """Deliver the first message in flight."""
         if self.broken:
             return
         message = self.in_flight.popleft()
@@ -64,19 +64,19 @@ class Pipe:
 
     @property
     def ends(self) -> bool:
-        """Whether the end is in flight."""
+        """Whether the end of the connection is in flight."""
         return bool(self.in_flight) and self.in_flight[-1] is _CLOSED
 
     def break_off(self) -> None:
-        """Nothing arrives any more."""
+        """Stop delivering."""
         self.broken = True
         self.in_flight.clear()
 
 
 class Link:
-    """One connection between who dialled (``near``) and who listened (``far``), with the rights of ``principal``.
+    """One connection from ``near``, which dialled, to ``far``, which accepted, with the rights of ``principal``.
 
-    ``delay_ms`` decides how long its messages take; None leaves that to the network.
+    ``delay_ms`` returns the delay of each message; None leaves that to the network.
     """
 
     __slots__ = ("_ended", "delay_ms", "far", "name", "near", "network", "principal", "to_far", "to_near")
@@ -107,11 +107,11 @@ class Link:
         return self.to_far if party is self.near else self.to_near
 
     def open_for(self, party: Party) -> bool:
-        """Whether this side has not heard of an end."""
+        """Whether this side has not learned of an end."""
         return party not in self._ended
 
     def end_has_arrived_at(self, party: Party) -> bool:
-        """Whether this side's kernel knows that the other one has ended the connection, read or not.
+        """Whether this side's kernel knows that the other side has ended the connection, read or not.
 
         What a stall has held up arrives at one moment, and so does an end behind it: in one segment, or in the next.
         """
@@ -122,7 +122,7 @@ class Link:
         self.outgoing(sender).send(message)
 
     def close(self, closer: Party) -> None:
-        """This side ends the connection; the other side gets what was sent before, and then hears of it."""
+        """Close the connection from this side; the other side gets what was sent before, and then the end."""
         if closer in self._ended:
             return
         self._ended.append(closer)
@@ -131,14 +131,14 @@ class Link:
         outgoing.send(_CLOSED)
 
     def abandon(self, party: Party) -> None:
-        """This side is no more (a process died without a word), and the other side does not hear of it."""
+        """End this side without telling the other one, as when a process dies with its host."""
         if party not in self._ended:
             self._ended.append(party)
         self.to_far.break_off()
         self.to_near.break_off()
 
     def cut(self, *, near_hears_ms: int, far_hears_ms: int) -> None:
-        """The connection breaks; what is in flight is lost."""
+        """Break the connection; what is in flight is lost."""
         self.to_far.break_off()
         self.to_near.break_off()
         kernel = self.network.kernel
@@ -153,7 +153,7 @@ class Link:
 
 
 class Network:
-    """Carries messages with delays that the seed decides."""
+    """Delivers messages with delays that the seed decides."""
 
     def __init__(self, kernel: Kernel, delay_ms: Callable[[], int]) -> None:
         self.kernel = kernel
@@ -177,5 +177,5 @@ class Network:
         kernel.at(at_ms, pipe.deliver)
 
     def is_due(self, pipe: Pipe) -> bool:
-        """Whether everything that is in flight on a pipe arrives at this moment."""
+        """Whether everything in flight on a pipe arrives at this moment."""
         return pipe.last_at_ms <= self.kernel.now_ms

@@ -1,14 +1,14 @@
-"""Partitions that Kafka itself leaves to nobody until their group changes again, with a proxy or without one.
+"""Partitions that Kafka itself leaves unassigned until their group changes again, with or without a proxy.
 
-Four moments make it do so; all are shown on a real Kafka (docs/evidence/facts.md):
+There are four cases; all were shown on a real Kafka (docs/evidence/facts.md):
 
 - A topic grew, or a member left, after a classic group's last rebalance, and a static member is converted in its own
-  place. The group epoch stays what the generation was, so the assignment of the classic group counts as made for the
-  topics and members of now.
+  place. The group epoch stays at the generation, so the classic group's assignment counts as computed for the current
+  topics and members.
 - A consumer group becomes a classic one, and the coordinator fails over before the rebalance that follows has ended.
-  The log has a stable group, in which nobody has what the last members of the new protocol had.
+  The log has a stable group, in which nobody has the partitions of the last members of the new protocol.
 - A consumer group becomes a classic one because a static member's new process takes its place with the classic
-  protocol. No rebalance follows, so a classic member that waits for a part of its share never hears of it.
+  protocol. No rebalance follows, so a classic member that waits for a part of its target is never told.
 - A static member of a classic group has given up partitions and starts again before it has joined without them. Its new
   process is answered without a rebalance, so nobody gets them.
 """
@@ -23,7 +23,7 @@ Group = ClassicGroup | ConsumerGroup | None
 
 
 class Oversights:
-    """What has happened to the one group of a history."""
+    """The events of a history's only group that may leave partitions unassigned."""
 
     def __init__(self) -> None:
         self._generation = 0
@@ -31,14 +31,14 @@ class Oversights:
         self._added: set[Pid] = set()
         """Partitions that are newer than this generation of the classic group."""
         self._assigned: frozenset[Pid] = frozenset()
-        """What its members were assigned in it, those included that have left since."""
+        """The assignments of its members in it, including members that have left since."""
         self._withheld: frozenset[Pid] = frozenset()
-        """What they were assigned in the generation before it, and nobody in it."""
+        """Partitions that were assigned in the generation before it, and to nobody in it."""
         self._instances: dict[str, str] = {}
         """Its static members: instance and member ids."""
         self._converted_at = -1
         self._missed: frozenset[Pid] = frozenset()
-        """What of all these nobody was assigned at the epoch at which it became a consumer group."""
+        """Those of all these that nobody was assigned at the epoch of the conversion to a consumer group."""
         self._downgraded_at = -1
         """The generation at which it became a classic group."""
         self._cut_short_at = -1
@@ -46,18 +46,18 @@ class Oversights:
         self._untold_at = -1
         """The same, if no rebalance followed."""
         self._untold: frozenset[Pid] = frozenset()
-        """What its classic members had not been told by then that it is theirs."""
+        """Partitions that its classic members had not been told of by then."""
         self._restarted_at = -1
         """The generation in which a static member started again."""
 
     def added(self, partitions: set[Pid]) -> None:
-        """A topic was created, or grew."""
+        """Record that a topic was created, or grew."""
         self._added |= partitions
 
     def served(self, before: Group, after: Group, assigned: Callable[[], frozenset[Pid]]) -> frozenset[Pid]:
-        """The coordinator has done something, by which this group became that one; what it left to nobody by that.
+        """Record that the coordinator turned this group into that one; return what that left unassigned.
 
-        ``assigned`` tells what the members are assigned now, in a group of either kind.
+        ``assigned`` returns the members' current assignments, in a group of either type.
         """
         match before, after:
             case ClassicGroup(), ConsumerGroup():
@@ -89,12 +89,12 @@ class Oversights:
             self._restarted_at = group.generation
 
     def failed_over(self, group: Group) -> None:
-        """The coordinator goes, and its successor has the log alone."""
+        """Record a failover: the successor has only the log."""
         if isinstance(group, ClassicGroup) and not _is_stable(group):
             self._cut_short_at = self._downgraded_at
 
     def excuse(self, group: ClassicGroup | ConsumerGroup, pid: Pid) -> bool:
-        """Whether this is why nobody has the partition: nothing has changed since."""
+        """Whether one of the cases explains that the partition has no owner, and nothing has changed since."""
         if isinstance(group, ConsumerGroup):
             return group.group_epoch == self._converted_at and pid in self._missed
         if group.generation == self._untold_at and pid in self._untold:
@@ -109,7 +109,7 @@ def _is_stable(group: Group) -> bool:
 
 
 def _untold(group: ConsumerGroup) -> frozenset[Pid]:
-    """What this group's members are to have and do not own yet."""
+    """Return the partitions of the members' targets that they do not own yet."""
     return frozenset[Pid]().union(
         *(
             flat(group.target_assignment.get(member_id, {})) - flat(member.assigned)

@@ -1,7 +1,7 @@
-"""What a seed means: which topics, broker, processes and clients there are, and what goes wrong when.
+"""Makes the plan of a seed: topics, broker, processes, clients, and the faults with their times.
 
-Everything that is decided beforehand is here and can be printed; what a fault hits is decided when it comes, by the
-same source of randomness.
+Everything that is decided beforehand is here and can be printed; the target of a fault is chosen when it happens, from
+the same random source.
 """
 
 import random
@@ -19,7 +19,7 @@ ALWAYS_MS = 10**9
 
 
 class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One client. ``habits`` None is a member of the new protocol."""
+    """One client. ``habits`` None means a member of the new protocol."""
 
     name: str
     starts_ms: int
@@ -30,18 +30,18 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     through_proxy: bool = False
     """Whether a member of the new protocol comes through the proxy."""
     commits_for_ms: int = 0
-    """How long from its start on a member of the new protocol commits; then it idles, and goes on heartbeating."""
+    """For how long after its start a member of the new protocol commits; then it only heartbeats."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happens to the run."""
+    """One fault or change, and when it happens."""
 
     at_ms: int
     kind: str
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run. Up to ``calm_from_ms`` there are faults."""
+    """A whole run. Faults happen up to ``calm_from_ms``."""
 
     seed: int
     topics: dict[str, int]
@@ -51,16 +51,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     slow_network: bool
     hold_ups_ms: int = 0
-    """How long the network may hold up what begins and what ends a membership (:mod:`tests.simulation.hold_ups`)."""
+    """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
     starts_observed: bool = False
     """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
     newcomers: tuple[ClientPlan, ...] = ()
-    """Who comes when a fault says that another client comes, in this order."""
+    """The clients that are added by the fault that adds clients, in this order."""
     faults: tuple[FaultPlan, ...]
     calm_from_ms: int
     hostiles: tuple[HostilePlan, ...] = ()
-    """Who means the group no good. They are gone when it gets calm."""
+    """The attackers. They end before ``calm_from_ms``."""
 
 
 ANOTHER_COMES = "another client comes"
@@ -74,7 +74,7 @@ CHANGES = {
     "the policy is read again": 1,
     "a late thread commits": 3,
 }
-"""What happens in the best of worlds, with weights."""
+"""Changes of normal operation, with weights."""
 
 FAULTS = {
     "a client crashes": 4,
@@ -95,7 +95,7 @@ FAULTS = {
     "an instance id is used twice": 2,
     "a topic is created again": 1,
 }
-"""What should not happen, with weights."""
+"""Faults, with weights."""
 
 
 SWITCH = "the policy changes the mode"
@@ -108,8 +108,10 @@ POLICY_CHANGES_EVERY = 5
 
 
 def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
-    """The plan of a seed. Every fourth has no faults, every fifth has a policy that changes; a run has two to five
-    clients, and more may come."""
+    """Make the plan of a seed, with two to five clients, to which others may be added.
+
+    Every fourth plan has no faults, every fifth has a policy that changes.
+    """
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
     broker_session_ms, broker_heartbeat_ms = chance.choice(((45_000, 5_000), (12_000, 3_000), (6_000, 1_500)))
     topics = {"orders": chance.randint(2, 6)}
@@ -167,7 +169,7 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
 
 
 def _native(others: random.Random, name: str, topics: dict[str, int], until_ms: int) -> ClientPlan:
-    """One more member of the new protocol."""
+    """Make one more member of the new protocol."""
     return ClientPlan(
         name=name,
         starts_ms=others.randint(0, until_ms // 2),
@@ -179,7 +181,7 @@ def _native(others: random.Random, name: str, topics: dict[str, int], until_ms: 
 
 
 def _or_through_the_proxy(others: random.Random, client: ClientPlan) -> ClientPlan:
-    """Most members of the new protocol come through the proxy, and commit; some of them idle after a while."""
+    """Route most members of the new protocol through the proxy, with commits; some idle after a while."""
     if client.habits is not None or others.random() < 0.3:
         return client
     commits_for_ms = others.choice((3_000, 12_000, ALWAYS_MS, ALWAYS_MS))
@@ -190,11 +192,11 @@ _SEVERAL_TURNS_MS = 40_000
 
 
 def _hostiles(others: random.Random, calm_from_ms: int, broker_session_ms: int) -> tuple[HostilePlan, ...]:
-    """In every fourth run there are one or two.
+    """Add one or two attackers to every fourth run.
 
-    Those with READ on the group only where the broker's session is longer than several turns: each of their
-    connections that stalls holds a member's keep-alive up for one (``turn_limit_s``), and they could end the member
-    with one LeaveGroup, as they can at Kafka.
+    Attackers with READ on the group need a broker session longer than several turns: each of their connections that
+    stalls delays a member's keep-alive by one (``turn_limit_s``). They could also end the member with one LeaveGroup,
+    as they can in Kafka.
     """
     if others.random() < 0.75:
         return ()
@@ -214,8 +216,11 @@ def _hostiles(others: random.Random, calm_from_ms: int, broker_session_ms: int) 
 
 
 def _family(chance: random.Random, *, ends_observed: bool) -> tuple[Habits, ...]:
-    """Kinds that can be in one classic group. One whose memory over-claims is kept out of a group that ends as a
-    classic one: the leader leaves idle what it claims, and that is not ours to mend."""
+    """Choose client kinds that can share a classic group.
+
+    A kind that claims too much is kept out of a group that ends as a classic one: the leader leaves what it claims
+    without an owner, which no proxy can repair.
+    """
     family = chance.choice(FAMILIES)
     return tuple(habits for habits in family if not ends_observed or habits.claims is not KAFKA_PYTHON.claims)
 
@@ -229,7 +234,7 @@ def make_client(
     *,
     may_be_static: bool = True,
 ) -> ClientPlan:
-    """A client of one of these kinds, or sometimes one of the new protocol among any kinds."""
+    """Make a client of one of these kinds, or sometimes one of the new protocol among any kinds."""
     # Not among clients whose policy changes: the broker itself converts a classic group when one comes, also in the
     # middle of a cooperative rebalance, when that is not safe.
     native = chance.random() < 0.12 and family is ALL_KINDS

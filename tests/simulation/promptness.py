@@ -1,7 +1,7 @@
-"""How long Heartbeats wait in the proxy for their answers: never so long that a member might lose its session by it.
+"""Checks how long Heartbeats wait in the proxy: never so long that a member might lose its session.
 
-A member is served in turns, one call after another. Whoever has READ on the group can send a call in its name, on a
-connection that reads nothing; the broker's answer on that connection then comes late or never, and the member's own
+The calls of a member are served one at a time. Whoever has READ on the group can send a call in its name, on a
+connection that it does not read; the broker's answer on that connection then comes late or never, and the member's own
 Heartbeats must not wait for it.
 """
 
@@ -16,21 +16,21 @@ WITHIN_MS = 6_000
 
 
 class Promptness:
-    """Times the Heartbeats that a proxy has read and not answered yet."""
+    """Measures Heartbeats that a proxy has read and not answered yet."""
 
     def __init__(self) -> None:
         self._asked_ms: dict[tuple[Any, int], int] = {}
 
     def asked(self, standing: Standing, ask: Ask, now_ms: int) -> None:
-        """A proxy has read a call."""
+        """Record that a proxy has read a call."""
         if ask.api_key == ApiKey.HEARTBEAT:
             self._asked_ms[standing.client, ask.number] = now_ms
 
     def why_late(self, standing: Standing, ask: Ask, now_ms: int) -> str | None:
-        """A call was answered, or its client waits no more: what is wrong if that took too long, else None.
+        """Return what is wrong if a call that ended took too long, else None.
 
-        How long a broken connection, a process that stands still or a coordinator that fails over takes is no matter.
-        Nor is a classic member's Heartbeat, which waits at the broker behind a SyncGroup on the same connection.
+        Broken connections, paused processes and failovers excuse any delay. So does a SyncGroup in front of a classic
+        member's Heartbeat, which waits at the broker behind it on the same connection.
         """
         asked_ms = self._asked_ms.pop((standing.client, ask.number), None)
         if (

@@ -1,16 +1,17 @@
 """One process of the proxy: the real translator, and a model of the shell around it.
 
-The shell's rules are those of ``proxy.session.session`` and ``proxy.server.translator_driver``, on messages instead
-of bytes:
+The shell has the rules of ``proxy.session.session`` and ``proxy.server.translator_driver``, on messages instead of
+bytes:
 
-* a request for the translation holds up the ones behind it until it is answered or forwarded;
+* a request for the translation delays the ones behind it until it is answered or forwarded;
 * calls of the translation go upstream one at a time, between the requests that are relayed;
 * responses reach the client in the order of its requests, whoever answers them;
-* the broker's side lost: what was answered is flushed and the client's side closed;
-* the client gone: the broker's side lingers until the translator releases it, unless the broker owes it a JoinGroup;
-* events of the translator are handled one after another, never inside each other;
-* asked whether a client has hung up, it says what its kernel knows: what has arrived, also while the process stood
-  still and read nothing, and not what is still on its way.
+* when the broker's side is lost, pending answers are flushed and the client's side is closed;
+* when the client disconnects, the broker's side stays until the translator releases it, unless the broker owes it a
+  JoinGroup;
+* events of the translator are handled one after another, never nested;
+* whether a client has disconnected is judged by what the kernel knows: what has arrived, even if the process was paused
+  and has read nothing, but not what is still in flight.
 """
 
 import math
@@ -23,8 +24,9 @@ from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
-from tests.simulation.watch import Violation, Watch
-from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
+from tests.simulation.wire import GROUP, KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
     Call,
@@ -44,7 +46,7 @@ from translation.translator import Translator
 
 
 class ShellConnection:
-    """A client's connection, and the broker's that belongs to it."""
+    """A client's connection, and its upstream connection."""
 
     __slots__ = (
         "awaiting",
@@ -77,7 +79,7 @@ class ShellConnection:
         self.calls: deque[Call] = deque()
         self.call_outstanding = False
         self.upstream_queue: deque[Call | Ask] = deque()
-        """What was sent to the broker and not answered yet."""
+        """The requests that were sent to the broker and not answered yet."""
 
     @property
     def owes_join(self) -> bool:
@@ -86,16 +88,16 @@ class ShellConnection:
 
 
 class Surroundings(Protocol):
-    """What a process needs of the world."""
+    """The interface of the world that a process uses."""
 
     kernel: Kernel
     watch: Watch
     policy: Policy
-    """What its policy file says."""
+    """The content of its policy file."""
 
 
 class ProxyProcess:
-    """One replica. ``make_translator`` gives a new one with an empty registry, as a restart does."""
+    """One replica. ``make_translator`` returns a new one without state, as after a restart."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class ProxyProcess:
         self._make_translator = make_translator
         self._last_id = 0
         self._ahead_ms = 0
-        """How much its clock is ahead of everybody else's."""
+        """How far its clock is ahead of all others."""
         self._paused = False
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.start()
@@ -127,7 +129,7 @@ class ProxyProcess:
     # -- the process ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin with nothing known."""
+        """Start without any state."""
         self.up = True
         self.policy = self._world.policy
         self.policy_read_ms = self._kernel.now_ms
@@ -140,13 +142,13 @@ class ProxyProcess:
         self._requests: dict[RequestId, ShellConnection] = {}
         self._predictions: dict[CallId, PredictedHeartbeat] = {}
         self._called_on: dict[CallId, ConnectionId] = {}
-        self._deserted: set[RequestId] = set()
+        self._abandoned: set[RequestId] = set()
         self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._working = False
         self._wake_ms = math.inf
 
     def crash(self) -> None:
-        """Die; the operating system closes the connections."""
+        """End the process; the operating system closes the connections."""
         self.up = False
         self._paused = False
         self._backlog.clear()
@@ -162,11 +164,11 @@ class ProxyProcess:
         self._watch.process_died(self)
 
     def pause(self) -> None:
-        """Stop running for a while, as a process that is suspended or starved: nothing is read, no timer fires."""
+        """Pause for a while, like a suspended or starved process: it reads nothing and fires no timers."""
         self._paused = True
 
     def resume(self, *, timers_first: bool) -> None:
-        """Go on: what came meanwhile is all there at once, and so are all deadlines."""
+        """Continue: everything that arrived meanwhile is read at once, and all deadlines that passed are due."""
         if not self._paused:
             return
         self._paused = False
@@ -185,7 +187,7 @@ class ProxyProcess:
     # -- connections ---------------------------------------------------------------------------------------------
 
     def accept(self, client: Link, host: str) -> None:
-        """A client has connected."""
+        """Accept a connection of a client."""
         self._last_id += 1
         connection = Connection(
             ConnectionId(self._last_id), host, KAFKA_4_3, peer_closed=lambda: client.end_has_arrived_at(self)
@@ -219,9 +221,9 @@ class ProxyProcess:
         if link is shell.client:
             shell.client_open = False
             shell.inbox.clear()
-            self._desert(shell)
+            self._abandon(shell)
             if shell.known and shell.upstream_open and not shell.owes_join:
-                self._do("client_gone", shell.connection.id)
+                self._do("client_disconnected", shell.connection.id)
             else:
                 self._end(shell)
         else:
@@ -229,7 +231,7 @@ class ProxyProcess:
             self._end(shell)
 
     def _end(self, shell: ShellConnection) -> None:
-        """Both sides end; the translator hears of it if it knew the connection."""
+        """Close both sides, and tell the translator if it knew the connection."""
         if self.connections.pop(shell.connection.id, None) is None:
             return
         self._forget(shell)
@@ -238,19 +240,26 @@ class ProxyProcess:
         if shell.known:
             self._do("upstream_lost", shell.connection.id)
 
-    def _desert(self, shell: ShellConnection) -> None:
-        """Nobody waits any more for what the translator works on."""
+    def _abandon(self, shell: ShellConnection) -> None:
+        """Record that nobody waits for the requests that the translator works on."""
         if shell.awaiting is not None:
-            self._deserted.add(shell.awaiting)
+            self._abandoned.add(shell.awaiting)
             self._requests.pop(shell.awaiting, None)
             shell.awaiting = None
         for ask, _ in shell.owed:
-            self._observer(shell.client.near).deserted(shell.client.near, ask)
+            self._observer(shell.client.near).abandoned(shell.client.near, ask)
 
     def _forget(self, shell: ShellConnection) -> None:
-        self._desert(shell)
+        self._abandon(shell)
         self._by_link.pop(shell.client, None)
         self._by_link.pop(shell.upstream, None)
+
+    def is_asking_about(self, client: Party) -> bool:
+        """Whether the broker is asked whether this client may act in the group, and its call waits for the answer."""
+        return any(
+            shell.client.near is client and not self.translator.is_authorized(shell.connection.id, GROUP)
+            for shell in self._requests.values()
+        )
 
     # -- the client's requests -------------------------------------------------------------------------------------
 
@@ -295,11 +304,11 @@ class ProxyProcess:
             self._flush(shell)
 
     def _passed(self, shell: ShellConnection, ask: Ask, response: Any) -> None:
-        """Show the translation what the broker itself answered to a group call."""
-        if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "passed"):
+        """Show the translation the broker's own answer to a group call."""
+        if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "handle_relayed_response"):
             self._last_id += 1
             request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
-            self._do("passed", shell.connection, request, response)
+            self._do("handle_relayed_response", shell.connection, request, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -315,7 +324,7 @@ class ProxyProcess:
 
     @property
     def translates(self) -> bool:
-        """Whether its policy says so."""
+        """Whether its policy translates the group."""
         return self.policy.rules[0].mode is Mode.TRANSLATE
 
     def read_policy(self) -> None:
@@ -351,16 +360,16 @@ class ProxyProcess:
         self._book()
 
     def _observer(self, client: Party) -> Any:
-        """Who watches what is done for this client."""
+        """Return the observer of this client's calls."""
         return self._watch.observers.get(client, self._watch)
 
     def _without_rights(self, what: str, arguments: tuple[Any, ...]) -> Hostile | None:
-        """The client on whose connection this happens, if it has no READ on the group."""
-        if what in {"handle_request", "passed"}:
+        """Return the client of this connection if it has no READ on the group."""
+        if what in {"handle_request", "handle_relayed_response"}:
             connection_id = arguments[0].id
         elif what == "handle_reply":
             connection_id = self._called_on.pop(arguments[0])
-        elif what in {"client_gone", "upstream_lost"}:
+        elif what in {"client_disconnected", "upstream_lost"}:
             connection_id = arguments[0]
         else:
             return None
@@ -368,7 +377,7 @@ class ProxyProcess:
         return client if isinstance(client, Hostile) and not client.principal.reads_group else None
 
     def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
-        """What the shell would send before the translation acts: a request to the broker, or an answer."""
+        """Return what the shell would send before the translation acts: a request to the broker, or an answer."""
         if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
             return self.translator.predict(*arguments)
         if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
@@ -376,7 +385,7 @@ class ProxyProcess:
         return None
 
     def _compare(self, prediction: PredictedHeartbeat | Answer, actions: list[Any]) -> None:
-        """See that the translation did what the shell would have sent before."""
+        """Check that the translation did what the shell would have sent before."""
         if isinstance(prediction, Answer):
             if not actions or actions[0] != prediction:
                 raise Violation(5, f"{self} predicted {prediction} and then did {actions}")
@@ -387,7 +396,7 @@ class ProxyProcess:
         self._predictions[actions[0].call_id] = prediction
 
     def _relayed_unseen(self, what: str, *arguments: Any) -> Request | None:
-        """The Heartbeat that the shell relays without the translation, if this is one."""
+        """Return the Heartbeat that the shell relays without the translation, if this is one."""
         if what != "handle_request" or arguments[1].api_key != ApiKey.HEARTBEAT:
             return None
         request: Request = arguments[1]
@@ -431,7 +440,7 @@ class ProxyProcess:
     def _answer(self, answer: Answer) -> None:
         shell = self._requests.pop(answer.request_id, None)
         if shell is None:
-            assert answer.request_id in self._deserted, f"a request was answered twice: {answer}"
+            assert answer.request_id in self._abandoned, f"a request was answered twice: {answer}"
             return
         assert shell.awaiting == answer.request_id
         shell.awaiting = None
@@ -448,11 +457,11 @@ class ProxyProcess:
 
     @property
     def now_s(self) -> float:
-        """The time by its own clock, in seconds."""
+        """Return the time of its own clock, in seconds."""
         return (self._kernel.now_ms + self._ahead_ms) / 1000
 
     def jump(self, by_ms: int) -> None:
-        """Its clock jumps forward, as that of a machine that was suspended and did not lose its connections."""
+        """Advance its clock, as after a suspend of the machine that lost no connections."""
         self._ahead_ms += by_ms
         self._wake_ms = math.inf
         if self.up and not self._paused:

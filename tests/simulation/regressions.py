@@ -1,12 +1,11 @@
-"""Histories that once broke an invariant, kept as whole plans, so that they stay what they are when plans change.
+"""Histories that once broke an invariant, kept as whole plans so that changes to plan generation do not alter them.
 
-``regressions.json`` holds one a line: the plan, what it showed, and what showed it (a bug that was fixed, or a
-mutation of :mod:`tests.simulation.mutations`).
+``regressions.json`` has one per line: the plan, what it showed, and what showed it (a bug that was fixed, or a mutation
+of :mod:`tests.simulation.mutations`).
 
-``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one.
-``... renew`` is for after a change of the translation by which plans took another course: where no kept history catches
-a mutation any more, or one does not hold by itself any more, its plan is kept with another seed for what it leaves to
-chance.
+``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one. ``...
+renew`` is for changes of the translation after which plans run differently: if no kept history catches a mutation any
+more, or one fails by itself, it keeps the plan with another seed for its random choices.
 """
 
 import itertools
@@ -24,7 +23,7 @@ FILE = Path(__file__).with_name("regressions.json")
 
 
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
-    """One kept history. ``shown_by`` names the mutation that it catches, or says what was fixed."""
+    """One kept history. ``shown_by`` names the mutation that it catches, or the bug that was fixed."""
 
     shows: str
     shown_by: str
@@ -32,17 +31,17 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """A short name for the tests."""
+        """Return a short name for the tests."""
         return f"{self.plan.seed} {self.shown_by}"
 
 
 def read() -> list[Regression]:
-    """All that are kept, in the order of the file."""
+    """Return all kept histories, in the order of the file."""
     return [msgspec.json.decode(line, type=Regression) for line in FILE.read_bytes().splitlines() if line]
 
 
 def write(kept: Sequence[Regression]) -> None:
-    """Write the file anew."""
+    """Write the file."""
     FILE.write_bytes(b"".join(msgspec.json.encode(one, order="deterministic") + b"\n" for one in kept))
 
 
@@ -53,9 +52,9 @@ def is_caught(mutation: Mutation, kept: Regression) -> bool:
 
 
 def renew(kept: Sequence[Regression]) -> list[Regression]:
-    """The same, with another seed for one history of each mutation that none of its histories catches any more.
+    """Return the histories with another seed for one of each mutation that none of its histories catches any more.
 
-    Prints what it has found, and for which mutation it has not.
+    Prints what it found, and the mutations without a history.
     """
     renewed = list(kept)
     for mutation in MUTATIONS:
@@ -78,9 +77,9 @@ def _holds(kept: Regression) -> bool:
 
 
 def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Regression, Regression] | None:
-    """One of these, and the same with a seed with which it holds on the real code and catches the mutation.
+    """Return one of these, and it with another seed with which it holds on the real code and catches the mutation.
 
-    A plan of seed 9 becomes one of 9001, 9002, .... None if there is none among a thousand.
+    A plan of seed 9 becomes one of 9001, 9002, .... Returns None if there is none among a thousand.
     """
     for turn, older in itertools.product(range(1, 1_000), histories):
         plan = msgspec.structs.replace(older.plan, seed=older.plan.seed * 1_000 + turn)
@@ -91,7 +90,7 @@ def _find_anew(mutation: Mutation, histories: Sequence[Regression]) -> tuple[Reg
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Add the plan of a seed, or renew those that took another course."""
+    """Add the plan of a seed, or renew those that no longer work."""
     match arguments:
         case ["add", seed, shows, shown_by, *hold_ups_ms]:
             plan = make_plan(int(seed), hold_ups_ms=int(*hold_ups_ms))

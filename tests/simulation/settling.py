@@ -1,4 +1,4 @@
-"""When a run has settled: every client holds what the broker wants it to hold, and nobody else is in the group."""
+"""Checks that a run has settled: every client holds the broker's assignment, and the group has no other members."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ would be ended after 45 s."""
 
 
 def why_not_settled(world: "World") -> str | None:
-    """What is still missing; None if nothing is."""
+    """Return what is still missing; None if nothing is."""
     group = world.broker.group or world.broker.classic_group
     members = [c for c in world.alive() if isinstance(c, NativeMember) or not c.fenced]
     if group is None:
@@ -58,7 +58,7 @@ def _is_kept_out(client: Any, of_consumer_group: bool) -> bool:
 
 
 def _wrong_assignor(world: "World", client: Any) -> str | None:
-    """A translated member has the assignor that the policy says. Else those of one process have one of their own."""
+    """Return an error if a translated member has neither the policy's assignor nor one of its process."""
     if world.broker.group is None or not isinstance(client, ClassicClient):
         return None
     member = world.broker.group.members[client.member_id]

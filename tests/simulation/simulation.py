@@ -1,4 +1,4 @@
-"""One run: a seed in, a result out."""
+"""Runs the history of one seed, and returns its result."""
 
 from itertools import zip_longest
 
@@ -7,7 +7,7 @@ import msgspec
 from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
 SETTLES_WITHIN_MS = 120_000
@@ -19,7 +19,7 @@ _STAYS_SETTLED_MS = 6_000
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a seed. ``failure`` is None if every invariant held."""
+    """The result of a seed. ``failure`` is None if every invariant held."""
 
     seed: int
     failure: str | None
@@ -58,7 +58,7 @@ def run(seed: int, plan: Plan | None = None, *, always_story: bool = False) -> R
 
 
 def play(world: World) -> None:
-    """Let it all happen, and wait until it has settled."""
+    """Run all planned events, and wait until the group has settled."""
     kernel = world.kernel
     kernel.run_until(world.plan.calm_from_ms)
     world.watch.note("** calm", "no more faults")
@@ -77,7 +77,7 @@ def play(world: World) -> None:
 
 
 def compare_without_hostile(world: World) -> None:
-    """Play the same plan without the hostile connections: nobody else must notice, if they have no rights."""
+    """Run the same plan without attackers: if they have no rights, nobody else must see a difference."""
     plan = world.plan
     if not plan.hostiles or any(PRINCIPALS[hostile.principal].reads_group for hostile in plan.hostiles):
         return

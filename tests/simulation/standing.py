@@ -1,4 +1,4 @@
-"""Whether a client is within its contract: the one thing that entitles it to its partitions.
+"""Decides whether a client is within its contract, which is what entitles it to its partitions.
 
 A classic client is within its contract from the moment at which it takes over the assignment of a SyncGroup
 answer until the first of these, which then holds until it takes over another assignment:
@@ -19,22 +19,29 @@ All times are those at which something was read or answered at the proxy: that i
 
 from typing import Any
 
+from protocol_codecs import ErrorCode
 from tests.simulation.kernel import Kernel
 
 Pid = tuple[Any, int]
 """A partition of one incarnation of a topic: topic id and index."""
 
+MEMBERSHIP_IS_OVER = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
+)
+"""The errors by which a client learns that it is no member any more."""
+
 
 def flat(partitions: Any) -> frozenset[Pid]:
-    """Partitions by topic id as a set of pairs."""
+    """Flatten partitions by topic id into a set of pairs."""
     return frozenset((topic_id, number) for topic_id, numbers in partitions.items() for number in numbers)
 
 
 class Standing:
-    """What is known of one client process and its membership, all from the outside."""
+    """The state of one client process and its membership, as seen from outside."""
 
     __slots__ = (
         "_kernel",
+        "abandoned_join",
         "answered_ms",
         "asked_to_rejoin_ms",
         "broken_ms",
@@ -42,7 +49,6 @@ class Standing:
         "classic",
         "client",
         "committed_with",
-        "deserted_join",
         "disowned",
         "generation",
         "given",
@@ -88,7 +94,7 @@ class Standing:
         """The member id under which a proxy last began a membership for it, of which it may not have heard yet."""
         self.taking_over: set[int] = set()
         """Its JoinGroups that came without a member id, to take over an instance id."""
-        self.deserted_join = False
+        self.abandoned_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
         self.joined_ms: int | None = None
@@ -99,7 +105,7 @@ class Standing:
         self.classic = False
         """Whether the broker itself answered its last JoinGroup: it is a classic member."""
         self.disowned: frozenset[Pid] = frozenset()
-        """What it went on working on although its last JoinGroup did not claim it; it has no right to that."""
+        """Partitions that it still works on although its last JoinGroup did not claim them; it has no right to them."""
         self.committed_with: dict[tuple[str, int, int], int] = {}
         """The generation of each of its commits, by topic, partition and offset."""
         self.member_id = ""
@@ -109,12 +115,12 @@ class Standing:
         self.synced = False
         self.claims: frozenset[Pid] = frozenset()
         self.handed: frozenset[Pid] = frozenset()
-        """What the last SyncGroup answer gave."""
+        """The assignment of the last SyncGroup answer."""
         self.given: set[frozenset[Pid]] = set()
         """Every assignment that the broker gave this member since then."""
 
     def excuse(self) -> str | None:
-        """Why this client is outside its contract; None if it is within."""
+        """Return why this client is outside its contract; None if it is within."""
         if self.over is None:
             self.over = self._lapsed()
         return self.over
@@ -137,18 +143,18 @@ class Standing:
         return None
 
     def end(self, why: str) -> None:
-        """It is outside its contract from now on."""
+        """Put the client outside its contract from now on."""
         if self.over is None:
             self.over = why
 
     def renew(self) -> None:
-        """It took over another assignment."""
+        """Record that it took over another assignment."""
         self.disowned = frozenset()
         if self.client.alive:
             self.over = None
 
     def age(self, by_ms: int) -> None:
-        """The clock by which it is measured jumped forward."""
+        """Account for a jump of the clock by which it is measured."""
         self.excuse()
         self.heard_ms -= by_ms
         if self.asked_to_rejoin_ms is not None:
@@ -157,14 +163,14 @@ class Standing:
             self.joined_ms -= by_ms
 
     def heard(self) -> None:
-        """A call of it was read."""
+        """Record that a call of it was read."""
         self.excuse()  # what has lapsed is not mended by a late call
         self.heard_ms = self._kernel.now_ms
 
     def break_off(self) -> None:
-        """Its way to the broker is broken; JoinGroups that waited were heard until now."""
+        """Record that its connection to the broker broke; JoinGroups that waited count as heard until now."""
         if self.joins_waiting:
-            self.deserted_join = True
+            self.abandoned_join = True
             self.joins_waiting.clear()
             self.heard_ms = self._kernel.now_ms
         self.broken_ms = self._kernel.now_ms

@@ -1,6 +1,6 @@
-"""The history of a run as a person can read it: one line for each thing that happened, in the order of time.
+"""The history of a run as readable text: one line for each event, in the order of time.
 
-Lines are kept as they come and put into words only when somebody wants to read them.
+Lines are kept as objects and formatted only when somebody reads them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from translation.engine.member_ids import ISSUED_PREFIX
 
 
 class Story:
-    """What happened. ``topic_names`` grows as topics are created, and keeps those that are deleted."""
+    """The events of a run. ``topic_names`` grows as topics are created, and keeps those that are deleted."""
 
     def __init__(self) -> None:
         self.topic_names: dict[Uuid, str] = {}
@@ -30,23 +30,23 @@ class Story:
         self._asides: set[int] = set()
 
     def tell(self, now_ms: int, who: str, what: str, thing: Any = None, *, aside: bool = False) -> None:
-        """Add a line; an ``aside`` is about a hostile connection, and about nobody else."""
+        """Add a line; an ``aside`` concerns only a hostile connection."""
         if aside:
             self._asides.add(len(self._lines))
         self._lines.append((now_ms, who, what, thing))
 
     def without_asides(self) -> Iterator[str]:
-        """The lines that would be the same if there were no hostile connections."""
+        """Return the lines that must be the same without hostile connections."""
         return (self._line(line) for n, line in enumerate(self._lines) if n not in self._asides)
 
     def learn_topic(self, topic_id: Uuid, name: str) -> None:
-        """Give a topic a name; one that is created again gets an apostrophe."""
+        """Give a topic a name; a recreated one gets an apostrophe."""
         if topic_id not in self.topic_names:
             again = sum(known.rstrip("'") == name for known in self.topic_names.values())
             self.topic_names[topic_id] = name + "'" * again
 
     def partitions(self, pids: Iterable[tuple[Uuid, int]]) -> str:
-        """Partitions by their topic's name."""
+        """Format partitions by their topics' names."""
         topics: dict[str, list[int]] = {}
         for topic_id, index in sorted(pids):
             topics.setdefault(self.topic_names.get(topic_id, topic_id.hex()[:6]), []).append(index)
@@ -73,7 +73,7 @@ class Story:
         return f" {self.message(thing)}"
 
     def message(self, message: Any) -> str:  # noqa: C901 - a line for each message, and nothing between them
-        """A request or response in a few words."""
+        """Format a request or response in a few words."""
         match message:
             case JoinGroupRequest():
                 _, subscription = decode_subscription(message.protocols[0].metadata)
@@ -126,12 +126,12 @@ class Story:
 
 
 def api_name(api_key: int) -> str:
-    """An API's name for the story."""
+    """Return an API's name for the story."""
     return ApiKey(api_key).name
 
 
 def short(member_id: str | None) -> str:
-    """A member id, cut to what tells it from the others."""
+    """Shorten a member id to the part that tells it from others."""
     return (member_id or "nobody").removeprefix(ISSUED_PREFIX)[:8]
 
 

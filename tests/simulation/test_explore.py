@@ -1,10 +1,11 @@
-"""Every interleaving of a small group. ``make explore`` goes further: with a fault to the full horizon."""
+"""Explores every interleaving of a small group. ``make explore`` goes further: with a fault to the full horizon."""
 
 import msgspec
 import pytest
 
 from tests.simulation.explore import SCOPES, Scope, explore
-from tests.simulation.mutations import Mutation, acknowledge_early, hand_out_withheld_partitions
+from tests.simulation.mutations import Mutation
+from tests.simulation.mutations.partitions import acknowledge_early, hand_out_withheld_partitions
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""Hostile connections and members of the new protocol: what is forbidden is seen, and the rights are those of Kafka."""
+"""Hostile connections and members of the new protocol: violations are detected, and rights are those of Kafka."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ from tests.simulation.plan import ALWAYS_MS, ClientPlan, Plan
 from tests.simulation.promptness import WITHIN_MS
 from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.simulation import compare_without_hostile, play, run
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, Emit, Event, EventKind
@@ -39,7 +39,7 @@ HOSTILE = HostilePlan(name="h0", principal="mallory", starts_ms=3_000, pause_ms=
 
 
 def plan(*hostiles: HostilePlan) -> Plan:
-    """A classic client and a member of the new protocol that comes through the proxy share a topic."""
+    """Return a plan in which a classic client and a member of the new protocol behind the proxy share a topic."""
     clients = tuple(
         ClientPlan(
             name=name,
@@ -69,7 +69,7 @@ def plan(*hostiles: HostilePlan) -> Plan:
 
 
 class Scene:
-    """A classic client, a native one, and a hostile one whose connection is open, after ten seconds."""
+    """A classic client, a native one, and an attacker with an open connection, after ten seconds."""
 
     def __init__(self) -> None:
         self.world = World(plan(HOSTILE))
@@ -261,7 +261,7 @@ def test_without_rights_the_history_of_all_others_is_the_same() -> None:
 
 @contextmanager
 def delayed_when_hostile_ones_are_there() -> Iterator[None]:
-    """A process whose Heartbeats take longer as soon as a connection of a hostile client is open."""
+    """Make Heartbeats take longer as soon as an attacker's connection is open."""
     next_ = ProxyProcess._next
 
     def broken_next(self: ProxyProcess, shell: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the broker left to nobody excuses these partitions alone, and only until something changes."""
+"""Known cases of the broker excuse only the affected partitions, and only until the group changes."""
 
 from collections.abc import Callable
 

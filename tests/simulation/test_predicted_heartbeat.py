@@ -1,4 +1,4 @@
-"""Predicted Heartbeats in random histories (``tests/translation/apis/test_predicted_heartbeat.py``)."""
+"""Checks predicted Heartbeats in random histories (``tests/translation/apis/test_predicted_heartbeat.py``)."""
 
 from unittest.mock import patch
 

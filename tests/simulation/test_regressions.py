@@ -1,4 +1,4 @@
-"""Histories that once broke an invariant, or that a mutation breaks, replayed from their whole plans."""
+"""Replays kept histories: those that once broke an invariant, and those that a mutation breaks."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -51,7 +51,7 @@ harm have become too rare. Histories by hand catch them."""
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_every_mutation_is_caught(mutation: Mutation) -> None:
-    """Each breaks the real code while it is open, and at least one of the kept histories notices."""
+    """Each mutation breaks the real code while it is open; at least one kept history must fail."""
     by_hand = BY_HAND.get(mutation.__name__)
     if by_hand is not None:
         by_hand()

@@ -1,4 +1,4 @@
-"""The observer sees what is planted: each invariant can fail, and does, when something breaks it."""
+"""The observer detects planted violations: each invariant can fail, and does."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -20,14 +20,14 @@ from tests.simulation.clients.habits import JAVA_EAGER
 from tests.simulation.clients.speech import commit_request
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
-from tests.simulation.watch import Violation
+from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
 from translation.actions import Call, CallId, ConnectionId
 
 
 def settled_world() -> World:
-    """Two eager clients that share two partitions, and nothing wrong."""
+    """Return a world in which two eager clients share two partitions."""
     clients = tuple(
         ClientPlan(
             name=name,
@@ -59,7 +59,7 @@ def settled_world() -> World:
 
 
 class Planted:
-    """A settled world, and the hands to do wrong in it."""
+    """A settled world, with methods that violate invariants in it."""
 
     def __init__(self) -> None:
         self.world = settled_world()
@@ -154,7 +154,7 @@ def test_a_release_without_proof(planted: Planted, epoch: int, owned: Any) -> No
 def test_a_late_heartbeat_counts_by_what_the_broker_makes_of_it(
     planted: Planted, epoch: int, violates: bool
 ) -> None:
-    """A goodbye frees everything, whatever its age; an owned list only what the broker wants back."""
+    """Leaving frees everything at any age; an owned list frees only what the broker wants back."""
     broker = planted.world.broker
     assert broker.group is not None
     if epoch > 0:

@@ -1,21 +1,22 @@
 """Invariant 7: a connection without READ on the group makes no difference to anybody (docs/explanation/security.md).
 
-It is checked at each event of such a connection that the translation handles: what the process knows of groups and
-members is the same afterwards, no deadline of theirs has moved, no turn is taken, and nothing is told to the outside.
-:mod:`tests.simulation.simulation` also compares the whole history with that of the same plan without them.
+It is checked at each event of such a connection that the translation handles: afterwards the process's state of groups
+and members is the same, no deadline has moved, no turn is taken, and no event is emitted.
+:mod:`tests.simulation.simulation` also compares the whole history with that of the same plan without attackers.
 
-For every request that goes upstream on an honest client's connection, whoever made the proxy send it: it has the words
-of nobody hostile.
+A request that goes upstream on an honest client's connection must contain nothing that an attacker sent.
 """
 
 from copy import copy
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey
 from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import REBALANCE_TIMEOUT_MS, UNKNOWN_TOPIC, Hostile
 from tests.simulation.fingerprint import words_of
-from tests.simulation.watch import Violation, Watch
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
 from tests.simulation.wire import Ask
 from translation.actions import Action, Call, Emit
 from translation.engine.connections import ClientConnections
@@ -28,12 +29,15 @@ from translation.translator import Translator
 if TYPE_CHECKING:
     from tests.simulation.proxy_process import ProxyProcess
 
-_NOT_OF_MEMBERS = (Context, Registry, Scheduler, ClientConnections, Translator, Group)
-"""They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`)."""
+_NOT_OF_MEMBERS = (Context, Registry, Scheduler, ClientConnections, Translator, Group, GeneratorType)
+"""They know all connections, the hostile ones among them; and a group is looked at for itself (:func:`_known_of`).
+
+Generators are left out to save time: what a procedure waits for shows whether it has gone on.
+"""
 
 
 class HostileWatch:
-    """What a proxy does with the calls of hostile clients; the methods are those of :class:`Watch`."""
+    """Observes the proxy's handling of attackers' calls; the methods are those of :class:`Watch`."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -45,17 +49,17 @@ class HostileWatch:
     def call_arrived(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
         self._watch.count(f"hostile calls of {client.principal.name}")
         if client.principal.reads_group:
-            self._watch.spoken_for(ask)
+            self._watch.memberships.spoken_for(ask)
 
-    def deserted(self, client: Hostile, ask: Ask) -> None:
-        """Nobody waits for its answer, as ever."""
+    def abandoned(self, client: Hostile, ask: Ask) -> None:
+        """Ignore it: an attacker never waits for an answer."""
 
     def answered(
         self, process: "ProxyProcess", client: Hostile, ask: Ask, message: Any, *, arrives: bool
     ) -> None:
         self._watch.aside(process, f"answers {client}:", message)
         if client.plan.stalls:
-            self._watch.told_in_its_place(ask, message)
+            self._watch.memberships.told_in_its_place(ask, message)
 
     def forwarded(self, process: "ProxyProcess", client: Hostile, ask: Ask) -> None:
         self._watch.aside(process, f"relays for {client}:", ask.message)
@@ -70,18 +74,18 @@ class HostileWatch:
 
     def called_back(self, process: "ProxyProcess", call: Call, message: Any) -> None:
         self._watch.aside(process, f"<- for {call.client_id}", message)
-        self._watch.learn_assignment(call, message)
+        self._watch.memberships.learn_assignment(call, message)
 
     # -- what must be so -------------------------------------------------------------------------------------------
 
     def before(self, process: "ProxyProcess") -> list[Any]:
-        """What a process knows before an event of a connection without rights."""
+        """Take the state of a process before an event of a connection without rights."""
         return state_of_members(process.translator, process.now_s)
 
     def after(
         self, process: "ProxyProcess", client: Hostile, before: list[Any], what: str, actions: list[Action]
     ) -> None:
-        """After that event, with the actions that the translation wants to be carried out."""
+        """Check the state after that event, and the actions that the translation returned."""
         for action in actions:
             if isinstance(action, Emit) and action.event.group_id != OPEN_GROUP:
                 raise Violation(7, f"{process} reports {action.event.kind} for {client}, which has no rights")
@@ -89,7 +93,7 @@ class HostileWatch:
             raise Violation(7, f"{process} changes what it knows of a group for {client} ({what})")
 
     def check_words(self, process: "ProxyProcess", call: Call) -> None:
-        """A request on an honest client's connection has no words of a hostile one."""
+        """Check that a request on an honest client's connection has nothing that an attacker sent."""
         message = call.message
         topics = getattr(message, "subscribed_topic_names", None) or ()
         if (
@@ -102,7 +106,7 @@ class HostileWatch:
 
 
 def state_of_members(translator: Translator, now: float) -> list[Any]:
-    """All that a process knows of groups and members at a time (seconds of its own clock), in words to compare."""
+    """Return the state of all groups and members of a process at a time (seconds of its own clock), for comparison."""
     context = translator._context
     booked = sorted(
         (when, type(timed).__name__, timed.group_id if isinstance(timed, Group) else timed.member_id)
@@ -125,7 +129,7 @@ def _group_of(timed: Group | Member) -> str:
 
 
 def _known_of(group: Group, now: float) -> dict[str, Any]:
-    """What holds of a group at this moment. What has run out is forgotten by whoever looks next, and counts no more."""
+    """Return the current state of a group. Expired entries are left out: whoever reads them next drops them."""
     known = {name: getattr(group, name) for name in Group.__slots__ if name != "_owner"}
     known["relayed_until"] = {one: until for one, until in group.relayed_until.items() if until > now}
     known["migration"] = copy(group.migration)

@@ -1,15 +1,17 @@
-"""Invariant 8: a member of the new protocol is left alone, also if it comes through the proxy.
+"""Invariant 8: the proxy leaves a member of the new protocol alone, even if the member connects through it.
 
-Its calls are the broker's to answer. The proxy never takes it over, sends nothing in its name, and refuses no commit
-that the broker would have taken.
+The broker answers its calls. The proxy never takes it over, sends nothing in its name, and refuses no commit that the
+broker would have accepted.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey, ErrorCode
 from tests.simulation.clients.native import NativeMember
-from tests.simulation.watch import MEMBERSHIP_IS_OVER, Violation, Watch, codes_in
-from tests.simulation.wire import Ask
+from tests.simulation.standing import MEMBERSHIP_IS_OVER
+from tests.simulation.violation import Violation
+from tests.simulation.watch import Watch
+from tests.simulation.wire import Ask, codes_in
 from translation.actions import Call, Event, EventKind
 
 if TYPE_CHECKING:
@@ -25,14 +27,14 @@ _REFUSALS = MEMBERSHIP_IS_OVER | {
 
 
 class NativeWatch:
-    """What a proxy does with the calls of members of the new protocol; the methods are those of :class:`Watch`."""
+    """Observes the proxy's handling of new-protocol members' calls; the methods are those of :class:`Watch`."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._members: dict[str, NativeMember] = {}
 
     def began(self, member: NativeMember) -> None:
-        """A member of the new protocol starts, wherever it goes. Each process has an id of its own."""
+        """Record that a member of the new protocol starts. Each process has an id of its own."""
         while member.member_id in self._members:
             member.member_id += "'"
         self._members[member.member_id] = member
@@ -40,16 +42,16 @@ class NativeWatch:
     # -- what a proxy does for them --------------------------------------------------------------------------------
 
     def call_arrived(self, process: "ProxyProcess", client: NativeMember, ask: Ask) -> None:
-        """It is not judged by what a proxy has heard of it."""
+        """Ignore it: the member is not judged by what a proxy has read of it."""
 
-    def deserted(self, client: NativeMember, ask: Ask) -> None:
-        """Nor by this."""
+    def abandoned(self, client: NativeMember, ask: Ask) -> None:
+        """Ignore it, for the same reason."""
 
     def forwarded(self, process: "ProxyProcess", client: NativeMember, ask: Ask) -> None:
         self._watch.tell(process, f"relays for {client}:", ask.message)
 
     def relayed(self, process: "ProxyProcess", client: NativeMember, ask: Ask, message: Any) -> None:
-        """The broker itself answered."""
+        """Handle an answer of the broker itself."""
         codes = codes_in(message)
         if ask.api_key == ApiKey.OFFSET_COMMIT:
             self._watch.count("commits of members of the new protocol, through the proxy")
@@ -59,7 +61,7 @@ class NativeWatch:
     def answered(
         self, process: "ProxyProcess", client: NativeMember, ask: Ask, message: Any, *, arrives: bool
     ) -> None:
-        """The proxy itself answered."""
+        """Handle an answer of the proxy itself."""
         refusals = codes_in(message) & _REFUSALS
         if ask.api_key != ApiKey.OFFSET_COMMIT or not refusals:
             return
@@ -81,7 +83,7 @@ class NativeWatch:
     # -- what must be so -------------------------------------------------------------------------------------------
 
     def check_call(self, process: "ProxyProcess", call: Call) -> None:
-        """Nothing of the proxy's own is sent in the name of such a member."""
+        """Check that the proxy's own calls are not in the name of such a member."""
         message = call.message
         named = [getattr(message, "member_id", "")]
         if call.api_key == ApiKey.LEAVE_GROUP:
@@ -93,6 +95,6 @@ class NativeWatch:
                 raise Violation(8, f"{process} speaks for {self._members[member_id]}: {what}")
 
     def check_event(self, process: "ProxyProcess", event: Event) -> None:
-        """No such member is taken over."""
+        """Check that no such member is taken over."""
         if event.kind is EventKind.ADOPTED and event.member_id in self._members:
             raise Violation(8, f"{process} adopts {self._members[event.member_id]}")

@@ -1,4 +1,4 @@
-"""What travels on simulated connections: decoded messages, with what the headers say."""
+"""The messages on simulated connections: decoded, with the fields of their headers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +51,7 @@ SHOWN_WHEN_PASSED = frozenset(
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """A request. ``number`` is the sender's own, for that connection: its correlation id."""
+    """A request. ``number`` is its correlation id on this connection."""
 
     number: int
     api_key: int
@@ -65,3 +65,18 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     message: Any
+
+
+def generation_in(message: Any) -> int:
+    """Return the generation in a call; -1 if it has none."""
+    generation = getattr(message, "generation_id", None)
+    if generation is None:
+        generation = getattr(message, "generation_id_or_member_epoch", -1)
+    return int(generation)
+
+
+def codes_in(message: Any) -> set[int]:
+    """Return the error codes of a response."""
+    if hasattr(message, "error_code"):
+        return {message.error_code}
+    return {partition.error_code for topic in message.topics for partition in topic.partitions}

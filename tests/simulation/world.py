@@ -1,4 +1,4 @@
-"""Everything of one run, put together from its plan."""
+"""Builds the whole world of a run from its plan."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ class World:
         self.newcomers = deque(plan.newcomers)
         self.homes: dict[str, int] = {}
         """Which process serves a client's address."""
-        self._births = 0
+        self._starts = 0
         self._links = 0
         self._uuids = 0
         for client in plan.clients:
@@ -77,9 +77,9 @@ class World:
 
     # -- what everybody needs --------------------------------------------------------------------------------------
 
-    def next_birth(self) -> int:
-        self._births += 1
-        return self._births
+    def next_start_number(self) -> int:
+        self._starts += 1
+        return self._starts
 
     def _new_uuid(self) -> str:
         self._uuids += 1
@@ -107,7 +107,7 @@ class World:
     # -- clients ---------------------------------------------------------------------------------------------------
 
     def start(self, plan: ClientPlan, name: str) -> Caller:
-        """A client's process begins."""
+        """Start a client's process."""
         client: Any
         self.watch.count(f"client {'native' if plan.habits is None else plan.habits.kind}")
         if plan.instance_id is not None:
@@ -143,11 +143,11 @@ class World:
     # -- hostile clients -------------------------------------------------------------------------------------------
 
     def victims(self) -> list[Victim]:
-        """All members whose ids there are to know."""
+        """Return all members with their known ids."""
         return self._victims(self.watch.standings)
 
     def victims_at(self, link: Link) -> list[Victim]:
-        """Those of them that are served by the process that this connection goes to."""
+        """Return the members that are served by the process that this connection reaches."""
         return self._victims(
             client
             for client in self.watch.standings
@@ -168,7 +168,7 @@ class World:
         ]
 
     def dial_as(self, hostile: Hostile) -> Link | None:
-        """A connection of a hostile client, to any process."""
+        """Connect a hostile client to any process."""
         process = hostile.chance.choice(self.processes)
         if not process.up:
             return None
@@ -179,7 +179,7 @@ class World:
         return link
 
     def stall_answers(self, link: Link, for_ms: int) -> None:
-        """Who does not read lets the proxy read nothing from the broker either."""
+        """Stop reading the broker's answers for a client that does not read."""
         self.watch.count("hostile connections that read nothing")
         for process in self.processes:
             for shell in process.connections.values():
@@ -187,7 +187,7 @@ class World:
                     shell.upstream.to_near.slow_until_ms = self.kernel.now_ms + for_ms
 
     def process_of(self, client: Caller) -> ProxyProcess:
-        """Where the client's address is served."""
+        """Return the process that serves the client's address."""
         return self.processes[
             self.homes.setdefault(client.host, self.kernel.between(0, len(self.processes) - 1))
         ]

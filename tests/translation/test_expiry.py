@@ -11,7 +11,7 @@ def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are
     bench = Bench()
     silent, other = bench.connect(), bench.connect()
     bench.stable_member(silent, (0, 1), session_timeout_ms=10_000)
-    bench.client_gone(silent)
+    bench.client_disconnected(silent)
     assert bench.released == []  # heartbeats for it still travel there
     bench.advance(6)
     bench.beat(1)  # the broker's session is kept
@@ -27,7 +27,7 @@ def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_sessi
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), session_timeout_ms=6_000)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.advance(7)
     assert bench.calls == []
     assert bench.released == [connection.id]
@@ -52,6 +52,26 @@ def test_a_client_that_does_not_rejoin_within_its_rebalance_timeout_is_removed()
     bench.answer_lookups()
     assert bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
     assert bench.calls[0].message.member_epoch == 0
+
+
+def test_the_rebalance_timeout_starts_when_the_client_is_told_to_rejoin_and_not_before() -> None:
+    """Its connection ended while the broker was asked, so nobody heard the first answer."""
+    bench = Bench()
+    first = bench.connect()
+    bench.stable_member(first, (0, 1), rebalance_timeout_ms=20_000)
+    bench.heartbeat(first, A, 1)
+    bench.client_disconnected(first)
+    bench.beat(1, orders=(0,))
+    bench.advance(2)
+    second = bench.connect()
+    for _ in range(7):
+        told = bench.heartbeat(second, A, 1)
+        bench.beat(1)
+        assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+        bench.advance(2.8)
+    assert bench.calls == [], "19.6 s after it was told, 21.6 s after the answer that nobody heard"
+    bench.advance(0.5)
+    assert bench.heartbeat_call().message.member_epoch == -1
 
 
 def test_a_client_that_lives_but_never_asks_for_its_assignment_is_asked_to_join_again() -> None:

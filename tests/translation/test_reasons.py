@@ -77,7 +77,7 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func).rpartition(".")[2]
-        begins = called in ("emit_group", "change_state", "_change") and any(
+        begins = called in ("emit_group", "change_state", "change") and any(
             word in ast.unparse(node)
             for word in (
                 "PASSED_THROUGH",

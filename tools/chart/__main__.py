@@ -6,7 +6,7 @@ from tools.chart import binaries, readme, render
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command of the command line."""
     match sys.argv[1:]:
         case ["build"]:
             print(f"helm and the others are in {binaries.binary('helm').parent}")

@@ -1,6 +1,6 @@
-"""Build helm, kubeconform and helm-docs once, from sources that ``go.sum`` pins.
+"""Builds helm, kubeconform and helm-docs once, from sources that ``go.sum`` pins.
 
-``python -m tools.chart.binaries`` needs nothing but Python, and Go or a way to fetch it.
+``python -m tools.chart.binaries`` needs Python, and Go or a way to fetch it.
 """
 
 import fcntl
@@ -32,9 +32,9 @@ class NoGoError(Exception):
 
 
 def binary(name: str) -> Path:
-    """The path of a program; all of them are built if the pinned versions are not there yet.
+    """Return the path of a program; build all of them if the pinned versions do not exist yet.
 
-    :raises NoGoError: they are not, and can't be built.
+    :raises NoGoError: they do not exist and can't be built.
     """
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / ".lock").open("w") as lock:
@@ -45,9 +45,9 @@ def binary(name: str) -> Path:
 
 
 def build() -> None:
-    """Build all programs and say how long it takes.
+    """Build all programs and print how long it takes.
 
-    :raises NoGoError: there is no Go, or the sources can't be had.
+    :raises NoGoError: there is no Go, or the sources can't be fetched.
     """
     go = find_go()
     print(f"== building {', '.join(PACKAGES)} with {go} (two minutes on two cores, once)", flush=True)
@@ -63,9 +63,9 @@ def build() -> None:
 
 
 def module_folder(module: str, version: str, checksum: str) -> Path:
-    """The sources of a module, from the module cache or the module proxy, held to a checksum.
+    """Return the sources of a module, from the module cache or the module proxy, verified by a checksum.
 
-    :raises NoGoError: they can't be had, or are not what they were.
+    :raises NoGoError: they can't be fetched, or their checksum differs.
     """
     done = subprocess.run(
         [str(find_go()), "mod", "download", "-json", f"{module}@{version}"],
@@ -86,7 +86,7 @@ def module_folder(module: str, version: str, checksum: str) -> Path:
 
 
 def find_go() -> Path:
-    """A Go that is new enough: the machine's own, else the one of the package index (``go.lock``).
+    """Find a recent enough Go: the machine's own, else the one of the package index (``go.lock``).
 
     :raises NoGoError: there is none.
     """
@@ -120,7 +120,10 @@ def _needed() -> tuple[int, int]:
 
 
 def _linked() -> str:
-    """Linker flags: no symbols, and what helm's own build says of its version and of Kubernetes' (v0.36 is 1.36)."""
+    """Return linker flags: no symbols, and the versions of helm and Kubernetes as helm's own build sets them.
+
+    The Kubernetes libraries v0.36 are version 1.36.
+    """
     kubernetes = _pinned("k8s.io/client-go").split(".")[1]
     helm = "helm.sh/helm/v3"
     return (

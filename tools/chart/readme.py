@@ -1,4 +1,4 @@
-"""The chart's README: a page around the table that helm-docs makes of the values' comments."""
+"""Writes the chart's README: a page around the table that helm-docs makes of the values' comments."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ PATH = CHART / "README.md"
 
 
 def wanted() -> str:
-    """The text that follows from ``README.md.gotmpl`` and ``values.yaml``."""
+    """Return the text that ``README.md.gotmpl`` and ``values.yaml`` produce."""
     command = [
         str(binary("helm-docs")),
         "--chart-search-root",

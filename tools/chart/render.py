@@ -1,4 +1,4 @@
-"""The chart's manifests, as ``helm template`` prints them."""
+"""Renders the chart's manifests with ``helm template``."""
 
 import subprocess
 from typing import Any
@@ -17,37 +17,37 @@ Manifest = dict[str, Any]
 
 
 class HelmError(Exception):
-    """helm refused; the message is what it said."""
+    """helm failed; the message is its output."""
 
 
 def variants() -> list[str]:
-    """The names of all ``ci/*-values.yaml``."""
+    """Return the names of all ``ci/*-values.yaml``."""
     return sorted(file.name.removesuffix("-values.yaml") for file in CI.glob("*-values.yaml"))
 
 
 def ci(variant: str, *arguments: str) -> str:
-    """The manifests of one of them."""
+    """Render the manifests of one of them."""
     return template("-f", str(CI / f"{variant}-values.yaml"), *arguments)
 
 
 def golden(variant: str) -> str:
-    """The same without what is a file of its own and would be most of it: rules, dashboard, the test's program."""
+    """Render the same without parts that are files of their own: rules, dashboard, the test's program."""
     files = "metrics.prometheusRule.enabled=false,metrics.dashboard.enabled=false"
     return ci(variant, "--skip-tests", "--set", files)
 
 
 def template(*arguments: str) -> str:
-    """``helm template`` of a release ``epochgate`` in the namespace ``kafka``.
+    """Run ``helm template`` for a release ``epochgate`` in the namespace ``kafka``.
 
-    :raises HelmError: it refused.
+    :raises HelmError: it failed.
     """
     return helm("template", "epochgate", str(CHART), "--namespace", "kafka", *arguments)
 
 
 def helm(*arguments: str) -> str:
-    """What helm prints.
+    """Run helm and return its output.
 
-    :raises HelmError: it refused.
+    :raises HelmError: it failed.
     """
     done = subprocess.run([str(binary("helm")), *arguments], check=False, capture_output=True, text=True)
     if done.returncode:
@@ -56,11 +56,11 @@ def helm(*arguments: str) -> str:
 
 
 def documents(manifests: str) -> list[Manifest]:
-    """The manifests one by one."""
+    """Return the manifests one by one."""
     return [document for document in yaml.safe_load_all(manifests) if document]
 
 
 def one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
-    """The manifest of this kind and name."""
+    """Return the manifest of this kind and name."""
     (found,) = [at for at in manifests if (at["kind"], at["metadata"]["name"]) == (kind, name)]
     return found

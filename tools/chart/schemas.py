@@ -1,4 +1,4 @@
-"""Where kubeconform finds what a manifest may say: Kubernetes' schemas from PyPI, the operators' from their CRDs."""
+"""Provides kubeconform's schemas: Kubernetes' own from PyPI, the operators' from their CRDs."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ _FOLDER = ROOT / "build" / "chart" / "schemas"
 _REFERENCE = re.compile(r'"(?:/api/_definitions\.json)?#/\$defs/([^"]+)"')
 
 OLDEST = "1.27.0"
-"""What Chart.yaml promises."""
+"""The oldest version of Kubernetes that Chart.yaml supports."""
 
 NEWEST = "1.37.0"
 
@@ -53,7 +53,7 @@ _CRDS = (
 
 
 def location(version: str) -> str:
-    """The value for kubeconform's ``-schema-location``, for one version of Kubernetes."""
+    """Return the value of kubeconform's ``-schema-location`` for one version of Kubernetes."""
     kubernetes(version)
     custom_resources()
     return f"{_FOLDER / version}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
@@ -61,7 +61,7 @@ def location(version: str) -> str:
 
 @functools.cache
 def kubernetes(version: str) -> None:
-    """Write the schemas of the kinds that the chart makes: each with the definitions that it refers to."""
+    """Write the schemas of the kinds that the chart makes, each with the definitions that it refers to."""
     package = (
         Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{version}-local-strict"
     )
@@ -80,7 +80,7 @@ def kubernetes(version: str) -> None:
 
 @functools.cache
 def custom_resources() -> None:
-    """Write the schemas of the custom resources that the chart may make, from the operators' definitions of them."""
+    """Write the schemas of the custom resources that the chart may make, from the operators' CRDs."""
     for module, version, checksum, files in _CRDS:
         sources = module_folder(module, version, checksum)
         for file in files:
@@ -94,7 +94,7 @@ def custom_resources() -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all: several test processes may write and read at once."""
+    """Write a file atomically: several test processes may write and read at once."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(f".{os.getpid()}")
     fresh.write_text(text, encoding="utf-8")
@@ -102,7 +102,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _strict(schema: Any) -> Any:
-    """Refuse unknown fields, as the API server would drop them; and say ``int-or-string`` in JSON schema's words."""
+    """Forbid unknown fields, which the API server would drop, and translate ``int-or-string`` to JSON schema."""
     if isinstance(schema, list):
         return [_strict(one) for one in schema]
     if not isinstance(schema, dict):

@@ -1,1 +1,1 @@
-"""Kafka's own Java classes as the judge of our bytes."""
+"""Compares our encoding with Kafka's own Java classes."""

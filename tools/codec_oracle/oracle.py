@@ -1,4 +1,4 @@
-"""Asks CodecOracle.java what Kafka's client makes of bytes."""
+"""Decodes and encodes messages with Kafka's own client, through CodecOracle.java."""
 
 import json
 import subprocess
@@ -18,17 +18,17 @@ class OracleUnavailableError(Exception):
 
 
 class Answer(NamedTuple):
-    """What Kafka made of a message: the bytes that it writes for it, and its fields as Kafka prints them."""
+    """Kafka's encoding of a message, and its fields as Kafka prints them."""
 
     written: bytes
     fields: dict[str, Any]
 
 
 class Oracle:
-    """A running CodecOracle on the client of one Kafka version. Use it in a `with` statement."""
+    """A running CodecOracle with the client of one Kafka version. Use it in a `with` statement."""
 
     def __init__(self, kafka_version: str) -> None:
-        """Fetch the jars at the first use. Raises OracleUnavailableError."""
+        """Fetch the jars at first use. Raises OracleUnavailableError."""
         java = _java()
         jars = _jars(kafka_version)
         self._process = subprocess.Popen(
@@ -49,7 +49,7 @@ class Oracle:
         self._process.communicate()
 
     def ask(self, name: str, version: int, data: bytes) -> Answer | str:
-        """What Kafka makes of these bytes, or why it refuses them."""
+        """Return how Kafka reads these bytes, or why it refuses them."""
         question, answer = self._process.stdin, self._process.stdout
         if question is None or answer is None:
             raise OracleUnavailableError("the oracle has no pipes")
@@ -70,7 +70,7 @@ def _java() -> str:
 
 
 def _jars(kafka_version: str) -> Path:
-    """The folder with the client's jars, fetched by Maven at the first call."""
+    """Return the folder with the client's jars, fetched by Maven at the first call."""
     try:
         return ensure_dependencies(
             HERE / "pom.xml",

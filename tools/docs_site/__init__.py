@@ -1,1 +1,1 @@
-"""The documentation site: what `mkdocs.yml` needs beside the theme."""
+"""Builds the documentation site: what `mkdocs.yml` needs besides the theme."""

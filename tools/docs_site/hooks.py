@@ -1,4 +1,4 @@
-"""Hooks of mkdocs (mkdocs.yml names this file): links out of docs/, and diagrams that need no network.
+"""Hooks of mkdocs (mkdocs.yml names this file): rewrite links out of docs/, and draw diagrams without a network.
 
 Pages link to other files of the repository relatively, so that the links work in a checkout and on the forge. On the
 site they point at the forge. A link to a file that does not exist is a warning, which fails `mkdocs build --strict`.
@@ -26,14 +26,14 @@ _log = logging.getLogger("mkdocs.hooks")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Without the script a diagram is shown as its source: the theme would fetch the script from a CDN."""
+    """Show diagrams as their source if the script is missing: the theme would fetch it from a CDN."""
     if not SCRIPT.exists():
         config.mdx_configs["pymdownx.superfences"]["custom_fences"] = []
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put the script that draws diagrams into the site."""
+    """Add the script that draws diagrams to the site."""
     if SCRIPT.exists():
         files.append(File.generated(config, _SITE_SCRIPT, abs_src_path=str(SCRIPT)))
     return files

@@ -1,6 +1,6 @@
-"""The library that draws the site's diagrams, from npm once, so that building and reading the site needs no network.
+"""Fetches the library that draws the site's diagrams from npm, once: then building and reading need no network.
 
-``python -m tools.docs_site.mermaid`` fetches it into build/docs_site. The archive is the pinned one or it is refused.
+``python -m tools.docs_site.mermaid`` fetches it into build/docs_site. An archive other than the pinned one is refused.
 """
 
 import base64
@@ -18,11 +18,11 @@ SCRIPT = Path(__file__).parents[2] / "build" / "docs_site" / f"mermaid-{VERSION}
 
 
 class NoMermaidError(Exception):
-    """The script is not there and npm can't fetch it; the message says why."""
+    """The script does not exist and npm can't fetch it; the message says why."""
 
 
 def ensure_fetched() -> Path:
-    """Fetch the script unless it is there, and return its path.
+    """Fetch the script unless it exists, and return its path.
 
     :raises NoMermaidError: there is no npm, npm has no network, or the archive is not the pinned one.
     """

@@ -1,6 +1,6 @@
-"""Builds the drivers once, with the libraries that the ``*.sum`` files pin; `command` is what runs one.
+"""Builds the drivers once, with the libraries that the ``*.sum`` files pin; `command` returns how to run one.
 
-``python -m tools.go_clients.built`` needs nothing but Python, and Go or a way to fetch it (tools/chart/binaries.py).
+``python -m tools.go_clients.built`` needs Python, and Go or a way to fetch it (tools/chart/binaries.py).
 """
 
 import fcntl
@@ -27,9 +27,9 @@ MODULES = {
 
 
 def ensure_built() -> None:
-    """Build the drivers, unless they are there and nothing has changed.
+    """Build the drivers, unless they exist and nothing has changed.
 
-    :raises binaries.NoGoError: there is no Go, or the libraries can't be had.
+    :raises binaries.NoGoError: there is no Go, or the libraries can't be fetched.
     """
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / ".lock").open("w") as lock:
@@ -41,12 +41,12 @@ def ensure_built() -> None:
 
 
 def command(driver: str) -> list[str]:
-    """How to start one client. Call `ensure_built` first."""
+    """Return the command line of one client. Call `ensure_built` first."""
     return [str(BUILT / driver)]
 
 
 def version(driver: str) -> str:
-    """Of the driver's library, as it is pinned."""
+    """Return the pinned version of the driver's library."""
     module, file = MODULES[driver]
     pinned = re.search(rf"^\s*{re.escape(module)} v(\S+)", (HERE / file).read_text(), re.MULTILINE)
     if pinned is None:

@@ -1,1 +1,1 @@
-"""What Kafka's own admin client says of all groups of a cluster, as JSON."""
+"""Lists all groups of a cluster with Kafka's own admin client, as JSON."""

@@ -12,7 +12,10 @@ SOURCE = Path(__file__).with_name("GroupsDump.java")
 
 
 def groups(bootstrap: str, log: Path, version: str = jars.DEFAULT_VERSION) -> dict[str, dict[str, Any]]:
-    """Every group by its id, as the Java admin client sees it. Raises jars.KafkaUnavailableError without a JDK."""
+    """Return every group by its id, as the Java admin client sees it.
+
+    Raises jars.KafkaUnavailableError without a JDK.
+    """
     jars.check_java()
     jars.ensure_jars(version)
     command = [

@@ -1,4 +1,4 @@
-"""Compiles the Java driver; `command` is what runs it. `share_consumer` needs no compiling."""
+"""Compiles the Java driver; `command` returns how to run it. `share_consumer` needs no compiling."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ BUILD = jars.ROOT / "build" / "java_client"
 
 
 def ensure_compiled(version: str = jars.DEFAULT_VERSION, *, say: Say = print) -> Path:
-    """The folder with the classes. Raises jars.KafkaUnavailableError without a JDK or jars."""
+    """Compile once and return the folder of the classes. Raises jars.KafkaUnavailableError without JDK or jars."""
     jars.check_java()
     compiler = jars.java_home_program("javac")
     jars.ensure_jars(version, say=say)
@@ -29,7 +29,7 @@ def ensure_compiled(version: str = jars.DEFAULT_VERSION, *, say: Say = print) ->
 
 
 def command(version: str, log: Path) -> list[str]:
-    """How to start one client; its own log goes to `log`. Call `ensure_compiled` first."""
+    """Return the command line of one client, whose own log goes to `log`. Call `ensure_compiled` first."""
     return [
         jars.java_home_program("java"),
         "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
@@ -39,7 +39,7 @@ def command(version: str, log: Path) -> list[str]:
 
 
 def share_consumer(version: str, *arguments: str) -> list[str]:
-    """How to start the share consumer, from its source. Raises jars.KafkaUnavailableError without a JDK or jars."""
+    """Return the command that runs the share consumer's source. Raises jars.KafkaUnavailableError."""
     jars.check_java()
     jars.ensure_jars(version)
     return [

@@ -1,4 +1,4 @@
-"""Runs GroupLister.java on the client of an old Kafka, which Maven fetches at the first use."""
+"""Runs GroupLister.java on the client of an old Kafka, which Maven fetches at first use."""
 
 import subprocess
 from dataclasses import dataclass, field
@@ -31,7 +31,10 @@ class SeenGroup:
 
 
 def look(version: str, bootstrap: str, group: str) -> SeenGroup:
-    """List and describe. Raises jars.KafkaUnavailableError without Java or Maven, RuntimeError if the tool fails."""
+    """List and describe groups.
+
+    Raises jars.KafkaUnavailableError without Java or Maven, RuntimeError if the tool fails.
+    """
     java = jars.check_java()
     command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{_jars(version)}/*", str(HERE / "GroupLister.java")]
     answer = subprocess.run(

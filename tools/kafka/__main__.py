@@ -14,7 +14,7 @@ FIRST_PORT = 9092
 
 
 def main() -> int:
-    """Run one command; problems that a person can solve end in one line and exit 1."""
+    """Run one command; problems that the user can fix end in one line and exit code 1."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.kafka", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start a cluster and wait until it is ready")
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def up(arguments: argparse.Namespace) -> int:
-    """Start; exit 0 when a client could connect."""
+    """Start; exit code 0 when a client can connect."""
     running = Cluster.load(FOLDER, say=say)
     if running is not None and any(broker.pid() for broker in running.brokers):
         say(f"Kafka {running.version} runs already on {running.bootstrap} (`make kafka-down` stops it)")
@@ -62,7 +62,7 @@ def up(arguments: argparse.Namespace) -> int:
 
 
 def down(_: argparse.Namespace) -> int:
-    """Stop; exit 0 also when nothing ran."""
+    """Stop; exit code 0 also if nothing ran."""
     cluster = Cluster.load(FOLDER, say=say)
     if cluster is None:
         say("nothing runs")
@@ -75,7 +75,7 @@ def down(_: argparse.Namespace) -> int:
 
 
 def status(_: argparse.Namespace) -> int:
-    """One line a node; exit 1 when nothing runs."""
+    """Print one line per node; exit code 1 if nothing runs."""
     cluster = Cluster.load(FOLDER, say=say)
     if cluster is None:
         say("nothing runs")
@@ -87,13 +87,13 @@ def status(_: argparse.Namespace) -> int:
 
 
 def fetch_jars(arguments: argparse.Namespace) -> int:
-    """Fetch without starting anything."""
+    """Fetch the jars without starting anything."""
     say(f"jars of Kafka {arguments.version}: {_short(jars.ensure_jars(arguments.version, say=say))}")
     return 0
 
 
 def say(line: str) -> None:
-    """Progress, for a person, at once."""
+    """Print progress at once."""
     print(f"kafka: {line}", flush=True)
 
 

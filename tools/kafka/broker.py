@@ -18,7 +18,7 @@ POLL_S = 0.05
 class Broker:
     """A node that can be started, stopped, killed and started again, always on the same port and data.
 
-    It is known by its folder: another process can pick it up there (`make kafka-down` does).
+    Its folder identifies it: another process can take it over by that (`make kafka-down` does).
     """
 
     def __init__(self, node_id: int, folder: Path, version: str, port: int) -> None:
@@ -30,17 +30,17 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """host:port that clients use."""
+        """Return host:port for clients."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """The broker's own log."""
+        """Return the broker's own log."""
         return self.folder / "kafka.log"
 
     @property
     def console(self) -> Path:
-        """What the JVM itself says (a failed start, mostly)."""
+        """Return the file with the output of the JVM itself (mostly failed starts)."""
         return self.folder / "console.log"
 
     def configure(self, values: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ class Broker:
         self._server_properties.write_text(settings.properties({**values, **own}))
 
     def format(self, cluster_id: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        """Begin to format the storage; the caller waits for the process."""
+        """Start formatting the storage; the caller waits for the process."""
         with self.console.open("ab") as console:
             return subprocess.Popen(
                 [
@@ -61,7 +61,7 @@ class Broker:
             )  # fmt: skip
 
     def start(self) -> None:
-        """Start the process; it is ready only when `probe` says so."""
+        """Start the process; `probe` tells when it is ready."""
         if self.pid() is not None:
             raise RuntimeError(f"node {self.node_id} runs already")
         with self.console.open("ab") as console:
@@ -73,22 +73,22 @@ class Broker:
         self._pid_file.write_text(f"{self._process.pid}\n")
 
     def stop(self, *, grace_s: float = 15.0) -> None:
-        """SIGTERM, and SIGKILL when it still runs after `grace_s` seconds."""
+        """End it with SIGTERM, and with SIGKILL if it still runs after `grace_s` seconds."""
         self.terminate()
         if not self._gone_within(grace_s):
             self.kill()
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM without waiting."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: the broker says goodbye to nobody."""
+        """Send SIGKILL: the broker does not shut down in order."""
         self._signal(signal.SIGKILL)
         self._gone_within(10.0)
 
     def pid(self) -> int | None:
-        """The process id while the broker runs."""
+        """Return the process id while the broker runs."""
         if self._process is not None:
             return self._process.pid if self._process.poll() is None else None
         try:
@@ -98,7 +98,7 @@ class Broker:
         return pid if self._is_ours(pid) else None
 
     def last_words(self) -> str:
-        """Why it may have died: the last errors of its logs."""
+        """Return the last errors of its logs, which may say why it died."""
         lines: list[str] = []
         for path in (self.console, self.log):
             with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ class Broker:
         return " | ".join(lines) or f"no error line in {self.log}"
 
     def wait_gone(self, deadline: float) -> bool:
-        """Whether the process ended before `deadline` (time.monotonic())."""
+        """Wait until `deadline` (time.monotonic()); return whether the process has ended."""
         return self._gone_within(max(deadline - time.monotonic(), 0))
 
     @property
@@ -142,7 +142,7 @@ class Broker:
         return True
 
     def _is_ours(self, pid: int) -> bool:
-        """A pid may have been given to somebody else since; our command line names our folder."""
+        """Whether the pid is still our process: its command line names our folder."""
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:

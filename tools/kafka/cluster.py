@@ -1,4 +1,4 @@
-"""A KRaft cluster of one or three nodes on loopback: started, waited for, broken on purpose, stopped."""
+"""A KRaft cluster of one or three nodes on loopback, which tests start, break on purpose and stop."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ STATE = "cluster.json"
 
 @dataclass(frozen=True)
 class ExtraListener:
-    """Another listener of every broker, besides PLAINTEXT, each on a port of its own.
+    """Another listener of every broker besides PLAINTEXT, each on its own port.
 
     `settings` are those of the listener, without Kafka's prefix `listener.name.<name>.`. `advertised_ports` has
     a port for each broker that clients are told instead of the real one: that of a relay before it.
@@ -35,7 +35,7 @@ class ExtraListener:
     advertised_ports: Sequence[int] = ()
 
     def broker_settings(self) -> dict[str, str]:
-        """As they stand in server.properties."""
+        """Return its lines of server.properties."""
         return {f"listener.name.{self.name.lower()}.{key}": value for key, value in self.settings.items()}
 
 
@@ -82,21 +82,21 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every node's host:port, separated by commas."""
+        """Return every node's host:port, separated by commas."""
         return ",".join(broker.address for broker in self.brokers)
 
     def bootstrap_of(self, listener: str) -> str:
-        """The same for an extra listener."""
+        """Return the same for an extra listener."""
         return ",".join(f"{LOOPBACK}:{port}" for port in self._extra_ports[listener])
 
     @property
     def client_ports(self) -> set[int]:
-        """All ports of all brokers that clients could connect to."""
+        """Return all ports of all brokers that clients can connect to."""
         extra = (port for ports in self._extra_ports.values() for port in ports)
         return {*extra, *(broker.port for broker in self.brokers)}
 
     def start(self) -> None:
-        """Format the storage where that was not done yet, start every node, wait until all are ready."""
+        """Format new storage, start every node, and wait until all are ready."""
         jars.check_java()
         jars.ensure_jars(self.version, say=self._say)
         began = time.monotonic()
@@ -116,8 +116,8 @@ class Cluster:
     def stop(self, *, grace_s: float = 8.0) -> None:
         """Stop every node.
 
-        The last nodes of a quorum cannot shut down in an orderly way, since they wait for a controller
-        that has gone: hence a short grace before SIGKILL.
+        The last nodes of a quorum cannot shut down in order, since they wait for a controller that has gone: hence a
+        short grace period before SIGKILL.
         """
         for broker in self.brokers:
             broker.terminate()
@@ -131,11 +131,11 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_broker(self, node_id: int) -> None:
-        """Stop one node in an orderly way."""
+        """Stop one node in order."""
         self._broker(node_id).stop()
 
     def kill_broker(self, node_id: int) -> None:
-        """kill -9 one node."""
+        """Kill one node with SIGKILL."""
         self._broker(node_id).kill()
 
     def start_broker(self, node_id: int) -> None:
@@ -164,7 +164,7 @@ class Cluster:
         self._wait(ready, "every node sees the whole cluster", timeout_s)
 
     def save(self, owner_pid: int | None = None) -> None:
-        """Write down what another process needs to find this cluster (`Cluster.load`)."""
+        """Write a file by which another process finds this cluster (`Cluster.load`)."""
         state = {
             "version": self.version,
             "ports": [broker.port for broker in self.brokers],
@@ -175,7 +175,7 @@ class Cluster:
 
     @classmethod
     def load(cls, folder: Path, *, say: Say = print) -> Self | None:
-        """The cluster that was saved under `folder`, or None."""
+        """Return the cluster that was saved under `folder`, or None."""
         try:
             state = json.loads((folder / STATE).read_text())
         except FileNotFoundError:
@@ -239,7 +239,7 @@ class Cluster:
             )
 
     def _controller_ports(self) -> list[int]:
-        """The voters are written into the first start's configuration, so later starts keep their ports."""
+        """Return the controller ports; later starts keep them, because the first start stores the voters."""
         path = self.folder / "controller-ports.json"
         if path.exists():
             known = list(json.loads(path.read_text()))
@@ -264,7 +264,7 @@ class Cluster:
                 raise RuntimeError(f"node {broker.node_id}: formatting failed: {broker.last_words()}")
 
     def _warm_up(self) -> None:
-        """Let the offsets topic exist and its coordinators be loaded before the first group asks."""
+        """Create the offsets topic and load its coordinators before the first group asks."""
         first = self.brokers[0]
         self._wait(
             lambda: probe.find_coordinator(LOOPBACK, first.port, "epochgate-warm-up"),

@@ -1,4 +1,4 @@
-"""The broker's jars: found in build/, or fetched by Maven from the small pom beside this file."""
+"""Provides the broker's jars: found in build/, or fetched by Maven with the small pom beside this file."""
 
 import os
 import re
@@ -16,11 +16,11 @@ OLDEST_JAVA = 17
 
 
 class KafkaUnavailableError(Exception):
-    """No broker can be had here; the message says what is missing and what would help."""
+    """No broker can run here; the message says what is missing and how to get it."""
 
 
 def java_home_program(name: str) -> str:
-    """Path of a JDK program (`java`, `javac`): $JAVA_HOME first, then PATH.
+    """Return the path of a JDK program (`java`, `javac`): $JAVA_HOME first, then PATH.
 
     Raises KafkaUnavailableError if there is none.
     """
@@ -36,7 +36,7 @@ def java_home_program(name: str) -> str:
 
 
 def check_java() -> str:
-    """Path of a `java` that is new enough for a Kafka 4 broker, or KafkaUnavailableError."""
+    """Return the path of a `java` that is new enough for a Kafka 4 broker. Raises KafkaUnavailableError."""
     java = java_home_program("java")
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     said = answer.stderr + answer.stdout
@@ -49,12 +49,12 @@ def check_java() -> str:
 
 
 def classpath(version: str) -> str:
-    """The class path of a fetched version (see `ensure_jars`)."""
+    """Return the class path of a fetched version (see `ensure_jars`)."""
     return f"{BUILD / version / 'libs'}/*"
 
 
 def ensure_jars(version: str = DEFAULT_VERSION, *, say: Say = print) -> Path:
-    """The folder with every jar that a broker of `version` needs, fetched by Maven at the first call.
+    """Return the folder with every jar that a broker of `version` needs, fetched by Maven at the first call.
 
     Safe to call from several processes at once. Raises KafkaUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""Loopback ports that stay free for a server that is stopped and started again on the same port."""
+"""Finds loopback ports that stay free for a server that is stopped and started again on the same port."""
 
 import random
 import socket
@@ -9,10 +9,9 @@ _LOWEST = 20_000
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` ports that nobody listens on.
+    """Return `count` ports on which nothing listens.
 
-    They lie below the range from which the system takes the ports of outgoing connections, so none of
-    those can take one away while its server is down.
+    They lie below the range of ephemeral ports, so no outgoing connection can take one while its server is down.
     """
     found: list[int] = []
     for port in random.sample(range(_LOWEST, _lowest_ephemeral()), 2_000):  # not for secrets

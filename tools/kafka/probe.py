@@ -1,6 +1,6 @@
-"""Asks a broker three questions in the oldest words it knows: ApiVersions, Metadata, FindCoordinator.
+"""Probes a broker with three requests in their oldest versions: ApiVersions, Metadata, FindCoordinator.
 
-Enough to know that a cluster is ready; everything else uses a real client.
+This is enough to know that a cluster is ready; everything else uses a real client.
 """
 
 import socket
@@ -11,19 +11,19 @@ API_VERSIONS, METADATA, FIND_COORDINATOR = 18, 3, 10
 
 
 class NotReadyError(Exception):
-    """The broker does not answer, or answers that something is not there yet."""
+    """The broker does not answer, or reports that something is not there yet."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one broker sees of its cluster."""
+    """A broker's view of its cluster."""
 
     node_ids: frozenset[int]
     controller_id: int
 
 
 def ask(host: str, port: int, *, timeout_s: float = 2.0) -> Answer:
-    """The brokers that the broker at host:port knows. Raises NotReadyError."""
+    """Return the brokers that the broker at host:port knows. Raises NotReadyError."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             _api_versions(connection)
@@ -33,10 +33,9 @@ def ask(host: str, port: int, *, timeout_s: float = 2.0) -> Answer:
 
 
 def find_coordinator(host: str, port: int, group: str, *, timeout_s: float = 5.0) -> int:
-    """Node id of the group's coordinator. Raises NotReadyError.
+    """Return the node id of the group's coordinator. Raises NotReadyError.
 
-    The first question of a cluster's life creates the offsets topic, so asking early saves the
-    first group from waiting for it.
+    A cluster's first such request creates the offsets topic, so an early one saves the first group the wait.
     """
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:

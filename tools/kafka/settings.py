@@ -1,4 +1,4 @@
-"""Broker settings for tests: small, quick to rebalance, and willing to take short timeouts."""
+"""Broker settings for tests: few resources, quick rebalances, and short timeouts allowed."""
 
 from collections.abc import Mapping
 
@@ -17,10 +17,10 @@ GROUP_DEFAULTS = {
 
 
 def for_tests(brokers: int) -> dict[str, str]:
-    """What every broker of a test cluster of this size is started with; a caller overrides what it likes.
+    """Return the settings of every broker of a test cluster of this size; callers may override them.
 
-    Not touched on purpose: `group.consumer.assignment.interval.ms` and all that decides how a group
-    behaves. Only how long things take, and how much room they take, differ from Kafka's defaults.
+    `group.consumer.assignment.interval.ms` and everything else that decides how a group behaves keep Kafka's defaults.
+    Only durations and sizes differ.
     """
     replicas = str(min(brokers, 3))
     return {
@@ -54,10 +54,10 @@ def for_tests(brokers: int) -> dict[str, str]:
 
 
 def heap_options() -> list[str]:
-    """JVM options of a broker that shares two cores with everything else."""
+    """Return the JVM options of a broker that shares two cores with everything else."""
     return ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 
 def properties(values: Mapping[str, str]) -> str:
-    """`values` as the text of a .properties file."""
+    """Return `values` as the text of a .properties file."""
     return "".join(f"{key}={value}\n" for key, value in values.items())

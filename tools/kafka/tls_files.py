@@ -1,4 +1,4 @@
-"""Certificates for one run, of tests and benchmarks: an authority, and certificates by it, as files."""
+"""Issues certificates for one run of tests or benchmarks: an authority, and certificates by it, as files."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools.kafka.ports import LOOPBACK
 
 
 class TlsFiles:
-    """Issued into a folder; ``ca`` is the file of the authority."""
+    """An authority that issues into a folder; ``ca`` is the file of its certificate."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -19,7 +19,7 @@ class TlsFiles:
         self._authority.cert_pem.write_to_path(str(self.ca))
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """A certificate and its key (PKCS#8, as Kafka wants it) for loopback."""
+        """Issue a certificate and its key (PKCS#8, as Kafka wants it) for loopback."""
         issued = self._authority.issue_cert(LOOPBACK, common_name=name)
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
@@ -34,7 +34,7 @@ class TlsFiles:
         return certificate, key
 
     def broker_settings(self, name: str = "broker") -> dict[str, str]:
-        """The settings of a broker's listener with TLS."""
+        """Return the settings of a broker's listener with TLS."""
         certificate, key = self.issue(name)
         store = self._folder / f"{name}-store.pem"
         store.write_bytes(key.read_bytes() + certificate.read_bytes())

@@ -1,1 +1,1 @@
-"""The test driver on kafkajs, and what installs the library."""
+"""The test driver on kafkajs, and its installation."""

@@ -1,4 +1,4 @@
-"""Installs kafkajs as package-lock.json pins it; `command` is what runs the driver."""
+"""Installs kafkajs as package-lock.json pins it; `command` returns how to run the driver."""
 
 import fcntl
 import hashlib
@@ -18,9 +18,9 @@ class NoNodeError(Exception):
 
 
 def ensure_installed() -> None:
-    """Install the library, unless the pinned version is there.
+    """Install the library, unless the pinned version is installed.
 
-    :raises NoNodeError: there is no node or npm, or the library can't be had.
+    :raises NoNodeError: there is no node or npm, or the library can't be fetched.
     """
     for program in ("node", "npm"):
         if shutil.which(program) is None:
@@ -36,12 +36,12 @@ def ensure_installed() -> None:
 
 
 def command() -> list[str]:
-    """How to start one client. Call `ensure_installed` first."""
+    """Return the command line of one client."""
     return ["env", f"NODE_PATH={BUILD / 'node_modules'}", "node", str(DRIVER)]
 
 
 def version() -> str:
-    """Of kafkajs, as it is pinned."""
+    """Return the pinned version of kafkajs."""
     pinned = json.loads((HERE / "package-lock.json").read_text())
     return str(pinned["packages"]["node_modules/kafkajs"]["version"])
 

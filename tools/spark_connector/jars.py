@@ -1,4 +1,4 @@
-"""The connector's jars: found in build/, or fetched by Maven from the small pom beside this file.
+"""Provides the connector's jars: found in build/, or fetched by Maven with the small pom beside this file.
 
 `python3 -m tools.spark_connector.jars` prints them as `spark.jars` takes them.
 """
@@ -14,11 +14,11 @@ SPARK_VERSION = "4.2.0"
 
 
 class ConnectorUnavailableError(Exception):
-    """The jars cannot be had here; the message says what is missing."""
+    """The jars cannot be fetched; the message says what is missing."""
 
 
 def ensure_connector(version: str = SPARK_VERSION) -> list[Path]:
-    """The jars for this Spark, fetched at the first call. Safe to call from several processes at once."""
+    """Return the jars for this Spark, fetched at the first call. Safe to call from several processes at once."""
     what = f"Spark's Kafka connector {version}"
     try:
         jars = ensure_dependencies(POM, BUILD / version, {"spark.version": version}, what=what, say=_say)

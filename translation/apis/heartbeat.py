@@ -39,7 +39,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         code: int = yield from readopt(context, member, connection, request)
         if code == ErrorCode.NONE:
-            _start_rebalance_timeout(context, member)
+            _start_rebalance_timeout(context, member, request)
             code = ErrorCode.REBALANCE_IN_PROGRESS
         context.answer(request, HeartbeatResponse(error_code=code))
         return
@@ -81,7 +81,7 @@ def conclude(
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
         if member.state is MemberState.PREPARE_REBALANCE:
-            _start_rebalance_timeout(context, member)
+            _start_rebalance_timeout(context, member, request)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     elif code == ErrorCode.UNKNOWN_MEMBER_ID:
         code = static_members.membership_error(context, member, request.message)
@@ -99,7 +99,9 @@ def _is_still_connected(context: Context, member: Member, request: Request) -> b
     return context.connections.is_still_connected(request)
 
 
-def _start_rebalance_timeout(context: Context, member: Member) -> None:
-    if member.deadlines.rebalance_deadline == math.inf and member.join.waiting is None:
+def _start_rebalance_timeout(context: Context, member: Member, request: Request) -> None:
+    """Start the client's time to rejoin when it is told to, and not by a call whose connection has ended meanwhile."""
+    is_told = context.connections.is_waiting(request)
+    if is_told and member.deadlines.rebalance_deadline == math.inf and member.join.waiting is None:
         rebalance_timeout.start(member, context.now)
         context.book(member)

@@ -87,8 +87,8 @@ class ClientConnections:
         client = None if connection_id is None else self._clients.get(connection_id)
         return client is not None and client.alive
 
-    def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client disconnected. The upstream side stays while members are reached through it."""
+    def client_disconnected(self, connection_id: ConnectionId) -> None:
+        """Handle the client's disconnect. The upstream side stays while members are reached through it."""
         client = self._clients.get(connection_id)
         if client is None:
             self._release(connection_id)

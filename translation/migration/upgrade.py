@@ -24,6 +24,8 @@ def move_classic_member(
     converted. A member whose turn has not come is relayed until then.
     """
     group = member.group
+    # Else a try to move all at once that failed before the group was relayed would count against this one.
+    group.migration.expire(context.now)
     if not group.migration.may_move(context.now):
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False

@@ -1,1 +1,1 @@
-"""Groups that pass through: what their requests and the broker's answers tell, and what follows from it."""
+"""Observes members whose calls pass through to the broker, and reports what happens to them."""

@@ -1,20 +1,10 @@
-"""What is known of a member whose calls pass through (:mod:`translation.passthrough.observer`)."""
-
-from collections import defaultdict
-from collections.abc import Callable
+"""What is known of one member whose calls pass through (:mod:`translation.passthrough.observer`)."""
 
 import msgspec
 
-from protocol_codecs import Uuid
-from protocol_codecs.uuids import uuid_to_text
 from translation.actions import ConnectionId, MemberProtocol
 from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
-from translation.partitions import TopicPartitions, TopicPartitionSet
-
-Owned = frozenset[tuple[str, Uuid | None, int]]
-"""(topic name or empty, topic id or None, partition index): classic calls tell names only, the new protocol ids."""
-
-NOTHING: Owned = frozenset()
+from translation.passthrough.owned_partitions import NOTHING, Owned
 
 _SESSION_TIMEOUT_MS = 45_000
 """Kafka's default, for members whose own was not seen."""
@@ -25,7 +15,11 @@ def _observed() -> MemberStateMachine:
 
 
 class ObservedMember(msgspec.Struct, kw_only=True):
-    """A member as its calls show it. ``owned`` is None as long as nothing told what it holds."""
+    """A member as its calls show it.
+
+    It owns what SyncGroup (or a ConsumerGroupHeartbeat) assigned to it, until a JoinGroup (or an owned list) no longer
+    names it. ``owned`` is None as long as no call has told what it owns.
+    """
 
     group_id: str
     member_id: str
@@ -35,16 +29,19 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     client_host: str = ""
     software: str = ""
     connection_id: ConnectionId | None = None
-    """That of its last call which the broker accepted."""
+    """The connection of its last call that the broker accepted."""
     is_consumer: bool = True
+    """Whether its protocol type is ``consumer``; assignments of other types can't be read."""
     generation: int = -1
     member_epoch: int = -1
     machine: MemberStateMachine = msgspec.field(default_factory=_observed)
     owned: Owned | None = None
     pending_revocation: Owned = NOTHING
+    """What a member of the new protocol has to give up."""
     session_timeout_ms: int = _SESSION_TIMEOUT_MS
     rebalance_timeout_ms: int = -1
     alive_until: float = 0.0
+    """When its session ends unless it gives another sign of life, in seconds of the caller's clock."""
 
     @property
     def state(self) -> MemberState:
@@ -52,20 +49,19 @@ class ObservedMember(msgspec.Struct, kw_only=True):
         return self.machine.state
 
     def touch(self, now: float) -> None:
-        """A sign of life, in seconds of the caller's clock."""
+        """Start the session anew at a sign of life. ``now`` is in seconds of the caller's clock."""
         self.alive_until = now + self.session_timeout_ms / 1000
 
+    def wait_in_join_group(self, now: float) -> None:
+        """Let the session run while a JoinGroup waits at the broker: for the rebalance, and a session timeout more."""
+        longest_ms = max(self.rebalance_timeout_ms, self.session_timeout_ms)
+        self.alive_until = now + (longest_ms + self.session_timeout_ms) / 1000
 
-def to_topic_partitions(partitions: Owned, name_of: Callable[[Uuid], str]) -> TopicPartitions:
-    """The set for people and the journal; ``name_of`` gives the names of those that are known by id."""
-    indexes: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for name, topic_id, index in partitions:
-        indexes[name, topic_id or b""].append(index)
-    named = sorted(
-        (name or (name_of(Uuid(topic_id)) if topic_id else ""), topic_id, index)
-        for (name, topic_id), index in indexes.items()
-    )
-    return tuple(
-        TopicPartitionSet(name, uuid_to_text(Uuid(topic_id)) if topic_id else None, tuple(sorted(index)))
-        for name, topic_id, index in named
-    )
+    def assign(self, assigned: Owned) -> tuple[Owned, Owned]:
+        """Add an assignment to what the member owns; return what is new in it, and what it has to give up.
+
+        The member owns both until a later call no longer names what it has to give up.
+        """
+        owned = self.owned or NOTHING
+        self.owned = owned | assigned
+        return assigned - owned, owned - assigned

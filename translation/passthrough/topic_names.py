@@ -1,4 +1,4 @@
-"""Topic names by id, as far as they were seen: members of the new protocol are told ids only."""
+"""Remembers topic names by id, as Metadata responses show them: the new protocol tells its members ids only."""
 
 from collections.abc import Iterable
 
@@ -11,37 +11,37 @@ _LONGEST_TOPIC = 249
 
 
 class TopicNames:
-    """Names of topics. An id never changes its name, so nothing here gets stale."""
+    """Topic names by id. The name of an id never changes, so nothing here gets stale."""
 
     def __init__(self, *, limit: int = _LIMIT) -> None:
         self.names: dict[Uuid, str] = {}
         self._limit = limit
-        self._only: dict[tuple[str, str], str] = {}
+        self._only_topic: dict[tuple[str, str], str] = {}
         self.wanted = False
-        """Whether an id came up whose name is not known: the next Metadata answer may tell it."""
+        """Whether an id came up whose name is not known; then the next Metadata response is read for names."""
 
     def learn(self, pairs: Iterable[tuple[Uuid, str]]) -> None:
-        """Keep these names."""
+        """Keep these names; beyond the limit the oldest are forgotten."""
         self.names.update(pairs)
         while len(self.names) > self._limit:
             del self.names[next(iter(self.names))]
         self.wanted = False
 
     def subscribed(self, group_id: str, member_id: str, topics: tuple[str, ...]) -> None:
-        """What a member subscribes to: if it is one topic, then that is what it is assigned."""
-        known = (group_id, member_id) in self._only or len(self._only) < self._limit
+        """Remember what a member subscribes to: if that is one topic, every id that it is assigned is that topic's."""
+        known = (group_id, member_id) in self._only_topic or len(self._only_topic) < self._limit
         is_short = max(len(group_id), len(member_id)) <= _LONGEST_ID
         if len(topics) == 1 and known and is_short and len(topics[0]) <= _LONGEST_TOPIC:
-            self._only[group_id, member_id] = topics[0]
+            self._only_topic[group_id, member_id] = topics[0]
         else:
-            self._only.pop((group_id, member_id), None)
+            self._only_topic.pop((group_id, member_id), None)
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """A member is gone."""
-        self._only.pop((group_id, member_id), None)
+        """Forget the subscription of a member that has gone."""
+        self._only_topic.pop((group_id, member_id), None)
 
     def name(self, group_id: str, member_id: str, topic_id: Uuid) -> str:
-        """The name of a topic that this member was assigned; empty if it is not known."""
-        name = self.names.get(topic_id) or self._only.get((group_id, member_id), "")
+        """Return the name of a topic that this member was assigned; empty if it is not known."""
+        name = self.names.get(topic_id) or self._only_topic.get((group_id, member_id), "")
         self.wanted = self.wanted or not name
         return name

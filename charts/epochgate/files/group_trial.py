@@ -1,8 +1,7 @@
-"""What ``helm test`` runs: two consumers share a topic through the proxy, one leaves, the other takes over.
+"""Run by ``helm test``: two consumers share a topic through the proxy, one leaves, the other takes over.
 
 Settings come from the environment, the clients' own from a JSON file and from a folder with one file for each (a
-mounted Secret).
-Exit code 0 if every record was read, each partition had its owner, and the commits are there.
+mounted Secret). Exit code 0 if every record was read, each partition had its owner, and the commits are there.
 """
 
 import json
@@ -28,11 +27,11 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 class TrialFailedError(Exception):
-    """The message says what did not come to be."""
+    """The message says which condition was not met."""
 
 
 def settings() -> dict[str, str]:
-    """What all clients are configured with."""
+    """Return the settings of all clients."""
     found = {"bootstrap.servers": BOOTSTRAP, "client.id": "epochgate-test"}
     if file := os.environ.get("PROPERTIES_FILE"):
         found |= {key: str(value) for key, value in json.loads(Path(file).read_text()).items()}
@@ -44,7 +43,7 @@ def settings() -> dict[str, str]:
 
 
 class Member:
-    """A consumer, what it was given, and what it read."""
+    """A consumer, its assignment, and the records that it read."""
 
     def __init__(self, name: str, run: str) -> None:
         self.name = name
@@ -63,7 +62,7 @@ class Member:
         self._consumer.subscribe([TOPIC], on_assign=self._assigned, on_revoke=self._revoked)
 
     def poll(self) -> None:
-        """Read for a moment."""
+        """Poll records for a moment."""
         message = self._consumer.poll(0.1)
         if message is None:
             return
@@ -74,7 +73,7 @@ class Member:
             self.read.add(value)
 
     def commit(self) -> None:
-        """Commit the positions, and wait for the answer."""
+        """Commit the positions synchronously."""
         at = self._consumer.position([TopicPartition(TOPIC, number) for number in sorted(self.owned)])
         known = [one for one in at if one.offset >= 0]
         if known:
@@ -92,7 +91,7 @@ class Member:
 
 
 def poll_until(members: list[Member], is_so: Callable[[], bool], what: str) -> None:
-    """Let all members poll until it is so."""
+    """Poll all members until the condition holds."""
     while not is_so():
         if time.monotonic() > DEADLINE:
             owned = {member.name: sorted(member.owned) for member in members}
@@ -103,12 +102,12 @@ def poll_until(members: list[Member], is_so: Callable[[], bool], what: str) -> N
 
 
 def say(what: str) -> None:
-    """One line for ``helm test --logs``."""
+    """Print one line for ``helm test --logs``."""
     print(f"ok: {what}", flush=True)
 
 
 def make_topic(admin: AdminClient) -> int:
-    """Make the topic if it is not there; how many partitions it has."""
+    """Create the topic if it does not exist; return its number of partitions."""
     known = admin.list_topics(timeout=30).topics
     if TOPIC not in known:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(timeout=30)
@@ -120,7 +119,7 @@ def make_topic(admin: AdminClient) -> int:
 
 
 def produce(run: str, partitions: int) -> set[str]:
-    """Write records to every partition; what was acknowledged."""
+    """Write records to every partition; return those that were acknowledged."""
     producer = Producer(settings())
     acknowledged: set[str] = set()
 
@@ -138,13 +137,13 @@ def produce(run: str, partitions: int) -> set[str]:
 
 
 def type_of(admin: AdminClient) -> str:
-    """What the broker shows the group as."""
+    """Return the type that the broker reports for the group."""
     listed = admin.list_consumer_groups(request_timeout=30).result(timeout=30).valid
     return next((one.type.name.lower() for one in listed if one.group_id == GROUP), "none")
 
 
 def check_commits(admin: AdminClient, partitions: int) -> None:
-    """Every partition must have an offset of the group."""
+    """Check that every partition has a committed offset of the group."""
     asked = ConsumerGroupTopicPartitions(
         GROUP, [TopicPartition(TOPIC, number) for number in range(partitions)]
     )
@@ -157,7 +156,7 @@ def check_commits(admin: AdminClient, partitions: int) -> None:
 
 @contextmanager
 def member(name: str, run: str) -> Iterator[Member]:
-    """A member that leaves at the end, however it comes."""
+    """Provide a member that leaves at the end, even after an error."""
     one = Member(name, run)
     try:
         yield one
@@ -166,7 +165,7 @@ def member(name: str, run: str) -> Iterator[Member]:
 
 
 def main() -> None:
-    """The trial."""
+    """Run the test."""
     run = uuid.uuid4().hex
     admin = AdminClient(settings())
     partitions = make_topic(admin)

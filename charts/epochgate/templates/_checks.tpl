@@ -1,4 +1,4 @@
-{{/* Mistakes that a schema can't see, because they are between values. */}}
+{{/* Checks that a schema can't express, because they compare several values. */}}
 {{- define "epochgate.checks" -}}
 {{- $names := include "epochgate.listenerNames" . | fromJsonArray -}}
 {{- $taken := dict (toString .Values.admin.port) "admin.port" -}}

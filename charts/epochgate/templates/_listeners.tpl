@@ -1,6 +1,6 @@
-{{/* Listeners: the broker node ids, the ports and the names that follow from them. */}}
+{{/* Listeners: broker node ids, their ports, and the names of Services. */}}
 
-{{/* Names of the listeners that are there, as JSON in a list. */}}
+{{/* Names of the configured listeners, as a JSON list. */}}
 {{- define "epochgate.listenerNames" -}}
 {{- $names := list -}}
 {{- range $name, $listener := .Values.listeners -}}
@@ -13,7 +13,7 @@
 {{- sortAlpha $names | toJson -}}
 {{- end -}}
 
-{{/* A listener with the defaults of the first one under what it says itself; as JSON. Takes (dict "root" $ "name" …). */}}
+{{/* A listener merged over the defaults of the first one, as JSON. Takes (dict "root" $ "name" …). */}}
 {{- define "epochgate.listener" -}}
 {{- $defaults := dict
       "advertisedHost" ""
@@ -23,12 +23,12 @@
       "service" (dict "type" "ClusterIP" "perBroker" false "annotations" dict "loadBalancerClass" ""
         "loadBalancerSourceRanges" list "externalTrafficPolicy" "Local" "affinitySeconds" 10800) -}}
 {{- $listener := mergeOverwrite $defaults (deepCopy (get .root.Values.listeners .name)) -}}
-{{- /* Not a default in values.yaml: Helm would add to it and not replace it. */ -}}
+{{- /* Not a default in values.yaml, because Helm would merge the user's map into it instead of replacing it. */ -}}
 {{- if not $listener.nodes -}}{{- $_ := set $listener "nodes" (dict "0-9" 9100) -}}{{- end -}}
 {{- toJson $listener -}}
 {{- end -}}
 
-{{/* The ports behind the bootstrap port, as JSON: [{"id": 0, "port": 9100}, …]. Takes (dict "name" … "nodes" {…}). */}}
+{{/* The ports of the brokers (without the bootstrap port), as JSON: [{"id": 0, "port": 9100}, …]. Takes (dict "name" … "nodes" {…}). */}}
 {{- define "epochgate.nodePorts" -}}
 {{- $ports := list -}}
 {{- $listener := .name -}}
@@ -53,13 +53,13 @@
 {{- toJson $ports -}}
 {{- end -}}
 
-{{/* Name of a listener's Service; of the Service of one broker if "node" is given (a node id, or "bootstrap"). */}}
+{{/* Name of a listener's Service, or of one broker's Service if "node" (a node id, or "bootstrap") is given. */}}
 {{- define "epochgate.listenerService" -}}
 {{- $base := printf "%s-%s" (include "epochgate.fullname" .root) .name -}}
 {{- if hasKey . "node" -}}{{- printf "%s-%v" $base .node -}}{{- else -}}{{- $base -}}{{- end -}}
 {{- end -}}
 
-{{/* What clients are told for every node; may hold {node_id}. Takes (dict "root" $ "name" … "listener" {…}). */}}
+{{/* The advertised host of every node; may contain {node_id}. Takes (dict "root" $ "name" … "listener" {…}). */}}
 {{- define "epochgate.advertisedHost" -}}
 {{- if .listener.advertisedHost -}}
 {{- .listener.advertisedHost -}}
@@ -70,7 +70,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* host:port that clients of a listener are configured with. */}}
+{{/* host:port of a listener, for the clients' bootstrap.servers. */}}
 {{- define "epochgate.bootstrap" -}}
 {{- $node := ternary (dict "node" "bootstrap") (dict) .listener.service.perBroker -}}
 {{- $service := include "epochgate.listenerService" (merge $node (dict "root" .root "name" .name)) -}}

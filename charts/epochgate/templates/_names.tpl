@@ -4,7 +4,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 30 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The beginning of resource names; short enough for "-<listener>-bootstrap" behind it. */}}
+{{/* The prefix of resource names, short enough to append "-<listener>-bootstrap". */}}
 {{- define "epochgate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 42 | trimSuffix "-" -}}

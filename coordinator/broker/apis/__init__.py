@@ -1,1 +1,1 @@
-"""One file an API, or a few that belong together: what the small broker answers."""
+"""The requests that the embedded broker serves, besides those of groups: one file an API, or a few related ones."""

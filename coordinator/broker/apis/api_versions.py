@@ -1,4 +1,4 @@
-"""ApiVersions (18), v0 to v4. A version that is not served is answered in v0, so that any client can read it."""
+"""ApiVersions (18), v0 to v4. A version that is not supported is answered in v0, which every client can read."""
 
 from coordinator.broker.versions import FEATURES, OFFERED, SHOWN_FROM_0
 from protocol_codecs.api_key import ApiKey
@@ -13,7 +13,7 @@ from protocol_codecs.messages import (
 
 
 def answer(version: int) -> bytes:
-    """The answer's body. The request's is not looked at."""
+    """Return the body of the answer. The body of the request is ignored."""
     low, high = OFFERED[ApiKey.API_VERSIONS]
     if not low <= version <= high:
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=low, max_version=high)

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32) and IncrementalAlterConfigs (44): settings of groups that count, and of topics that do not.
+"""DescribeConfigs (32) and IncrementalAlterConfigs (44): group settings take effect, topic settings are only stored.
 
 Topics keep whatever settings they are given and show them again; brokers show none.
 """
@@ -101,7 +101,7 @@ def _configs(context: RequestContext, kind: int, name: str) -> list[DescribeConf
 
 
 def _group_setting(setting: str, own: str | None, config: CoordinatorConfig) -> DescribeConfigsResponseConfig:
-    """A setting of a group: its own, else the broker's, which is called a default only if it is Kafka's."""
+    """Return a group's own setting, else the broker's, which counts as a default only if it is Kafka's default."""
     value = broker_value(config, setting)
     source = SOURCE_DEFAULT if value == broker_value(_DEFAULTS, setting) else SOURCE_BROKER
     return DescribeConfigsResponseConfig(

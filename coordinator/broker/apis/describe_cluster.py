@@ -1,4 +1,4 @@
-"""DescribeCluster (60), v0 to v2: the nodes."""
+"""DescribeCluster (60), v0 to v2: lists the nodes."""
 
 from coordinator.broker.context import RequestContext
 from protocol_codecs.messages import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse

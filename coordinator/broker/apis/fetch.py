@@ -1,6 +1,6 @@
-"""Fetch (1), v4 to v17: read batches, and wait for them if there are none.
+"""Fetch (1), v4 to v17: reads batches, and waits for new ones if there are none.
 
-There are no fetch sessions: every request names all its partitions, which clients do when they are given session 0.
+There are no fetch sessions: every request names all its partitions, as clients do when the broker gives them session 0.
 """
 
 import trio
@@ -25,12 +25,12 @@ _NOTHING = -1
 
 
 async def serve(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    """Serve the request: when ``min_bytes`` are there, something is wrong, or ``max_wait_ms`` are over."""
+    """Serve the request as soon as ``min_bytes`` are available, there is an error, or ``max_wait_ms`` have passed."""
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     with trio.move_on_after(max(request.max_wait_ms, 0) / 1000):
         while not _is_due(context, request):
-            await context.cluster.records_announced()
+            await context.cluster.wait_for_records()
     left = max(request.max_bytes, 1)
     topics = []
     for asked in request.topics:
@@ -47,14 +47,14 @@ async def serve(context: RequestContext, request: FetchRequest) -> FetchResponse
 
 
 def _find(context: RequestContext, asked: FetchRequestTopic) -> tuple[Topic | None, ErrorCode]:
-    """The topic, and what to say if it is not there."""
+    """Return the topic, and the error code if it does not exist."""
     if context.version >= FIRST_VERSION_WITH_TOPIC_IDS:
         return context.cluster.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
     return context.cluster.topics.get(asked.topic), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _is_due(context: RequestContext, request: FetchRequest) -> bool:
-    """Whether there is enough to read, or an error to tell."""
+    """Whether there is enough to read, or an error to report."""
     available = 0
     for asked in request.topics:
         topic, missing = _find(context, asked)

@@ -1,4 +1,4 @@
-"""FindCoordinator (10), v0 to v6: of groups. There are no transactions here, and no share groups."""
+"""FindCoordinator (10), v0 to v6, for groups only; transactions and share groups are not supported."""
 
 from coordinator.broker.context import RequestContext
 from protocol_codecs.error_code import ErrorCode

@@ -1,4 +1,4 @@
-"""All requests about groups: each goes to the coordinators of its groups, if they are on this node."""
+"""Passes all group requests to the coordinators of their groups, if they are on this node."""
 
 from coordinator.broker.context import RequestContext
 from coordinator.broker.shard_host import ShardHost
@@ -10,7 +10,7 @@ from protocol_codecs.messages import ListGroupsResponse
 
 
 async def serve(context: RequestContext, request: Message) -> Message:
-    """Serve a request; about groups that another node coordinates it says NOT_COORDINATOR."""
+    """Serve a request; groups that another node coordinates are answered NOT_COORDINATOR."""
     groups = groups_of(request)
     if groups is None:
         here = [shard for shard in context.cluster.shards if shard.node_id == context.node_id]

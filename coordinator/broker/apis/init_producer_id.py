@@ -1,4 +1,4 @@
-"""InitProducerId (22), v0 to v5: ids for idempotent producers. Transactional ones are refused."""
+"""InitProducerId (22), v0 to v5: gives ids to idempotent producers. Transactional producers are refused."""
 
 from coordinator.broker.context import RequestContext
 from protocol_codecs.error_code import ErrorCode

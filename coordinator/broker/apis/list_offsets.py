@@ -1,4 +1,4 @@
-"""ListOffsets (2), v1 to v10: the ends of a log, or where a timestamp is. Batches are not looked into."""
+"""ListOffsets (2), v1 to v10: the ends of a log, or the batch of a timestamp; records inside a batch are not read."""
 
 from coordinator.broker.cluster import Topic
 from coordinator.broker.context import RequestContext
@@ -53,7 +53,7 @@ def _partition(
 
 
 def _find(log: PartitionLog, timestamp_ms: int) -> tuple[int, int]:
-    """The offset, and the timestamp that it has; -1 where there is none."""
+    """Return the offset and its timestamp; -1 where there is none."""
     match timestamp_ms:
         case -1:
             return log.next_offset, -1

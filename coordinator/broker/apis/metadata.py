@@ -1,4 +1,4 @@
-"""Metadata (3), v0 to v13: nodes, topics, partitions and their leaders. Topics may be created by being asked for."""
+"""Metadata (3), v0 to v13: nodes, topics, partitions and leaders. A request may create the topics that it names."""
 
 from coordinator.broker.cluster import EmbeddedCluster, Topic
 from coordinator.broker.context import RequestContext

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), v2 to v4: there is one leader epoch here, and it ends where the log does."""
+"""OffsetForLeaderEpoch (23), v2 to v4: there is one leader epoch, and its end offset is that of the log."""
 
 from coordinator.broker.context import RequestContext
 from coordinator.broker.partition_log import LEADER_EPOCH

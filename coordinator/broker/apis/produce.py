@@ -1,4 +1,4 @@
-"""Produce (0), v3 to v13: append batches to partitions. With acks 0 nobody is told how it went."""
+"""Produce (0), v3 to v13: appends batches to partitions. With acks 0 there is no response."""
 
 from coordinator.broker.cluster import Topic
 from coordinator.broker.context import RequestContext
@@ -23,9 +23,9 @@ _NO_OFFSET = -1
 
 
 async def serve(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    """Serve the request; None for one without acks."""
+    """Serve the request; return None for acks 0."""
     topics = tuple(_topic(context, topic, request.acks) for topic in request.topic_data)
-    context.cluster.announce_records()
+    context.cluster.notify_records()
     return None if request.acks == _NO_ACKS else ProduceResponse(responses=topics)
 
 

@@ -13,7 +13,8 @@ from proxy.config.schema import Address, Limits
 from proxy.metrics.counters import HotCounter
 from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventDispatcher
-from proxy.server.client_connection import ClientConnection, ConnectionDeps
+from proxy.server.client_connection import ClientConnection
+from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget

@@ -1,1 +1,1 @@
-"""What operators see: book, pictures, journal, pages, rules and dashboard."""
+"""What operators see: groups, snapshots, journal, pages, alert rules and dashboard."""

@@ -1,4 +1,4 @@
-"""What is known of groups, and the pictures that are made and merged of it."""
+"""Records of groups by their events, and the snapshots that are made and merged from them."""
 
 from collections import Counter
 
@@ -16,7 +16,8 @@ from proxy.observability.group_metrics import (
     counts_of_view,
     families,
 )
-from proxy.observability.group_registry import GroupRegistry, view_of
+from proxy.observability.group_registry import GroupRegistry
+from proxy.observability.group_views import view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
@@ -119,7 +120,7 @@ def test_a_member_beyond_its_rebalance_timeout_is_stuck(registry):
     assert "PrepareRebalance 3 s beyond" in view(registry, 18).stuck
 
 
-def test_a_switch_that_does_not_go_on_is_stuck():
+def test_a_conversion_that_does_not_go_on_is_stuck():
     registry = GroupRegistry(Policy())
     record(registry, life("m-1", protocol="classic"))
     assert view(registry, 1000).stuck is None, "it is only observed"
@@ -166,7 +167,7 @@ def test_empty_groups_are_forgotten_after_an_hour(registry):
     assert "g" not in registry.groups
 
 
-def test_pictures_of_workers_are_put_together():
+def test_snapshots_of_workers_are_merged():
     one, two = GroupRegistry(Policy()), GroupRegistry(Policy())
     record(one, life("m-1", owned=topic(0)), 1)
     record(two, life("m-2", owned=topic(1)), 2)

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+from proxy.server.process import make_translator
+from tests.proxy.fakes.serving import config_for
+from translation.policy.policy import Policy
+
 GROWTH = """
 import gc
 import sys
@@ -24,3 +28,9 @@ def full_collections(how: str) -> int:
 
 def test_a_process_that_grows_is_not_looked_through_time_and_again() -> None:
     assert full_collections("seldom") * 4 < full_collections("always")
+
+
+def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
+    for workers, said, alone in ((1, True, True), (2, True, False), (1, False, False)):
+        translator = make_translator(config_for({}, workers=workers, sole_process=said), Policy())
+        assert translator._context.settings.sole_process is alone

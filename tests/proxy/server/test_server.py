@@ -314,3 +314,26 @@ async def test_sparse_and_large_node_ids_have_the_ports_that_were_given_to_them(
                 async with await connect(told[node]) as client:
                     await proxy.ask(client, messages.plain(number))
                 assert brokers[node].requests[-1] == messages.plain(number)
+
+
+class Mistaken:
+    """A stream that can't be written to because of a mistake, not because its peer is gone."""
+
+    async def send_all(self, _data: bytes) -> None:
+        raise RuntimeError("a mistake")
+
+
+async def test_a_mistake_in_the_task_that_writes_ends_one_connection_and_is_told():
+    with structlog.testing.capture_logs() as lines:
+        async with a_cluster(1) as brokers, serving(config_for(brokers)) as proxy:
+            other, unlucky = await connect(proxy.port()), await connect(proxy.port())
+            assert await proxy.ask(other, messages.plain(1)) is not None
+            assert await proxy.ask(unlucky, messages.plain(2)) is not None
+            buffer = max(proxy.server._connections, key=lambda connection: connection.id)._shell.to_client
+            buffer._send_nowait, buffer._stream = None, Mistaken()
+            assert await proxy.ask(unlucky, messages.plain(3)) is None
+            assert await proxy.ask(other, messages.plain(4)) is not None
+            assert proxy.count("internal_errors_total", where="connection") == 1
+            await other.aclose()
+            await unlucky.aclose()
+    assert [line["log_level"] for line in lines if line["event"] == "a connection failed"] == ["error"]

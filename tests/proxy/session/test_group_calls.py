@@ -58,7 +58,7 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
 def a_talk(mode: Mode = Mode.OBSERVE, limits: Limits = SMALL, *, trusted: bool = True, **more) -> Talk:
-    """A conversation about groups in this mode; ``trusted`` if the broker has answered something."""
+    """A session whose groups have this mode; ``trusted`` if the broker has answered a request."""
     talk = negotiated(session(limits, mode_of=lambda _group_id: mode, **more))
     if trusted:
         let_in(talk)

@@ -114,7 +114,7 @@ def test_the_proxy_asks_for_versions_where_the_client_never_did():
 
 
 def ready_for_calls() -> Talk:
-    """A conversation whose client has made a group call."""
+    """A session whose client has made a group call."""
     talk = negotiated(session())
     client_sends(talk, messages.heartbeat(1))
     talk.forward(talk.request.id)

@@ -56,7 +56,7 @@ async def read(stream: trio.abc.ReceiveStream, count: int) -> bytes:
     return data
 
 
-# -- the conversation says what may be moved -----------------------------------------------------------------
+# -- the session says what may be spliced --------------------------------------------------------------------
 
 
 def test_the_rest_of_a_large_produce_request_may_be_moved():
@@ -260,7 +260,7 @@ async def test_large_bodies_are_moved_both_ways(tcp_pair, moves):
         assert bench.count("request_duration_seconds_count", api_key="PRODUCE") == 3
         await bench.client.send_all(messages.plain(9))
         assert await bench.at_broker.frame() == messages.plain(9)
-        bench.connection._pipes.close()
+        bench.connection._deps.pipes.close()
         assert descriptors() == before
 
 
@@ -338,7 +338,7 @@ async def test_what_is_to_be_said_during_a_body_follows_it_however_much(tcp_pair
         response = wire.response(ApiKey.DELETE_RECORDS, 0, 1, bytes(size))
         await bench.broker.send_all(response[:MEGABYTE])
         assert await read(bench.client, MEGABYTE) == response[:MEGABYTE]
-        bench.connection._to_client.write([said])
+        bench.connection._shell.to_client.write([said])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bench.broker.send_all, response[MEGABYTE:])
             await trio.testing.wait_all_tasks_blocked(0.05)  # the client takes no more

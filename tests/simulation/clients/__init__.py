@@ -1,1 +1,1 @@
-"""Models of consumers: old ones with their vices, and members of the new protocol."""
+"""Models of consumers: classic clients with their libraries' quirks, and members of the new protocol."""

@@ -1,4 +1,4 @@
-"""What every client has: connections, outstanding requests, and partitions that it works on."""
+"""Base of all simulated clients: connections, outstanding requests, and the partitions in use."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,17 +15,17 @@ RECONNECT_MS = 100
 
 
 class Surroundings(Protocol):
-    """What a client needs of the world."""
+    """The interface of the world that a client uses."""
 
     kernel: Kernel
     watch: Watch
 
-    def next_birth(self) -> int:
-        """Numbers the processes in the order in which they start."""
+    def next_start_number(self) -> int:
+        """Return the next number in the order in which processes start."""
         ...
 
     def dial(self, client: "Caller", line: str) -> Link | None:
-        """Connect to where this client's coordinator seems to be; None if nobody listens."""
+        """Connect to the address of this client's coordinator; None if nothing listens there."""
         ...
 
 
@@ -44,7 +44,7 @@ class Outstanding:
 
 
 class Caller:
-    """One process of a consumer. ``held`` is what its application works on, by topic id and index."""
+    """One process of a consumer. ``held`` are the partitions that its application works on, by topic id and index."""
 
     def __init__(self, name: str, world: Surroundings) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Caller:
         self.kernel = world.kernel
         self.watch = world.watch
         self.alive = True
-        self.born = world.next_birth()
+        self.start_number = world.next_start_number()
         self.held: frozenset[Pid] = frozenset()
         self.lines: dict[str, Link] = {}
         self._outstanding: dict[Link, deque[Outstanding]] = {}
@@ -65,7 +65,7 @@ class Caller:
     # -- time ------------------------------------------------------------------------------------------------------
 
     def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Do something after a while, if this process still lives then."""
+        """Schedule an action, skipped if this process has ended by then."""
         self.kernel.after(delay_ms, self._if_alive, action, arguments)
 
     def _if_alive(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -75,7 +75,7 @@ class Caller:
     # -- partitions ------------------------------------------------------------------------------------------------
 
     def hold(self, partitions: Iterable[Pid]) -> None:
-        """Work on exactly these partitions from now on."""
+        """Set the partitions that the application works on."""
         held = frozenset(partitions)
         if held != self.held:
             before, self.held = self.held, held
@@ -84,7 +84,7 @@ class Caller:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def stop(self, why: str, *, silently: bool = False) -> None:
-        """The process ends. ``silently``: its host is gone too, so nobody hears of the closed connections."""
+        """End the process. ``silently``: its host is gone too, so no peer learns of the closed connections."""
         if not self.alive:
             return
         self.watch.stopped(self, why)
@@ -111,7 +111,7 @@ class Caller:
         *,
         timeout_ms: int,
     ) -> None:
-        """Ask on a line, dialled anew if there is none; ``on_lost`` if the line breaks before the answer."""
+        """Send a request on a line, dialled if necessary; call ``on_lost`` if the line breaks before the answer."""
         link = self.lines.get(line)
         if link is None:
             link = self.world.dial(self, line)
@@ -131,20 +131,20 @@ class Caller:
     def _timed_out(self, link: Link, outstanding: Outstanding) -> None:
         if outstanding in self._outstanding.get(link, ()):
             self.watch.timed_out(self, link, outstanding.ask, outstanding.asked_ms)
-            self.hang_up(link)
+            self.close_line(link)
 
-    def hang_up(self, link: Link) -> None:
-        """Close a connection, as after an answer that did not come."""
+    def close_line(self, link: Link) -> None:
+        """Close a connection, for example after a request timeout."""
         link.close(self)
         self.disconnected(link)
 
-    def hang_up_all(self) -> None:
-        """Close every connection: the coordinator is to be looked for again."""
+    def close_lines(self) -> None:
+        """Close every connection, to look for the coordinator again."""
         for link in list(self._outstanding):
-            self.hang_up(link)
+            self.close_line(link)
 
-    def put_aside(self, line: str) -> None:
-        """Use another connection from now on; this one closes when what was asked on it is on its way."""
+    def retire_line(self, line: str) -> None:
+        """Close a line, after its requests in flight have arrived; the next request dials another connection."""
         link = self.lines.pop(line, None)
         if link is not None:
             for one in self._outstanding.pop(link, ()):

@@ -1,13 +1,13 @@
-"""A consumer of the classic protocol (KIP-62, KIP-429), as its ``Habits`` make it.
+"""A consumer of the classic protocol (KIP-62, KIP-429), with the quirks that its ``Habits`` name.
 
-What it holds changes in these places only, as in the libraries:
+The partitions that it holds change only here, as in the libraries:
 
 * an eager client gives everything up before it sends JoinGroup, after its application has had time to finish;
-* a cooperative one keeps everything, and gives up after SyncGroup what it was not assigned again; then it
-  joins once more;
-* UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION on Heartbeat, SyncGroup and commit: it loses everything at its next
+* a cooperative one keeps everything, gives up after SyncGroup what it was not assigned again, and then joins once
+  more;
+* after UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION on Heartbeat, SyncGroup and commit it loses everything at its next
   poll; on JoinGroup only if its library does that;
-* SyncGroup answered: it holds what it was assigned.
+* after an answered SyncGroup it holds the assignment.
 """
 
 from enum import StrEnum
@@ -42,7 +42,7 @@ _MEMBERSHIP_OVER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GEN
 
 
 class Phase(StrEnum):
-    """How far it is with its rebalance."""
+    """The phase of the client's rebalance."""
 
     UNJOINED = "unjoined"
     REVOKING = "revoking"
@@ -55,7 +55,7 @@ class Phase(StrEnum):
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of one client's configuration and application, in milliseconds."""
+    """The intervals of one client's configuration and application, in milliseconds."""
 
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 12_000
@@ -66,7 +66,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassicClient(Caller):
-    """See the module. ``topics`` is its subscription, ``instance_id`` makes it static."""
+    """A classic consumer. ``topics`` is its subscription, ``instance_id`` makes it static."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ClassicClient(Caller):
         self.fenced = False
         self.names: dict[Pid, Named] = {}
         self.memory: frozenset[Named] = frozenset()
-        """What it was last assigned, whatever happened since (kafka-python)."""
+        """Its last assignment, whatever happened since (kafka-python)."""
         self.lost_all = False
         """Told that its membership is over; noticed at the next poll."""
         self.wants_rejoin = False
@@ -110,7 +110,7 @@ class ClassicClient(Caller):
     # -- the application's loop ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._poll()
         if not self.habits.heartbeats_between_polls:
             self._heartbeat_thread()
@@ -147,7 +147,7 @@ class ClassicClient(Caller):
         self.later(self.pace.heartbeat_ms, self._heartbeat_thread)
 
     def _fetch(self) -> None:
-        """The long poll that its group calls wait behind."""
+        """Send the long poll that its group calls wait behind."""
 
         def again(_: Any = None) -> None:
             self.later(_RETRY_MS, self._fetch)
@@ -159,7 +159,7 @@ class ClassicClient(Caller):
         return of_consumer_group and self.habits.truncates and self.phase is Phase.JOINING and not self.held
 
     def named(self) -> frozenset[Named]:
-        """What it holds, as it knows it."""
+        """Return the partitions that it holds, by topic name."""
         return frozenset(self.names[pid] for pid in self.held)
 
     # -- joining ---------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class ClassicClient(Caller):
             return
         self.phase = Phase.JOINING
         if self.habits.connections is Connections.NEW_EACH_GENERATION:
-            self.put_aside("group")
+            self.retire_line("group")
         self.asked_for = self.topics
         claims = self._claims()
         if not claims <= self.named():
@@ -238,7 +238,7 @@ class ClassicClient(Caller):
         if attempt == self._attempt and self.phase is Phase.JOINING:
             self.watch.count("vice: two JoinGroups race")
             self.watch.note(self, "loses patience and sends JoinGroup again on another connection")
-            self.put_aside(self._line(ApiKey.JOIN_GROUP))
+            self.retire_line(self._line(ApiKey.JOIN_GROUP))
             self._attempt += 1
             self._impatience += 1
             self._join(self._attempt)
@@ -273,7 +273,7 @@ class ClassicClient(Caller):
             if self.habits.gives_up_when_join_fails:
                 self.hold(())
         elif code in _LOOK_FOR_COORDINATOR:
-            self.hang_up_all()
+            self.close_lines()
         if self.habits.join_error_drops_id:
             self._forget_id()
         self.later(_RETRY_MS, self._join, attempt)
@@ -402,7 +402,7 @@ class ClassicClient(Caller):
         )
 
     def _told(self, code: int) -> None:
-        """What an answer of Heartbeat, SyncGroup or commit means for the membership."""
+        """Handle an error of Heartbeat, SyncGroup or commit that concerns the membership."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.habits.ignores_rebalance_ms and self.phase is Phase.STABLE:
                 self.watch.count("vice: ignores REBALANCE_IN_PROGRESS for a while")
@@ -417,7 +417,7 @@ class ClassicClient(Caller):
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self._fenced_out()
         elif code in _LOOK_FOR_COORDINATOR:
-            self.hang_up_all()
+            self.close_lines()
 
     def _stop_ignoring(self, attempt: int) -> None:
         if attempt == self._attempt:
@@ -432,7 +432,7 @@ class ClassicClient(Caller):
     # -- committing ------------------------------------------------------------------------------------------------
 
     def commit(self, then: Any = None, generation: int | None = None) -> None:
-        """Commit what it holds; ``generation`` is another than its own for a thread that is late."""
+        """Commit the offsets of its partitions; ``generation`` is an older one for a thread that is late."""
         named = self.named()
         if not named or self.member_id == "" or self.generation < 0:
             if then is not None:
@@ -470,7 +470,7 @@ class ClassicClient(Caller):
     # -- leaving ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop properly: commit nothing more, give everything up, and say so unless it is static."""
+        """Stop in order: commit nothing more, give everything up, and send LeaveGroup unless it is static."""
         if self.instance_id is not None or self.member_id == "" or self.fenced:
             self.stop("closed")
             return

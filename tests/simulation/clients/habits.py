@@ -1,6 +1,6 @@
-"""What sets old client libraries apart, as far as a coordinator can tell. Sources: each client's own code.
+"""The quirks of client libraries that a coordinator can observe. Sources: each client's own code.
 
-Every vice here was seen or read in a real client; the comment names it.
+Every quirk was observed or read in a real client; the comment names it.
 """
 
 from enum import Enum, auto
@@ -9,10 +9,10 @@ import msgspec
 
 
 class Claims(Enum):
-    """What a client says in JoinGroup that it owns."""
+    """The owned partitions that a client reports in JoinGroup."""
 
     TRUTHFUL = auto()
-    """What it holds at this moment."""
+    """The partitions that it holds at this moment."""
 
     NOTHING = auto()
     """Never anything (sarama; every client with embedded version 0)."""
@@ -22,7 +22,7 @@ class Claims(Enum):
 
 
 class Connections(Enum):
-    """How a client spreads its calls."""
+    """How a client distributes its calls over connections."""
 
     ONE = auto()
     JOIN_APART = auto()
@@ -33,7 +33,7 @@ class Connections(Enum):
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of client."""
+    """The behaviour of one client library."""
 
     kind: str
     protocols: tuple[str, ...] = ("range",)
@@ -80,7 +80,7 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Its subscription says version 1, and ends before the owned partitions that version 1 has (kafka-go)."""
 
     keeps_unsubscribed: bool = False
-    """What it has just unsubscribed from is held, and claimed, until SyncGroup (franz-go)."""
+    """It holds, and claims, partitions of topics that it has just unsubscribed from until SyncGroup (franz-go)."""
 
     shares_with_fetch: bool = False
     """Fetches on the connection of its group calls: they wait behind the long poll (sarama, old librdkafka)."""

@@ -1,10 +1,10 @@
-"""Somebody who knows every id of a group and means it no good, in as many ways as there are calls.
+"""An attacker that knows every id of a group and attacks it with every kind of call.
 
-It looks into the world for what it says: the member ids, instance ids, generations and epochs of this moment. It
-follows no protocol, waits for no answer, and leaves connections open, half-closed and behind it as it likes.
+It takes the ids for its requests from the world: the member ids, instance ids, generations and epochs of this moment.
+It follows no protocol, waits for no answer, and leaves connections open, half-closed or abandoned at random.
 
-What it does is drawn from a source of its own, and so are the delays of its connections: a history goes on as it would
-without it, unless the proxy makes a difference.
+Its actions and the delays of its connections come from a random source of their own: the history is the same without
+it, unless the proxy lets it make a difference.
 """
 
 import random
@@ -39,18 +39,18 @@ from tests.simulation.wire import GROUP, Ask, Reply
 
 UNKNOWN_TOPIC = "nobody-has-this-topic"
 REBALANCE_TIMEOUT_MS = 66_666
-"""Nobody else declares it, so that it shows whose words a request of the proxy has."""
+"""No other client declares this value, so it identifies requests that contain an attacker's fields."""
 
 _STALLS_MS = (3_000, 20_000, 10**8)
-"""How long the answers of the broker on a stalled connection take; the last means for ever."""
+"""The delays of the broker's answers on a stalled connection; the last one is infinite."""
 
 
 class HostilePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One of them. ``principal`` is a name in :mod:`tests.simulation.authorizer`.
+    """One attacker. ``principal`` is a name in :mod:`tests.simulation.authorizer`.
 
-    With READ on the group it may do whatever Kafka lets it do to the members, and could end them all. Then it only
-    sends calls that Kafka lets disturb nobody, on connections that do not read: ``stalls`` says so. They go to the
-    process that serves their victim, because another one would adopt the member.
+    With READ on the group Kafka would let it do anything to the members, even end them all. Then it sends only calls
+    that disturb nobody in Kafka, on connections that it does not read: ``stalls`` is true. They go to the process that
+    serves their victim, because another one would adopt the member.
     """
 
     name: str
@@ -61,12 +61,12 @@ class HostilePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stalls(self) -> bool:
-        """Whether it is one that Kafka would let take part."""
+        """Whether it has READ on the group, and so only stalls its connections."""
         return PRINCIPALS[self.principal].reads_group
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """What is known of a member at this moment."""
+    """The known ids of a member at this moment."""
 
     member_id: str
     instance_id: str | None
@@ -75,30 +75,30 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Surroundings(Protocol):
-    """What it needs of the world."""
+    """The interface of the world that an attacker uses."""
 
     kernel: Kernel
     watch: Watch
 
     def victims(self) -> list[Victim]:
-        """The members that there are, or were."""
+        """Return all current and former members."""
         ...
 
     def victims_at(self, link: Link) -> list[Victim]:
-        """Those of them that are served where this connection goes to."""
+        """Return the members that are served by the process that this connection reaches."""
         ...
 
     def dial_as(self, hostile: "Hostile") -> Link | None:
-        """Connect to some process of the proxy; None if it is down."""
+        """Connect to any process of the proxy; None if it is down."""
         ...
 
     def stall_answers(self, link: Link, for_ms: int) -> None:
-        """The client of this connection reads nothing: the broker's answers on it get stuck."""
+        """Stop reading on this connection: the broker's answers on it get stuck."""
         ...
 
 
 class Hostile:
-    """See the module."""
+    """An attacker's client; see the module."""
 
     def __init__(self, plan: HostilePlan, world: Surroundings, seed: int) -> None:
         self.name = plan.name
@@ -117,28 +117,28 @@ class Hostile:
         return self.name
 
     def delay_ms(self) -> int:
-        """How long a message on its connections takes."""
+        """Return the delay of a message on its connections."""
         return self.chance.randint(1, 8)
 
     # -- what it does ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, and go on until :meth:`stop`."""
+        """Attack until :meth:`stop`."""
         if not self._stopped:
             if self.plan.stalls:
                 self._stall()
             else:
-                self._annoy()
+                self._attack()
             self._kernel.after(self.chance.randint(1, self.plan.pause_ms), self.start)
 
     def stop(self) -> None:
-        """Close every connection and be gone."""
+        """Close every connection and end."""
         self._stopped = True
         for link in list(self._open):
             self._close(link)
 
-    def _annoy(self) -> None:
-        """One call or several behind each other, on a new connection or on one that it has."""
+    def _attack(self) -> None:
+        """Send one or several calls, on a new connection or on an existing one."""
         link = self._any_link()
         if link is None:
             return
@@ -148,7 +148,7 @@ class Hostile:
             self._close(link)
 
     def _stall(self) -> None:
-        """Show that it may take part, then read nothing any more, and then speak for somebody."""
+        """Prove its READ right, then stop reading, and then send a call in a member's name."""
         if len(self._open) > 2:
             self._close(self._open[0])
         link = self._dial()
@@ -204,7 +204,7 @@ class Hostile:
         link.send(self, Ask(self._last_number, api_key, version, self.name, message))
 
     def received(self, link: Link, reply: Reply) -> None:
-        """It wants no answer."""
+        """Ignore the answer."""
 
     def disconnected(self, link: Link) -> None:
         if link in self._open:
@@ -217,7 +217,7 @@ Kind = Callable[[random.Random, Victim], tuple[ApiKey, int, Any]]
 
 
 def _join(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
-    """A JoinGroup in somebody's name, with something in it that would change much."""
+    """Build a JoinGroup in a member's name with fields that would change much."""
     claims = [(topic, index) for topic in victim.topics for index in range(3)]
     request = join_request(
         chance.choice((JAVA_EAGER, JAVA_COOPERATIVE)),
@@ -270,7 +270,7 @@ def _sync(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
 
 
 def _late_sync(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
-    """One with an older generation: with the current one Kafka lets whoever has READ answer in the leader's place."""
+    """Build a SyncGroup with an older generation: with the current one Kafka lets anyone with READ act as leader."""
     api_key, version, request = _sync(chance, victim)
     return api_key, version, msgspec.structs.replace(request, generation_id=victim.generation - 1)
 
@@ -286,13 +286,13 @@ def _heartbeat(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]
 
 
 def _heartbeat_elsewhere(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
-    """One for a group in which it may act: that says nothing of any other group."""
+    """Build a Heartbeat for a group that it may access, which grants nothing in other groups."""
     api_key, version, request = _heartbeat(chance, victim)
     return api_key, version, msgspec.structs.replace(request, group_id=OPEN_GROUP)
 
 
 def _right_heartbeat(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
-    """One that counts as the victim's own."""
+    """Build a Heartbeat that is valid as the victim's own."""
     api_key, version, request = _heartbeat(chance, victim)
     return api_key, version, msgspec.structs.replace(request, generation_id=victim.generation)
 
@@ -316,7 +316,7 @@ def _commit(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
 
 
 def _possible_commit(chance: random.Random, victim: Victim) -> tuple[ApiKey, int, Any]:
-    """One with a generation that the victim has or had: a process that adopts a member believes the generation."""
+    """Build a commit with a generation of the victim: a process that adopts a member trusts the generation."""
     api_key, version, request = _commit(chance, victim)
     generation = victim.generation - chance.choice((0, 0, 1))
     return api_key, version, msgspec.structs.replace(request, generation_id_or_member_epoch=generation)

@@ -1,4 +1,4 @@
-"""What the leader of a classic group does while its group is not translated: share out the partitions."""
+"""The leader of a classic group, while its group is not translated: assigns the partitions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,9 +11,9 @@ from tests.simulation.clients.speech import Named, write_assignment
 def assign(
     partition_counts: Mapping[str, int], members: Sequence[JoinGroupResponseMember]
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """Round robin, except that a partition which a member still claims goes to nobody else in this generation.
+    """Assign round robin; a partition that a member still claims goes to no other member in this generation.
 
-    If two claim it, the one whose claim is of the newer generation has it, as with Java's cooperative-sticky assignor.
+    If two claim it, the claim of the newer generation wins, as with Java's cooperative-sticky assignor.
     """
     subscriptions = {member.member_id: decode_subscription(member.metadata)[1] for member in members}
     owner: dict[Named, str] = {

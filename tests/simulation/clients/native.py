@@ -1,7 +1,7 @@
-"""A consumer of the new protocol (KIP-848), as Java's AsyncKafkaConsumer behaves: straight at the broker, or through
-the proxy, which is to leave it alone.
+"""A consumer of the new protocol (KIP-848), like Java's AsyncKafkaConsumer, connected directly or through the proxy.
 
-It gives up what its assignment no longer names, then says so with its owned list, and only then gets more.
+Behind the proxy its calls must pass through unchanged. It revokes the partitions that its assignment no longer names,
+reports that with its owned list, and only then gets more.
 """
 
 import math
@@ -32,7 +32,7 @@ _REVOKE_MS = 50
 
 
 class NativeMember(Caller):
-    """See the module."""
+    """A member of the new protocol; see the module."""
 
     def __init__(self, name: str, world: Surroundings, plan: ClientPlan) -> None:
         super().__init__(name, world)
@@ -136,7 +136,7 @@ class NativeMember(Caller):
             self.hold(self.assigned)
 
     def _commit(self) -> None:
-        """Commit what it works on under its epoch, until it idles."""
+        """Commit the offsets of its partitions under its epoch, until it idles."""
         if self.kernel.now_ms >= self._commits_until_ms:
             return
         self.later(self._commit_ms, self._commit)
@@ -153,13 +153,13 @@ class NativeMember(Caller):
         )
 
         def tried(_: Any = None) -> None:
-            """The next one says the same and more."""
+            """Ignore the result; the next commit has the same offsets and more."""
 
         self.ask("group", ApiKey.OFFSET_COMMIT, 9, request, tried, tried, timeout_ms=_REQUEST_TIMEOUT_MS)
 
     @property
     def idles_for_ms(self) -> float:
-        """How long it has committed nothing by its plan; without end if it never does, or never ceases."""
+        """Return for how long it has stopped committing, by its plan; infinite if it never commits or never stops."""
         plan = self.plan
         if not 0 < plan.commits_for_ms < ALWAYS_MS:
             return math.inf

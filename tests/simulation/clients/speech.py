@@ -1,4 +1,4 @@
-"""The messages of a classic client, made of what it knows."""
+"""Builds and reads the messages of a classic client."""
 
 from collections.abc import Iterable, Mapping
 
@@ -71,7 +71,7 @@ def join_request(
 
 
 def read_assignment(assignment: bytes) -> frozenset[Named]:
-    """The partitions in a SyncGroup answer."""
+    """Return the partitions in a SyncGroup answer."""
     _, message = decode_assignment(assignment)
     return frozenset(
         (topic.topic, index) for topic in message.assigned_partitions for index in topic.partitions
@@ -79,7 +79,7 @@ def read_assignment(assignment: bytes) -> frozenset[Named]:
 
 
 def write_assignment(partitions: Iterable[Named]) -> bytes:
-    """A member's share, as the leader of a classic group sends it."""
+    """Encode one member's assignment, as the leader of a classic group sends it."""
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_topic_partitions(partitions)), 1)
 
 

@@ -14,6 +14,7 @@ from translation.actions import Connection, RequestId
 from translation.settings import TranslatorSettings
 
 CUT_SHORT = classic_group(cut_short=True)
+REBALANCING = classic_group(state="PreparingRebalance")
 
 
 class Moving(Bench):
@@ -101,6 +102,23 @@ def test_another_client_that_finds_out_too_does_not_have_it_left_alone_for_longe
     assert {first, bench.waits} <= set(bench.forwarded)
     bench.advance(61)
     assert bench.is_told(bench.connect("10.0.0.3"), "epochgate-c")
+
+
+def test_a_client_that_finds_out_after_the_group_is_left_alone_does_not_have_it_left_alone_twice() -> None:
+    bench = Moving()
+    late = bench.connect("10.0.0.3")
+    asked = bench.join(late, "")
+    bench.advance(28.0)  # another JoinGroup of this client is under way when the first one is given up
+    bench.join(late, bench.answers[asked].member_id)
+    while bench.waits not in bench.forwarded:
+        for call in list(bench.calls):
+            here = CUT_SHORT if call.connection_id == bench.first.id else REBALANCING
+            bench.reply(NO_CONSUMER_GROUP if call.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE else here, call)
+        bench.advance(0.25)
+    for _ in range(20):
+        bench.a_moment_later()
+    bench.advance(61)
+    assert bench.is_told(bench.second, B)
 
 
 def test_a_client_that_was_told_before_the_group_is_left_alone_leaves_no_membership_behind() -> None:

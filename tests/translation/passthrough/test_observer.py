@@ -34,7 +34,7 @@ from translation.passthrough.topic_names import TopicNames
 TOPIC = Uuid(bytes(15) + b"\x01")
 
 
-class Watched:
+class ObservedClient:
     """One client whose calls pass through; ``now`` is the time in seconds."""
 
     def __init__(self) -> None:
@@ -113,8 +113,8 @@ class Watched:
 
 
 @pytest.fixture
-def client() -> Watched:
-    return Watched()
+def client() -> ObservedClient:
+    return ObservedClient()
 
 
 def test_a_classic_member_joins_and_is_assigned(client):

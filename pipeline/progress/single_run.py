@@ -1,4 +1,4 @@
-"""Locks a folder for one run at a time: two runs would overwrite each other's tables."""
+"""Locks a folder for one run at a time, because two runs would overwrite each other's tables."""
 
 import contextlib
 import time
@@ -18,11 +18,11 @@ _LOOK_S = 0.2
 
 
 @contextlib.contextmanager
-def alone(spark: "SparkSession", folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Keep other runs out of ``folder``, and wait for one that is about to end.
+def single_run(spark: "SparkSession", folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Lock ``folder`` against other runs, after waiting for a run that is about to end.
 
-    The lock is held by the JVM, not by this process: when a command is killed, its JVM notices that a little later, and
-    until then its streams go on writing. Raises PipelineError if the other run has not ended after ``patience_s``.
+    The lock is held by the JVM, not by this process: when a command is killed, its JVM notices a little later and keeps
+    writing until then. Raises PipelineError if the other run has not ended after ``patience_s``.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     java = spark.sparkContext._jvm  # noqa: SLF001 - PySpark's way to what only the JVM can do

@@ -1,51 +1,28 @@
 """Several processes on the same ports: a real supervisor with real workers, between test clients and fake brokers."""
 
-import datetime as dt
-import errno
 import os
 import re
 import signal
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import msgspec
 import pytest
-import structlog
 import trio
-import trio.testing
-from prometheus_client import CollectorRegistry, Gauge, Histogram
-from prometheus_client import Counter as CounterMetric
 
 from proxy.config.schema import Config, Limits, Listener, Upstream
-from proxy.config.tls import ListenerTls, UpstreamTls
-from proxy.metrics.registry import Metrics
-from proxy.observability.metrics_aggregation import _HIGHEST, _LOWEST, MetricsAggregator, dump_metrics
 from proxy.observability.snapshot import Snapshot
 from proxy.server.policy_reloader import PolicyReloader
-from proxy.server.process import StartError, leaves, make_translator
+from proxy.server.process import StartError, leaves
 from proxy.server.server import Readiness
 from proxy.transport.tcp_stream import TcpStream
-from proxy.transport.tls_context import Certificates, TlsFilesError, read_files
+from proxy.transport.tls_context import TlsFilesError
 from proxy.transport.tls_stream import TlsError, TlsStream
 from proxy.workers.affinity import worker_of
-from proxy.workers.control_messages import (
-    HandoffHeader,
-    MessageDecoder,
-    Query,
-    QueryResult,
-    ToWorker,
-    encode_message,
-)
-from proxy.workers.fd_passing import MAX_QUEUED, HandoffQueue
-from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.supervisor import Supervisor, _worker_config
-from proxy.workers.worker_process import WorkerHandle
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.broker import a_cluster
 from tests.proxy.fakes.certificates import LOCAL, Authority
@@ -111,15 +88,6 @@ async def until(condition) -> None:
 # -- who serves whom -----------------------------------------------------------------------------------------
 
 
-def test_an_address_has_one_worker_and_all_workers_have_addresses():
-    hosts = [f"10.{n // 250}.{n % 250}.7" for n in range(3000)]
-    counts = Counter(worker_of(host, 4) for host in hosts)
-    assert set(counts) == {0, 1, 2, 3}
-    assert min(counts.values()) > 600
-    moved = [host for host in hosts if worker_of(host, 4) != worker_of(host, 5)]
-    assert all(worker_of(host, 5) == 4 for host in moved), "only to the worker that is new"
-
-
 async def test_a_worker_that_dies_costs_its_own_clients_only_and_is_started_again():
     here, there = TWO_HOSTS
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
@@ -169,8 +137,8 @@ async def test_a_new_policy_reaches_every_worker_and_those_that_come_later():
             await stream.aclose()
 
 
-async def test_the_picture_says_which_policy_holds_although_workers_read_no_file(tmp_path):
-    """Groups as JSON, the page and `epochgate status` all draw this picture."""
+async def test_the_snapshot_says_which_policy_holds_although_workers_read_no_file(tmp_path):
+    """Groups as JSON, the page and `epochgate status` all show this snapshot."""
     file = tmp_path / "policy.yaml"
     file.write_text("default: observe\n")
     async with a_cluster(1) as brokers, supervising(config_for(brokers, workers=2)) as proxy:
@@ -241,71 +209,7 @@ async def test_workers_end_with_the_drain():
                 os.kill(pid, 0)
 
 
-def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
-    for workers, said, alone in ((1, True, True), (2, True, False), (1, False, False)):
-        translator = make_translator(config_for({}, workers=workers, sole_process=said), Policy())
-        assert translator._context.settings.sole_process is alone
-
-
-# -- the parts -----------------------------------------------------------------------------------------------
-
-
-def test_messages_arrive_however_they_are_cut():
-    data = encode_message(Query(1, "metrics")) + encode_message(Query(2, "groups"))
-    decoder = MessageDecoder(ToWorker)
-    received = [message for n in range(len(data)) for message in decoder.feed(data[n : n + 1])]
-    assert received == [Query(1, "metrics"), Query(2, "groups")]
-    assert encode_message(QueryResult(1, None))
-
-
-def test_a_full_handoff_queue_refuses_connections():
-    queue = HandoffQueue()
-    near, far = socket.socketpair()
-    with near, far:
-        added = sum(queue.add(HandoffHeader((0, None), "h"), near) for _ in range(MAX_QUEUED + 5))
-        assert added == len(queue) == MAX_QUEUED
-        queue.close()
-
-
-@pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS])
-async def test_a_handoff_that_fails_for_lack_of_resources_is_tried_again(monkeypatch, autojump_clock, number):
-    send, failures = socket.send_fds, [OSError(number, "not now")]
-
-    def send_later(*arguments: Any) -> int:
-        if failures:
-            raise failures.pop()
-        return send(*arguments)
-
-    monkeypatch.setattr(socket, "send_fds", send_later)
-    queue = HandoffQueue()
-    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with near, far, socket.socket() as connection:
-        queue.add(HandoffHeader((0, None), "h"), connection)
-        with trio.move_on_after(1):
-            await queue.forward(near)
-        data, descriptors, _, _ = socket.recv_fds(far, 4096, 1)
-        os.close(*descriptors)
-    assert data
-    assert not len(queue)
-
-
-async def test_a_worker_process_that_can_not_be_started_is_tried_again(monkeypatch, autojump_clock):
-    metrics, attempts = Metrics(), 0
-
-    async def no_more_processes(*_: Any, **__: Any) -> trio.Process:
-        nonlocal attempts
-        attempts += 1
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(trio.lowlevel, "open_process", no_more_processes)
-    worker = WorkerHandle(0, Mock(), metrics, on_ports_changed=Mock(), on_exit=Mock())
-    with pytest.raises(StartError, match="worker 0 could not be started: Resource temporarily unavailable"):
-        await worker.run()
-    worker.has_served.set()  # as after a process that has served
-    with structlog.testing.capture_logs() as lines, trio.move_on_after(60):
-        await worker.run()
-    assert attempts > 4
-    assert {line["reason"] for line in lines} == {"could not be started: Resource temporarily unavailable"}
+# -- configuration -----------------------------------------------------------------------------------------
 
 
 def test_workers_share_a_limit_that_somebody_set():
@@ -314,88 +218,6 @@ def test_workers_share_a_limit_that_somebody_set():
         for one in (Limits(max_connections=10), Limits())
     ]
     assert [one.max_connections for one in limits] == [2, Limits().max_connections]
-
-
-def test_gauges_that_are_no_amounts_are_not_added_up():
-    amounts = {
-        "client_to_proxy_active_connections",
-        "journal_queue_events",
-        "large_group_calls_held_bytes",
-        "lingering_upstream_connections",
-        "proxy_to_server_active_connections",
-        "tasks",
-        "upstream_calls_in_flight",
-        "workers",
-    }
-    metrics = Metrics()
-    gauges = {family.name for family in metrics.without_groups.collect() if family.type == "gauge"}
-    ours = {name for name in gauges if name.startswith("epochgate_")}
-    assert ours - _LOWEST - _HIGHEST == {f"epochgate_{name}" for name in amounts}
-
-
-def test_a_certificate_ends_when_it_ends_however_many_workers_show_it():
-    aggregator = MetricsAggregator(Metrics().registry)
-    for number, (current, ends) in enumerate([(1, 1_800_000_000), (0, 1_700_000_000)]):
-        worker = Metrics()
-        worker.tls_is_current.labels("upstream").set(current)
-        worker.tls_expires.labels("upstream").set(ends)
-        aggregator.update(number, dump_metrics(worker.registry))
-    told = {sample.name: sample.value for family in aggregator.collect() for sample in family.samples}
-    assert told["epochgate_tls_is_current"] == 0
-    assert told["epochgate_tls_certificate_expiry_timestamp_seconds"] == 1_700_000_000
-
-
-class OfAWorker:
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = CounterMetric("epochgate_requests", "x", ["api"], registry=self.registry)
-        self.took = Histogram("epochgate_took", "x", registry=self.registry, buckets=(1, 2))
-        self.open = Gauge("epochgate_open", "x", registry=self.registry)
-        self.ready = Gauge("epochgate_ready", "x", registry=self.registry)
-
-
-def test_sums_never_go_back_when_a_worker_dies():
-    aggregator = MetricsAggregator(Metrics().registry)
-    workers = [OfAWorker(), OfAWorker()]
-
-    def shown() -> dict[tuple[str, str], float]:
-        return {
-            (sample.name, ",".join(sample.labels.values())): sample.value
-            for metric in aggregator.collect()
-            for sample in metric.samples
-        }
-
-    def tell() -> None:
-        for n, worker in enumerate(workers):
-            aggregator.update(n, dump_metrics(worker.registry))
-
-    for n, worker in enumerate(workers):
-        worker.requests.labels("FETCH").inc(10 + n)
-        worker.took.observe(1.5)
-        worker.open.set(3)
-        worker.ready.set(n)
-    tell()
-    before = shown()
-    assert before["epochgate_requests_total", "FETCH"] == 21
-    assert before["epochgate_took_bucket", "2.0"] == 2
-    assert before["epochgate_took_count", ""] == 2
-    assert before["epochgate_open", ""] == 6
-    assert before["epochgate_ready", ""] == 0
-
-    aggregator.worker_exited(1)
-    after = shown()
-    assert after["epochgate_requests_total", "FETCH"] == 21
-    assert after["epochgate_took_sum", ""] == 3.0
-    assert after["epochgate_open", ""] == 3
-
-    workers[1] = OfAWorker()
-    workers[1].requests.labels("FETCH").inc(1)
-    tell()
-    assert shown()["epochgate_requests_total", "FETCH"] == 22
-    aggregator.worker_exited(1)
-    aggregator.worker_exited(0)
-    assert shown()["epochgate_requests_total", "FETCH"] == 22
-    assert b'epochgate_requests_total{api="FETCH"} 22.0' in aggregator.expose()
 
 
 # -- certificates ----------------------------------------------------------------------------------------------
@@ -448,38 +270,6 @@ async def test_a_worker_that_is_started_again_while_a_certificate_is_bad_shows_t
             Path(tls.certificate).write_bytes(good)
             await until(partial(are_current, 1))
             assert await asked(here)
-
-
-def test_the_last_certificates_that_could_be_used_are_kept(tmp_path):
-    authority = Authority(tmp_path)
-    tls = authority.listener_tls(client_ca=str(authority.file), client_auth="required")
-    listener = Listener(advertised_host="proxy", nodes={"0": 9100}, tls=tls)
-    kept = LastGoodTls(
-        Config(upstream=Upstream(bootstrap=("a:1",), tls=UpstreamTls()), listeners=(listener,))
-    )
-    assert set(kept.files) == {Path(tls.certificate), Path(tls.key), authority.file}
-    before = kept.contents[0]
-    assert before == {str(file): file.read_bytes() for file in kept.files}
-    Path(tls.key).write_bytes(Path(authority.issue("another")[1]).read_bytes())
-    kept.reload("a test")
-    assert kept.contents[0] == before, "this key is that of another certificate"
-    authority.issue("proxy")
-    kept.reload("a test")
-    assert kept.contents[0] == {str(file): file.read_bytes() for file in kept.files} != before
-
-
-def test_a_certificate_that_has_ended_meanwhile_is_better_than_none(tmp_path):
-    """The other workers go on showing it."""
-    certificate, key = Authority(tmp_path).issue("old", not_after=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
-    tls = ListenerTls(certificate=str(certificate), key=str(key))
-    metrics = Metrics()
-    with pytest.raises(TlsFilesError, match="ended"):
-        Certificates("a listener", tls, metrics)
-    assert Certificates("a listener", tls, metrics, read_files(tls)).context is not None
-    labels = {"where": "a listener"}
-    assert metrics.registry.get_sample_value("epochgate_tls_is_current", labels) == 0
-    refused = {**labels, "result": "refused"}
-    assert metrics.registry.get_sample_value("epochgate_tls_reloads_total", refused) == 1
 
 
 def test_a_supervisor_does_not_start_with_a_bad_certificate(tmp_path):

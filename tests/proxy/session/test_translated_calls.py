@@ -1,4 +1,4 @@
-"""A repeated Heartbeat that is sure to pass through is relayed before anybody looks at it, and observed afterwards."""
+"""A repeated Heartbeat that is sure to pass through is relayed without the translation, and observed afterwards."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def a_heartbeat(number: int) -> Request:
 
 
 def as_known(observer: Observer) -> list[object]:
-    (member,) = observer._members.values()
+    (member,) = observer._by_id.values()
     return [member.connection_id, member.alive_until, member.state, member.generation, member.owned]
 
 

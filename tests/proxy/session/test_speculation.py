@@ -1,4 +1,4 @@
-"""What is certain to come of a Heartbeat is sent before the translation does its books, once and no more."""
+"""The request that a Heartbeat is certain to become is sent before the translation calls for it, and only once."""
 
 from itertools import count
 from typing import Any

@@ -1,5 +1,6 @@
 """Each limit of a connection: what is closed, with which cause, and what is not. Time is virtual."""
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,10 @@ import trio
 import trio.testing
 
 from proxy.config.schema import Limits
+from proxy.metrics.registry import Metrics
+from proxy.runtime.time_slice import SLICE_S
 from proxy.server.connection_manager import ConnectionManager
+from proxy.server.connection_progress import ConnectionProgress
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.wire.frame_splitter import STREAM_ABOVE
 from tests.proxy.fakes import messages, wire
@@ -26,7 +30,7 @@ class WatchedConnection:
 
     @property
     def cause(self) -> DisconnectCause | None:
-        return self.bench.connection._cause
+        return self.bench.connection._ending.cause
 
     def ended_by(self, cause: str) -> bool:
         return self.bench.count("client_to_proxy_disconnects_total", cause=cause) == 1
@@ -192,3 +196,45 @@ async def test_without_a_maximum_age_connections_stay(autojump_clock):
         await ask(activity.bench, 1)
         await trio.sleep(5000)
         assert activity.cause is None
+
+
+class Idle:
+    """A connection that lives until it is looked at, whose look takes longer than a portion of work may."""
+
+    is_serving = True
+
+    def __init__(self, looked_at: list[str]) -> None:
+        self._looked_at = looked_at
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    def progress(self) -> ConnectionProgress:
+        self._looked_at.append("connection")
+        started = time.perf_counter()
+        while time.perf_counter() - started < SLICE_S:
+            pass
+        return ConnectionProgress(
+            0, 0, 0, client_owes_rest=False, request_size=0, client_owes_reading=False, quiescent=True
+        )
+
+
+async def test_clients_have_their_turn_while_all_connections_are_looked_at(autojump_clock):
+    connections, happened = ConnectionManager(Limits(), Metrics()), list[str]()
+
+    async def a_client() -> None:
+        await trio.sleep(1.0)
+        for _ in range(3):
+            happened.append("client")
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(connections.serve, Idle(happened), "client-host")
+        nursery.start_soon(connections.enforce_limits)
+        nursery.start_soon(a_client)
+        await trio.sleep(1.5)
+        nursery.cancel_scope.cancel()
+    assert happened.count("connection") == 10
+    last_of_client = len(happened) - 1 - happened[::-1].index("client")
+    assert happened[last_of_client:].count("connection") > 5

@@ -1,0 +1,43 @@
+"""Mutations of static members: which process has an instance id."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from protocol_codecs import ErrorCode
+from translation import (
+    static_members,
+)
+from translation.engine import join_outcomes
+from translation.engine.context import Context
+from translation.engine.member import Member
+
+
+def do_not_replace_static_members() -> AbstractContextManager[Any]:
+    """A new process with a known instance id is refused, as the broker refuses it."""
+
+    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
+        raise join_outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
+        yield
+
+    return patch.object(static_members, "release_instance", broken)
+
+
+def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
+    """A process with a member id of its own replaces whoever has its instance id."""
+    release = static_members.release_instance
+
+    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
+        return (yield from release(context, member, is_new=True))
+
+    return patch.object(static_members, "release_instance", broken)
+
+
+def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[Any]:
+    """The broker's word for an older process counts although a newer one takes its instance id over here."""
+
+    def broken(context: Context, member: Member) -> None:
+        if member.client.instance_id is not None:
+            member.group.static_members[member.client.instance_id] = member.member_id
+
+    return patch.object(static_members, "claim_instance", broken)

@@ -1,0 +1,102 @@
+"""Invariant 6: clients are told to rejoin, or that their membership is over, only with a cause.
+
+Also, an API is answered only with errors that its old clients survive.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from tests.simulation.standing import MEMBERSHIP_IS_OVER, Standing
+from tests.simulation.violation import Violation
+from tests.simulation.wire import Ask, codes_in, generation_in
+
+if TYPE_CHECKING:
+    from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch import Watch
+
+_E = ErrorCode
+_TRANSIENT = frozenset({_E.NOT_COORDINATOR, _E.COORDINATOR_NOT_AVAILABLE})
+
+_ALLOWED: dict[int, frozenset[ErrorCode]] = {
+    ApiKey.HEARTBEAT: MEMBERSHIP_IS_OVER | _TRANSIENT | {_E.NONE, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.SYNC_GROUP: MEMBERSHIP_IS_OVER | _TRANSIENT | {_E.NONE, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.JOIN_GROUP: _TRANSIENT
+    | {_E.NONE, _E.MEMBER_ID_REQUIRED, _E.FENCED_INSTANCE_ID, _E.COORDINATOR_LOAD_IN_PROGRESS},
+    ApiKey.OFFSET_COMMIT: MEMBERSHIP_IS_OVER
+    | _TRANSIENT
+    | {_E.NONE, _E.COORDINATOR_LOAD_IN_PROGRESS, _E.UNKNOWN_TOPIC_OR_PARTITION, _E.REBALANCE_IN_PROGRESS},
+    ApiKey.LEAVE_GROUP: frozenset(_E),
+    ApiKey.OFFSET_FETCH: frozenset(_E),
+}
+"""The error codes that each API may be answered with. Every other one is fatal in some old client."""
+
+
+class AnswerWatch:
+    """Judges the error codes in a proxy's own answers."""
+
+    def __init__(self, watch: "Watch") -> None:
+        self._watch = watch
+
+    def answered(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
+        """Check a proxy's own answer, and record what it means for the membership."""
+        watch = self._watch
+        codes = codes_in(message)
+        if arrives:
+            self._check_codes(standing, ask, codes)
+        match ask.api_key:
+            case ApiKey.JOIN_GROUP:
+                watch.memberships.join_answered(process, standing, ask, message, arrives=arrives)
+            case ApiKey.SYNC_GROUP if message.error_code == ErrorCode.NONE:
+                watch.memberships.sync_answered(process, standing)
+            case ApiKey.OFFSET_COMMIT:
+                watch.commits.answered(standing, ask, codes)
+            case ApiKey.LEAVE_GROUP:
+                return
+        if ErrorCode.REBALANCE_IN_PROGRESS in codes:
+            self._told_to_rejoin(process, standing)
+        for code in codes & MEMBERSHIP_IS_OVER if arrives else ():
+            self._told_it_is_over(process, standing, ask, ErrorCode(code))
+
+    @staticmethod
+    def _check_codes(standing: Standing, ask: Ask, codes: set[int]) -> None:
+        for code in codes:
+            ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
+            if ended and standing.excuse() is not None:
+                continue  # it left on another connection while its JoinGroup waited
+            if code not in _ALLOWED[ask.api_key]:
+                name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
+                raise Violation(6, f"{standing.client} is answered {name}, which old clients do not survive")
+
+    def _told_to_rejoin(self, process: "ProxyProcess", standing: Standing) -> None:
+        """Start the client's rebalance timeout, and check that there is a cause to rejoin."""
+        self._watch.count("rejoins")
+        if standing.asked_to_rejoin_ms is None:
+            standing.asked_to_rejoin_ms = self._watch.kernel.now_ms
+        adopted = standing.joined_at != (process.name, process.incarnation)
+        changed = any(given != standing.handed for given in standing.given)
+        withheld = not standing.claims <= standing.handed
+        # What a JoinGroup did whose answer nobody heard can only be undone by another one.
+        known = standing.synced and not standing.abandoned_join
+        if not (adopted or changed or withheld) and known and standing.excuse() is None:
+            raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
+
+    def _told_it_is_over(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, code: ErrorCode
+    ) -> None:
+        if ask.message.member_id != standing.member_id or generation_in(ask.message) != standing.generation:
+            return  # of an older membership or generation
+        excuse = standing.excuse()
+        if code == ErrorCode.UNKNOWN_MEMBER_ID and _policy_moves(process, standing):
+            # It goes on being a member until it has given up everything and joins anew.
+            self._watch.count("clients moved between the protocols")
+            return
+        if excuse is None:
+            raise Violation(6, f"{standing.client} is told {code.name} while it is within its contract")
+        standing.end(f"it was told {code.name}")
+
+
+def _policy_moves(process: "ProxyProcess", standing: Standing) -> bool:
+    """Whether the policy is a reason to tell a client to join anew."""
+    return standing.classic is process.translates or process.policy_read_ms >= standing.answered_ms

@@ -1,0 +1,96 @@
+"""Invariant 3: commits with the current generation are accepted, and older ones take no partition's offset over.
+
+A generation is all that brokers look at. So a commit with the current one may name a partition that another client has
+by now; one with an older generation may not.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from protocol_codecs import ErrorCode
+from tests.simulation.standing import Standing
+from tests.simulation.violation import Violation
+from tests.simulation.wire import Ask, generation_in
+
+if TYPE_CHECKING:
+    from tests.simulation.clients.caller import Caller
+    from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch import Watch
+
+
+class CommitWatch:
+    """Judges each OffsetCommit when a proxy reads it, when it is answered, and when the broker accepts it."""
+
+    def __init__(self, watch: "Watch") -> None:
+        self._watch = watch
+        self._expected: dict[tuple[Any, int], bool | None] = {}
+        """Whether a commit must be accepted, by client and request; see :meth:`_must_succeed`."""
+
+    def asked(self, client: "Caller", ask: Ask) -> None:
+        """Record the generation of each offset that a client commits."""
+        self._watch.standings[client].committed_with.update(
+            ((topic.name, one.partition_index, one.committed_offset), generation_in(ask.message))
+            for topic in ask.message.topics
+            for one in topic.partitions
+        )
+
+    def arrived(self, process: "ProxyProcess", client: "Caller", ask: Ask) -> None:
+        """A proxy has read a commit."""
+        self._expected[client, ask.number] = self._must_succeed(self._watch.standings[client], process, ask)
+
+    @staticmethod
+    def _must_succeed(standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
+        """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
+        generation = ask.message.generation_id_or_member_epoch
+        if standing.joined_at != (process.name, process.incarnation) or standing.joins_waiting:
+            return None
+        if ask.message.member_id != standing.member_id:
+            return None
+        if generation == standing.generation:
+            return True
+        if generation == standing.previous_generation and not standing.synced:
+            return True
+        if standing.previous_generation < generation < standing.generation and not standing.synced:
+            return None  # of a JoinGroup that was answered and answered again, maybe
+        if standing.excuse() is not None:
+            return None  # forgotten here, and maybe adopted again: then its generation is not known
+        return None if standing.previous_generation < 0 and not standing.synced else False
+
+    def answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
+        """Check a proxy's own answer to a commit."""
+        must = self._expected.pop((standing.client, ask.number), None)
+        if must and ask.message.generation_id_or_member_epoch != standing.generation and standing.synced:
+            must = None  # SyncGroup came first: its generation is the older one by now
+        self._watch.count("commits")
+        if must is False and ErrorCode.NONE in codes:
+            raise Violation(3, f"a commit of {standing.client} with an old generation is accepted")
+        if must is False:
+            self._watch.count("commits refused")
+        refusals = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
+        if must is True and codes & refusals and standing.excuse() is None:
+            raise Violation(3, f"a commit of {standing.client} with its generation is refused")
+
+    def accepted(self, message: Any) -> None:
+        """Check a commit that the broker accepted: nobody else may have a right to its partitions."""
+        watch = self._watch
+        standing = watch.client_of.get(message.member_id)
+        if standing is None or standing.session_timeout_ms is None:
+            return
+        names = {name: topic.topic_id for name, topic in watch.broker.image.topics.items()}
+        working_on = standing.client.named()
+        current = (
+            {standing.generation} if standing.synced else {standing.generation, standing.previous_generation}
+        )
+        for topic in message.topics:
+            for partition in topic.partitions:
+                pid = names.get(topic.name), partition.partition_index
+                if (topic.name, partition.partition_index) in working_on:
+                    continue  # of this topic, or of one that had its name
+                commit = topic.name, partition.partition_index, partition.committed_offset
+                if standing.committed_with.get(commit) in current:
+                    continue  # a generation is all that brokers look at
+                for other in watch.ownership.holders(pid):
+                    if watch.ownership.has_right(other, pid):
+                        text = (
+                            f"{standing.client} commits {watch.story.partitions([pid])}, which {other} holds"
+                        )
+                        raise Violation(3, text)

@@ -1,0 +1,240 @@
+"""Keeps the standing of each client up to date: what calls, answers and other processes make of its membership.
+
+Checks nothing. :mod:`tests.simulation.standing` says what a standing means, the other ``watch_*`` files what follows.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_protocol import decode_subscription
+from tests.simulation.standing import MEMBERSHIP_IS_OVER, Pid, Standing
+from tests.simulation.wire import GROUP, Ask, codes_in
+from translation.actions import Call, Event, EventKind
+
+if TYPE_CHECKING:
+    from tests.simulation.clients.caller import Caller
+    from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch import Watch
+
+
+class MembershipWatch:
+    """Follows JoinGroup and SyncGroup of each client, and who takes its member id or instance id over."""
+
+    def __init__(self, watch: "Watch") -> None:
+        self._watch = watch
+        self._ids: dict[Any, dict[Pid, tuple[str, int]]] = {}
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def renewed(self, client: "Caller") -> None:
+        """A client takes over an assignment: its contract begins anew."""
+        standing = self._watch.standings[client]
+        standing.renew()
+        if standing.replaced:
+            standing.end("another process has its instance id")
+        gone = standing.member_id and standing.member_id not in self._watch.broker.members()
+        if gone and self._watch.ownership.was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
+
+    def join_asked(self, client: "Caller", ask: Ask) -> None:
+        """A client sends JoinGroup: what it works on without claiming it is no longer its own."""
+        standing = self._watch.standings[client]
+        standing.disowned = client.held - _claimed(client, ask)
+        if standing.disowned:
+            self._watch.count("vice: claims less than it holds")
+
+    def ids_for(self, client: "Caller", named: Iterable[tuple[str, int]]) -> dict[Pid, tuple[str, int]]:
+        """Return the partitions that a SyncGroup answer meant by these names."""
+        wanted = frozenset(named)
+        known = self._ids.get(client, {})
+        return {pid: name for pid, name in known.items() if name in wanted}
+
+    # -- calls that a proxy reads ----------------------------------------------------------------------------------
+
+    def call_arrived(self, client: "Caller", ask: Ask) -> None:
+        """A proxy has read a call of a client."""
+        standing = self._watch.standings[client]
+        match ask.api_key:
+            case ApiKey.JOIN_GROUP:
+                standing.joins_waiting.add(ask.number)
+                standing.asked_to_rejoin_ms = standing.joined_ms = None
+                standing.replaced = False
+                if ask.message.group_instance_id is not None:
+                    if not ask.message.member_id:
+                        standing.taking_over.add(ask.number)
+                    self._replaces(client, ask.message)
+            case ApiKey.SYNC_GROUP:
+                standing.joined_ms = None
+
+    @staticmethod
+    def abandoned(standing: Standing, ask: Ask) -> None:
+        """A proxy hears that a client does not wait for an answer any more."""
+        if ask.number in standing.joins_waiting:
+            standing.abandoned_join = True
+            standing.joins_waiting.discard(ask.number)
+            standing.heard()
+
+    def spoken_for(self, ask: Ask) -> None:
+        """Somebody else with READ on the group sends a call in a member's name.
+
+        For one of several processes the client has moved to another connection, and is away when that one ends.
+        """
+        standing = self._watch.client_of.get(getattr(ask.message, "member_id", ""))
+        if standing is not None:
+            standing.moved = True
+
+    def told_in_its_place(self, ask: Ask, message: Any) -> None:
+        """Somebody else with READ on the group was told in a member's name that it has to rejoin.
+
+        For the proxy, as for a broker, the member's time to do so runs from then on.
+        """
+        standing = self._watch.client_of.get(getattr(ask.message, "member_id", ""))
+        told = ErrorCode.REBALANCE_IN_PROGRESS in codes_in(message)
+        if told and standing is not None and standing.asked_to_rejoin_ms is None:
+            standing.asked_to_rejoin_ms = self._watch.kernel.now_ms
+
+    # -- static members --------------------------------------------------------------------------------------------
+
+    def _replaces(self, client: "Caller", join: Any) -> None:
+        """The classic contract: a process that joins without a member id takes the instance id over."""
+        for other in self._watch.standings.values():
+            same_instance = other.instance_id == join.group_instance_id and other.client is not client
+            if same_instance and (not join.member_id or other.client.start_number < client.start_number):
+                other.end("another process has its instance id")
+                other.replaced = True
+
+    def _has_replaced(self, standing: Standing) -> None:
+        """A process with an instance id was let in: older ones have lost it, whatever they sent meanwhile."""
+        for other in self._watch.standings.values():
+            if (
+                other.instance_id is not None
+                and other.instance_id == standing.instance_id
+                and other.client.start_number < standing.client.start_number
+            ):
+                other.end("another process has its instance id")
+                other.replaced = True
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def join_answered(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, *, arrives: bool
+    ) -> None:
+        """A proxy answers a JoinGroup itself: its client is a translated member."""
+        standing.joins_waiting.discard(ask.number)
+        standing.joins_at_the_broker = False
+        standing.heard_ms = self._watch.kernel.now_ms
+        if message.error_code != ErrorCode.NONE:
+            return
+        if not arrives and message.member_id != standing.member_id:
+            return  # its client never hears of this membership, and has another one or none
+        self._has_replaced(standing)
+        self._watch.client_of[message.member_id] = standing
+        gone = message.member_id not in self._watch.broker.members()
+        if gone and self._watch.ownership.was_cut_off(standing):
+            standing.end("the broker's own timeout passed while it was cut off")
+        if standing.member_id != message.member_id or standing.joined_at is None:
+            standing.generation = standing.previous_generation = -1
+        standing.member_id = message.member_id
+        standing.classic = False
+        standing.answered_ms = self._watch.kernel.now_ms
+        served_by = process.name, process.incarnation
+        # A process that adopts a member does not know its generation: the one before this one is the same unknown.
+        if standing.joined_at != served_by:
+            standing.previous_generation = -1
+        elif standing.synced:  # else it may not have heard the answer before this one
+            standing.previous_generation = standing.generation
+        standing.joined_at = served_by
+        standing.generation = message.generation_id
+        standing.synced = standing.abandoned_join = False
+        standing.joined_ms = self._watch.kernel.now_ms
+        _, subscription = decode_subscription(ask.message.protocols[0].metadata)
+        names = {name: topic.topic_id for name, topic in self._watch.broker.image.topics.items()}
+        standing.claims = frozenset(
+            (names.get(owned.topic), index)
+            for owned in subscription.owned_partitions
+            for index in owned.partitions
+        )
+
+    def classic_join_answered(self, standing: Standing, ask: Ask, message: Any) -> None:
+        """The broker answers a JoinGroup: its client is a classic member."""
+        standing.joins_waiting.discard(ask.number)
+        standing.joins_at_the_broker = False
+        standing.heard_ms = self._watch.kernel.now_ms
+        if message.error_code == ErrorCode.NONE:
+            self._has_replaced(standing)
+            self._watch.client_of[message.member_id] = standing
+            standing.member_id = message.member_id
+            standing.joined_at = None
+            standing.classic = True
+            standing.answered_ms = self._watch.kernel.now_ms
+            standing.generation, standing.synced = message.generation_id, False
+        elif message.error_code in MEMBERSHIP_IS_OVER:
+            standing.end("the broker told it that its membership is over")
+
+    def sync_answered(self, process: "ProxyProcess", standing: Standing) -> None:
+        """A proxy answers a SyncGroup itself: its client gets the synced assignment."""
+        member = process.translator._context.registry.find(GROUP, standing.member_id)
+        assert member is not None, "SyncGroup was answered for a member that is not known"
+        names = process.translator._context.topic_names
+        synced = member.partitions.synced_assignment
+        self._ids[standing.client] = {pid: (names[pid[0]], pid[1]) for pid in synced}
+        standing.handed = synced
+        standing.given = {member.partitions.broker_assignment}
+        standing.synced = True
+        standing.asked_to_rejoin_ms = None
+
+    def classic_sync_answered(self, client: "Caller") -> None:
+        """The broker answers a SyncGroup: names mean the topics that exist now."""
+        self._ids[client] = {
+            (topic.topic_id, index): (topic.name, index)
+            for topic in self._watch.broker.image.topics.values()
+            for index in range(topic.partitions)
+        }
+
+    # -- requests of the proxy's own -------------------------------------------------------------------------------
+
+    def called(self, process: "ProxyProcess", call: Call) -> None:
+        """The translation sends a request upstream, which may begin a membership for a client."""
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            if call.message.member_epoch == 0:
+                client = process.connections[call.connection_id].client.near
+                self._watch.standings[client].joins_as = call.message.member_id
+        elif call.api_key == ApiKey.JOIN_GROUP:
+            client = process.connections[call.connection_id].client.near
+            self._watch.standings[client].joins_at_the_broker = True
+
+    def learn_assignment(self, call: Call, message: Any) -> None:
+        """Record what the broker assigned to a member in answer to a request of the proxy's own."""
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
+            standing = self._watch.client_of.get(call.message.member_id)
+            if standing is not None:
+                standing.given.add(
+                    frozenset(
+                        (t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions
+                    )
+                )
+
+    def emitted(self, process: "ProxyProcess", event: Event) -> None:
+        """A process reports an event: one that adopts a member does not know its generation.
+
+        The first call on a connection is no sign of life before the broker has accepted it. If the session ends while
+        the broker is asked, the call came too late.
+        """
+        standing = self._watch.client_of.get(event.member_id)
+        expired = event.kind is EventKind.SESSION_EXPIRED
+        if expired and standing is not None and process.is_asking_about(standing.client):
+            standing.end("its session ended before the broker had accepted its new connection")
+        if event.kind is not EventKind.ADOPTED or standing is None:
+            return
+        alone = process.translator._context.settings.sole_process
+        cut_off = not alone and standing.broken_ms >= standing.answered_ms
+        if standing.moved or cut_off or standing.excuse() is not None:
+            standing.joined_at = None
+
+
+def _claimed(client: "Caller", ask: Ask) -> frozenset[Pid]:
+    """Return those of its partitions that a client's JoinGroup names."""
+    _, subscription = decode_subscription(ask.message.protocols[0].metadata)
+    names = {(owned.topic, index) for owned in subscription.owned_partitions for index in owned.partitions}
+    return frozenset(pid for pid in client.held if client.names.get(pid) in names)

@@ -1,0 +1,83 @@
+"""Invariant 2: no request of the proxy makes the broker free a partition that a client has a right to work on.
+
+Each request is judged twice: when it is sent, by what it could release, and when it arrives, by what the broker then
+takes as free.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.consumer_groups.member import STATIC_LEAVE_EPOCH
+from protocol_codecs import ApiKey
+from tests.simulation.standing import Pid
+from tests.simulation.violation import Violation
+from translation.actions import Call
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Broker
+    from tests.simulation.proxy_process import ProxyProcess
+    from tests.simulation.watch import Watch
+
+
+class ReleaseWatch:
+    """Checks owned lists, epochs -1 and -2, and LeaveGroups against what clients work on."""
+
+    def __init__(self, watch: "Watch") -> None:
+        self._watch = watch
+
+    def check_call(self, process: "ProxyProcess", call: Call) -> None:
+        """Check a request of the proxy when it is sent."""
+        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._check_heartbeat(str(process), call.message)
+        elif call.api_key == ApiKey.LEAVE_GROUP:
+            for identity in call.message.members:
+                self._check_kept(str(process), identity.member_id, frozenset())
+
+    def released(self, broker: "Broker", member_id: str, partitions: frozenset[Pid]) -> None:
+        """The coordinator has served a heartbeat, and takes these partitions as free now."""
+        self._check_free(str(broker), member_id, partitions)
+
+    def _check_heartbeat(self, who: str, heartbeat: Any) -> None:
+        if heartbeat.member_epoch == STATIC_LEAVE_EPOCH:
+            self._end_if_taken_over(heartbeat.member_id)
+        if heartbeat.member_epoch < 0:
+            kept: frozenset[Pid] = frozenset()
+        elif heartbeat.topic_partitions is None:
+            return
+        else:
+            kept = frozenset((t.topic_id, i) for t in heartbeat.topic_partitions for i in t.partitions)
+        self._check_kept(who, heartbeat.member_id, kept)
+
+    def _end_if_taken_over(self, member_id: str) -> None:
+        """End the contract of a static member's client if another process waits to take its instance id over.
+
+        This holds also if that process asked before this client last joined, since a call counts at any moment until it
+        is answered, and also if this client has not heard of its membership yet.
+        """
+        watch = self._watch
+        joining = (one for one in watch.standings.values() if one.joins_as == member_id)
+        standing = watch.client_of.get(member_id) or next(joining, None)
+        for other in watch.standings.values():
+            if (
+                standing is not None
+                and other is not standing
+                and other.instance_id is not None
+                and other.instance_id == standing.instance_id
+                and other.taking_over & other.joins_waiting
+            ):
+                standing.end("another process has its instance id")
+                standing.replaced = True
+
+    def _check_kept(self, who: str, member_id: str, kept: frozenset[Pid]) -> None:
+        """Check the release of everything that the broker counts as the member's, except ``kept``."""
+        self._check_free(who, member_id, self._watch.broker.owned(member_id) - kept)
+
+    def _check_free(self, who: str, member_id: str, partitions: frozenset[Pid]) -> None:
+        watch = self._watch
+        standing = watch.client_of.get(member_id)
+        if standing is None or standing.session_timeout_ms is None or not standing.client.held:
+            return
+        working_on = standing.client.held - standing.disowned
+        released = frozenset(pid for pid in working_on & partitions if watch.broker.image.by_id(pid[0]))
+        if released and standing.excuse() is None:
+            text = f"{who} releases {watch.story.partitions(released)} while {standing.client} works on it"
+            raise Violation(2, text)

@@ -1,0 +1,118 @@
+"""Observes classic members: follows each by its JoinGroup, SyncGroup, Heartbeat and LeaveGroup calls."""
+
+from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol_codecs.messages.sync_group import SyncGroupResponse
+from translation import rebalance_timeout
+from translation.actions import Connection, EventKind, MemberProtocol, Request
+from translation.member_state import MemberEvent, MemberState
+from translation.passthrough.observed_member import ObservedMember
+from translation.passthrough.observed_members import MEMBERSHIP_ERRORS, ObservedMembers
+from translation.passthrough.owned_partitions import CONSUMER, NOTHING, in_assignment, in_join_group
+
+
+class ClassicObserver:
+    """Applies the calls of classic members to ``members``. ``now`` is in seconds of the caller's clock."""
+
+    def __init__(self, members: ObservedMembers) -> None:
+        self._members = members
+
+    def join_forwarded(self, now: float, member: ObservedMember, message: JoinGroupRequest) -> None:
+        """A member joins again: it gives up at once what it no longer reports as owned."""
+        member.wait_in_join_group(now)
+        if member.state is MemberState.STABLE:
+            self._members.change(member, MemberEvent.JOIN_FORWARDED, "it joins again")
+        reported_owned = in_join_group(message)
+        given_up = (member.owned or NOTHING) - reported_owned
+        if given_up:
+            member.owned = reported_owned
+            self._members.emit(EventKind.REVOKED, member, partitions=given_up)
+
+    def join_answered(
+        self, now: float, connection: Connection, request: Request, response: JoinGroupResponse
+    ) -> None:
+        """The broker answered a JoinGroup: the client has a generation now, or an error."""
+        message: JoinGroupRequest = request.message
+        members = self._members
+        if response.error_code != ErrorCode.NONE:
+            if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                members.call_failed(connection, request, response.error_code, "JoinGroup")
+            return
+        members.fence_predecessor(message.group_id, response.member_id, message.group_instance_id)
+        member = members.get_or_add(connection, request, response.member_id, MemberProtocol.CLASSIC)
+        member.instance_id = message.group_instance_id
+        member.session_timeout_ms = message.session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout.of_client_ms(message)
+        member.is_consumer = message.protocol_type == CONSUMER
+        member.touch(now)
+        member.generation = response.generation_id
+        member.owned = in_join_group(message)
+        members.change(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")
+        members.emit(EventKind.JOINED, member, partitions=member.owned)
+
+    def sync_answered(
+        self, now: float, connection: Connection, request: Request, response: SyncGroupResponse
+    ) -> None:
+        """The broker answered a SyncGroup: the client has its assignment now, or an error."""
+        message, members = request.message, self._members
+        if response.error_code != ErrorCode.NONE:
+            members.call_failed(connection, request, response.error_code, "SyncGroup")
+            return
+        member = members.by_id.get((message.group_id, message.member_id))
+        if member is None:  # its JoinGroup went another way
+            member = self._first_seen(connection, request)
+            member.owned = NOTHING
+            members.emit(EventKind.JOINED, member, reason="first seen at its SyncGroup")
+        member.connection_id = connection.id
+        member.touch(now)
+        assigned = in_assignment(response.assignment) if member.is_consumer else NOTHING
+        added, to_revoke = member.assign(assigned)
+        if added:
+            members.emit(EventKind.ASSIGNED, member, partitions=added)
+        if to_revoke:
+            members.emit(EventKind.REVOKE_REQUESTED, member, partitions=to_revoke)
+        members.change(member, MemberEvent.SYNC_ANSWERED, "SyncGroup answered")
+
+    def heartbeat_answered(
+        self, now: float, connection: Connection, request: Request, response: HeartbeatResponse
+    ) -> None:
+        """The broker answered a Heartbeat: the member is alive, has to join again, or is none any more."""
+        message, members, code = request.message, self._members, response.error_code
+        if code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            if code in MEMBERSHIP_ERRORS:
+                members.call_failed(connection, request, code, "Heartbeat")
+            return
+        member = members.by_id.get((message.group_id, message.member_id))
+        if member is None:
+            member = self._first_seen(connection, request)
+            member.machine.handle(MemberEvent.FIRST_SEEN)
+            members.emit(EventKind.ADOPTED, member, reason="first seen at its Heartbeat")
+        member.connection_id = connection.id
+        member.touch(now)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS and member.state is MemberState.STABLE:
+            members.change(member, MemberEvent.REBALANCE_ANNOUNCED, ErrorCode.REBALANCE_IN_PROGRESS.name)
+
+    def leave_answered(self, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
+        """The broker answered a LeaveGroup: those that it removed, or did not know, are members no longer."""
+        if response.error_code != ErrorCode.NONE:
+            return
+        members = self._members
+        gone: list[tuple[str, str | None, int]] = []
+        if message.member_id:
+            gone.append((message.member_id, None, ErrorCode.NONE))
+        gone += [(one.member_id, one.group_instance_id, one.error_code) for one in response.members]
+        for member_id, instance_id, code in gone:
+            member = members.by_id.get((message.group_id, member_id))
+            member = member or members.with_instance_id(message.group_id, instance_id)
+            if member is not None and code in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+                members.end(member, EventKind.LEFT, "LeaveGroup")
+
+    def _first_seen(self, connection: Connection, request: Request) -> ObservedMember:
+        """Return a new member for the sender of a SyncGroup or a Heartbeat."""
+        message = request.message
+        member = self._members.get_or_add(connection, request, message.member_id, MemberProtocol.CLASSIC)
+        member.instance_id = message.group_instance_id
+        member.generation = message.generation_id
+        return member
