@@ -82,7 +82,7 @@ class Forward(msgspec.Struct, frozen=True):
 
 
 class Authorized(msgspec.Struct, frozen=True):
-    """Tells the shell that the broker lets the sender of this JoinGroup act in its group, so that observers may count it.
+    """Tells the shell that the sender of this JoinGroup may act in its group, so that observers may count the call.
 
     It comes before anything else that follows from the JoinGroup.
     """
