@@ -82,9 +82,9 @@ class Forward(msgspec.Struct, frozen=True):
 
 
 class Authorized(msgspec.Struct, frozen=True):
-    """The broker lets the sender of this JoinGroup act in its group: whoever watches may believe what it says.
+    """Tells the shell that the sender of this JoinGroup may act in its group, so that observers may count the call.
 
-    Comes before anything else that follows from the JoinGroup.
+    It comes before anything else that follows from the JoinGroup.
     """
 
     request: Request
@@ -113,7 +113,7 @@ class Close(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The upstream connection of a client that is gone is of no more use and may be closed.
+    """Close the upstream connection of a client that has disconnected: nothing needs it any more.
 
     Between ``client_disconnected`` and this action the shell keeps the upstream connection open, because
     heartbeats for the silent client's members still travel on it.
@@ -156,7 +156,7 @@ class MemberProtocol(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Something that a person who watches the migration wants to know.
+    """Something that happened to a member or a group, for log, metrics and journal.
 
     ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
@@ -183,7 +183,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Emit(msgspec.Struct, frozen=True):
-    """Tell log, metrics and journal."""
+    """Report an event to log, metrics and journal."""
 
     event: Event
 

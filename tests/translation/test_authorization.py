@@ -331,7 +331,7 @@ def test_a_session_timeout_that_a_broker_would_refuse_ends_nobody(timeout_ms: in
 
 
 def stalled_behind(bench: Bench, connection: Connection) -> ConnectionId:
-    """A member's conversation waits on another connection, on which answers came until a moment ago."""
+    """A procedure of a member waits on another connection, on which answers came until a moment ago."""
     stalled = bench.connect()
     bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
     assert [call.connection_id for call in bench.calls] == [stalled.id]

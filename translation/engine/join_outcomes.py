@@ -55,7 +55,7 @@ class PassesThrough(Outcome):
 
 
 class AnsweredByNewer(Outcome):
-    """A newer JoinGroup of the same member answers both requests (:func:`take_over_waiting_join`)."""
+    """A newer JoinGroup of the same member answers both requests (:mod:`translation.engine.join_wait`)."""
 
     def apply(self, _context: Context, _member: Member, _request: Request) -> None:
         """Do nothing: the newer request answers this one too."""
