@@ -6,6 +6,7 @@ from typing import Any
 
 from proxy.session.session_state import CLIENT, REQUEST, UPSTREAM
 from tools.markers import replaced
+from translation.fleet.seats import SEATS
 from translation.group_migration import PACE, ROUTING
 from translation.member_state import OBSERVED_TRANSITIONS, TRANSITIONS
 
@@ -17,6 +18,9 @@ DIAGRAMS: Mapping[str, Mapping[str, Mapping[Any, Mapping[Any, Any]]]] = {
         "observed member states": OBSERVED_TRANSITIONS,
         "group routing": ROUTING,
         "group pace": PACE,
+    },
+    "explanation/fleet.md": {
+        "member seats": SEATS,
     },
     "reference/protocol-contracts.md": {
         "client states": CLIENT,

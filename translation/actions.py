@@ -2,7 +2,7 @@
 
 The shell (``proxy``) hands every group call of a client to
 :meth:`translation.translator.Translator.handle_request`, every answer to a call that the translation made to
-``handle_reply``, every end of a connection to ``client_gone`` or ``upstream_lost``, and the passing of time
+``handle_reply``, every end of a connection to ``client_disconnected`` or ``upstream_lost``, and the passing of time
 to ``handle_time``. Each of them gives a list of the actions below, to be carried out in order.
 """
 
@@ -39,7 +39,7 @@ class Connection(msgspec.Struct, frozen=True):
     version of the client's software (``librdkafka/2.8.0``) as its ApiVersions request told it, empty if it did not.
 
     ``peer_closed`` says whether the client has closed its side, as the kernel knows it at this moment: earlier than
-    ``client_gone`` says so, which comes behind what the client sent before. Once true it stays true.
+    ``client_disconnected`` says so, which comes behind what the client sent before. Once true it stays true.
     """
 
     id: ConnectionId
@@ -81,10 +81,10 @@ class Forward(msgspec.Struct, frozen=True):
     request_id: RequestId
 
 
-class Admitted(msgspec.Struct, frozen=True):
-    """The broker lets the sender of this JoinGroup act in its group: whoever watches may believe what it says.
+class Authorized(msgspec.Struct, frozen=True):
+    """Tells the shell that the sender of this JoinGroup may act in its group, so that observers may count the call.
 
-    Comes before anything else that follows from the JoinGroup.
+    It comes before anything else that follows from the JoinGroup.
     """
 
     request: Request
@@ -113,9 +113,9 @@ class Close(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The upstream connection of a client that is gone is of no more use and may be closed.
+    """Close the upstream connection of a client that has disconnected: nothing needs it any more.
 
-    Between ``client_gone`` and this action the shell keeps the upstream connection open, because
+    Between ``client_disconnected`` and this action the shell keeps the upstream connection open, because
     heartbeats for the silent client's members still travel on it.
     """
 
@@ -156,7 +156,7 @@ class MemberProtocol(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Something that a person who watches the migration wants to know.
+    """Something that happened to a member or a group, for log, metrics and journal.
 
     ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
@@ -183,9 +183,9 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Emit(msgspec.Struct, frozen=True):
-    """Tell log, metrics and journal."""
+    """Report an event to log, metrics and journal."""
 
     event: Event
 
 
-Action = Answer | Forward | Admitted | Call | Close | Release | Emit
+Action = Answer | Forward | Authorized | Call | Close | Release | Emit

@@ -24,7 +24,7 @@ def member_time(context: Context, member: Member, now: float) -> None:
     """Handle every deadline of a member that is due."""
     if timeout_expired(context, member):
         _start(context, member, expiring=True)
-        if member.queue.waiting:  # the end waits for its turn, and is forgotten if its connection is lost before
+        if member.queue.waiting:  # for its turn, and what waits is dropped if its connection is lost before
             context.timers.book(member, now + context.settings.turn_limit_s + _AFTER_TURN_S)
         return  # booked again by whatever renews the deadline
     announce_additions(context, member)

@@ -52,5 +52,5 @@ def told_to_broker_ms(client: _Client, margin_ms: int) -> int:
 
 
 def start(member: _Member, now: float) -> None:
-    """The client has its rebalance timeout, from now on, to make its next call of the rebalance."""
+    """Start the rebalance timeout: the client has so long, from now on, for its next call of the rebalance."""
     member.deadlines.rebalance_deadline = now + member.client.rebalance_timeout_ms / 1000

@@ -44,17 +44,16 @@ class Translator:
         self._predicted: PredictedHeartbeat | None = None
 
     def predict(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
-        """What :meth:`handle_request` is certain to do with a Heartbeat, if anything is.
+        """Predict the request to the broker that a Heartbeat leads to; None if that is not certain.
 
-        :meth:`handle_request` is to be called next. Who sends the request before has the broker work meanwhile.
+        :meth:`handle_request` has to be called next, with the same request. The caller may send the predicted request
+        before that, so that the broker works on it meanwhile.
         """
         self._predicted = predict_heartbeat(self._context, connection, request)
         return self._predicted
 
-    # -- what comes in ---------------------------------------------------------------------------------------
-
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
-        """A client sent a request of one of the group APIs."""
+        """Handle a client's request of one of the group APIs."""
         context = self._context
         context.now = now
         context.connections.track(connection, request)
@@ -75,40 +74,42 @@ class Translator:
         return context.registry.find(group_id, member_id) is None and is_relayed(context, group_id, member_id)
 
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
-        """The broker answered a :class:`~translation.actions.Call`; ``message`` is the decoded response."""
+        """Handle the broker's response to a :class:`~translation.actions.Call`; ``message`` is decoded."""
         self._context.now = now
         self._context.scheduler.handle_reply(call_id, message)
         return self._actions()
 
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
-        """The broker answered a group request that was relayed; learn from what it accepted."""
+    def handle_relayed_response(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Action]:
+        """Learn from the broker's response to a group request that was relayed."""
         context = self._context
         context.now = now
         relayed_responses.observe_response(context, connection, request, response)
         return self._actions()
 
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of this connection for this group
         (:mod:`translation.authorization`)."""
         return self._context.authorized_groups.includes(connection_id, group_id)
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The client disconnected. Its members stay until their sessions end."""
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        """Handle the end of a client's connection. Its members stay until their sessions end."""
         context = self._context
         context.now = now
         members = context.connections.members_on(connection_id)
-        context.connections.client_gone(connection_id)
+        context.connections.client_disconnected(connection_id)
         context.abandon_joins(members, connection_id)
         return self._actions()
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
-        """The upstream connection closed, and the client's with it: calls on it get no response."""
+        """Handle the end of an upstream connection, and the client's with it: calls on it get no response."""
         context = self._context
         context.now = now
         context.connection_lost(connection_id)
         return self._actions()
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable and has no procedure under way."""
         return all(
             member.state is MemberState.STABLE and member.queue.idle

@@ -16,6 +16,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 from yaml.composer import ComposerError
 
+from proxy.config.fleet import with_absolute_secrets
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Config
 from proxy.config.tls import with_absolute_paths
@@ -147,14 +148,15 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
 
 
 def _with_absolute_paths(config: Config, folder: Path) -> Config:
-    """Resolve the paths of TLS files, which are relative to the configuration's folder."""
+    """Resolve the paths of TLS files and secrets, which are relative to the configuration's folder."""
     listeners = tuple(
         replace(listener, tls=listener.tls and with_absolute_paths(listener.tls, folder))
         for listener in config.listeners
     )
     tls = config.upstream.tls
     upstream = replace(config.upstream, tls=tls and with_absolute_paths(tls, folder))
-    return replace(config, listeners=listeners, upstream=upstream)
+    fleet = config.fleet and with_absolute_secrets(config.fleet, folder)
+    return replace(config, listeners=listeners, upstream=upstream, fleet=fleet)
 
 
 def load_policy(file: Path) -> Policy:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from proxy.config.fleet import Fleet
 from proxy.config.limits import Limits
 from proxy.config.network import NODE_ID, Address, Admin, Listener, Upstream
 from proxy.config.reporting import JournalSection, Log, MetricsSection, Visibility
@@ -20,6 +21,7 @@ __all__ = [
     "Admin",
     "Config",
     "Drain",
+    "Fleet",
     "JournalSection",
     "Limits",
     "Listener",
@@ -85,6 +87,13 @@ class Config(Section, frozen=True, kw_only=True):
     journal: JournalSection = JournalSection()
     drain: Drain = Drain()
     log: Log = Log()
+    fleet: Annotated[
+        Fleet | None,
+        Meta(
+            description="The member log, by which replicas agree who serves a member. It is read and checked, and "
+            "**has no effect yet**: nothing asks the log. `null`: replicas share nothing."
+        ),
+    ] = None
     sole_process: Annotated[
         bool,
         Meta(

@@ -35,29 +35,33 @@ class ReportingTranslator:
         """The broker's answer to a Call."""
         return self._report_events(self._translator.handle_reply(now, call_id, message))
 
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+    def handle_relayed_response(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Action]:
         """The broker's answer to a group call that was relayed."""
-        return self._report_events(self._translator.passed(now, connection, request, response))
+        return self._report_events(
+            self._translator.handle_relayed_response(now, connection, request, response)
+        )
 
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         """Whether a member's Heartbeat is only forwarded."""
         return self._translator.passes_through(now, group_id, member_id)
 
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of a connection for a group."""
-        return self._translator.admits(connection_id, group_id)
+        return self._translator.is_authorized(connection_id, group_id)
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client's side of a connection has ended."""
-        return self._report_events(self._translator.client_gone(now, connection_id))
+        return self._report_events(self._translator.client_disconnected(now, connection_id))
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """A connection is gone on both sides."""
         return self._report_events(self._translator.upstream_lost(now, connection_id))
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""
-        return self._translator.settled(connection_id)
+        return self._translator.is_quiescent(connection_id)
 
     def next_deadline(self) -> float:
         """When handle_time wants to be called."""

@@ -67,7 +67,7 @@ class ConnectionEnding:
         if self.is_draining:
             if session.idle:
                 self.end(self._pending_cause, "nothing under way any more")
-        elif session.quiescent and self._driver.settled(self._id):
+        elif session.quiescent and self._driver.is_quiescent(self._id):
             self.end(self._pending_cause, "it was to end as soon as nothing was under way")
 
     # -- after the client has gone -------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class ConnectionEnding:
     async def linger(self, upstream_ended: trio.Event) -> None:
         """Wait until the translation, the broker or a drain ends the upstream connection."""
         self._linger_over = trio.Event()
-        self._driver.client_gone(self._id)
+        self._driver.client_disconnected(self._id)
         self._session.forget_request()
         if not upstream_ended.is_set():
             await self._linger_over.wait()

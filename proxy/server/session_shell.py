@@ -139,7 +139,7 @@ class SessionShell:
                 case CallReturned(call_id, message):
                     driver.reply(call_id, message)
                 case GroupCallPassed(connection, request, response):
-                    driver.passed(self, connection, request, response)
+                    driver.call_relayed(self, connection, request, response)
                 case UpstreamNeeded():
                     self.upstream_needed = True
                 case SaslSessionExpired():

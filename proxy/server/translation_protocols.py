@@ -23,11 +23,13 @@ class Translation(Protocol):
         """Handle the broker's response to a Call."""
         ...
 
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+    def handle_relayed_response(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Action]:
         """Note the broker's response to a group call that was relayed."""
         ...
 
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         """Whether the broker has accepted a call of this connection for this group."""
         ...
 
@@ -35,7 +37,7 @@ class Translation(Protocol):
         """Whether handle_request would do nothing with this member's Heartbeat but forward it."""
         ...
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """The client has closed a connection; its upstream connection stays until Release."""
         ...
 
@@ -55,7 +57,7 @@ class Translation(Protocol):
         """Apply another policy."""
         ...
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member that is reached through a connection is Stable, with nothing under way."""
         ...
 

@@ -25,8 +25,8 @@ from proxy.session.request_metrics import RequestMetrics
 from proxy.session.speculation import Prediction
 from translation.actions import (
     Action,
-    Admitted,
     Answer,
+    Authorized,
     Call,
     CallId,
     Close,
@@ -102,19 +102,20 @@ class TranslatorDriver:
         )
 
         def handler(name: str, handle: Callable[..., list[Action]]) -> _Handler:
+            # The name is a label of a metric: it stays although the methods have other names.
             return _Handler(name, handle, request_metrics.metrics.translation.labels(name))
 
         self._handle_request = handler("handle_request", translator.handle_request)
         self._handle_reply = handler("handle_reply", translator.handle_reply)
-        self._handle_passed = handler("passed", translator.passed)
-        self._handle_client_gone = handler("client_gone", translator.client_gone)
+        self._handle_relayed_response = handler("passed", translator.handle_relayed_response)
+        self._handle_client_disconnected = handler("client_gone", translator.client_disconnected)
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
-            Admitted: self._admitted,
+            Authorized: self._authorized,
             Call: self._call,
             Emit: self._emitted,
             Close: self._close,
@@ -136,7 +137,7 @@ class TranslatorDriver:
         self._requests[request.id] = driven
         if request.api_key == _HEARTBEAT:
             group_id = request.message.group_id
-            if not self._routes.leads_to(group_id, shell) and self._translator.admits(
+            if not self._routes.leads_to(group_id, shell) and self._translator.is_authorized(
                 connection.id, group_id
             ):
                 self._routes.remember(shell, connection, request)
@@ -150,7 +151,7 @@ class TranslatorDriver:
             and self._translator.passes_through(self._clock(), group_id, member_id)
         )
 
-    def passed(
+    def call_relayed(
         self,
         shell: TranslatedConnection,
         connection: Connection,
@@ -163,28 +164,30 @@ class TranslatorDriver:
         """
         group_id = request.message.group_id
         if request.api_key == _HEARTBEAT and response.error_code == 0:
-            if self._translator.admits(connection.id, group_id):
+            if self._translator.is_authorized(connection.id, group_id):
                 if not self._routes.leads_to(group_id, shell):
                     self._routes.remember(shell, connection, request)
                 if self._kept_alive(self._clock(), connection.id, request.message):
                     return
         elif response is None:
-            if self._translator.admits(connection.id, group_id):
+            if self._translator.is_authorized(connection.id, group_id):
                 self.reporter.call_forwarded(request)
             return
         is_news = request.api_key != _HEARTBEAT or response.error_code != 0
-        if is_news or not self._translator.admits(connection.id, group_id):
+        if is_news or not self._translator.is_authorized(connection.id, group_id):
             if connection.id not in self._connections:
                 self._connections[connection.id] = _DrivenConnection(shell)
-            self._dispatch(self._handle_passed, connection.id, connection, request, response)
-        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.admits(connection.id, group_id):
+            self._dispatch(self._handle_relayed_response, connection.id, connection, request, response)
+        if request.api_key == _CONSUMER_GROUP_HEARTBEAT and self._translator.is_authorized(
+            connection.id, group_id
+        ):
             self._routes.remember(shell, connection, request)
         self.reporter.call_answered(connection, request, response)
 
-    def _admitted(self, admitted: Admitted) -> None:
+    def _authorized(self, authorized: Authorized) -> None:
         # A member that passed through until now may be translated from this JoinGroup on: it gives up now what the
         # JoinGroup no longer reports as owned, not when it is answered.
-        self.reporter.call_forwarded(admitted.request)
+        self.reporter.call_forwarded(authorized.request)
 
     def ask(
         self,
@@ -205,12 +208,12 @@ class TranslatorDriver:
         self._dispatch(self._handle_reply, call.connection_id, call_id, message)
         self._request_metrics.call_result(call.api_key, message)
 
-    def client_gone(self, connection_id: ConnectionId) -> None:
+    def client_disconnected(self, connection_id: ConnectionId) -> None:
         """Tell the translator that a known connection has lost its client; it releases the connection when it can."""
         self._routes.forget(connection_id)
         driven = self._connections[connection_id]
         self._forget_request(driven)
-        self._dispatch(self._handle_client_gone, connection_id, connection_id)
+        self._dispatch(self._handle_client_disconnected, connection_id, connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
         """Tell the translator, if it knows the connection, that both sides of it are closed."""
@@ -218,9 +221,9 @@ class TranslatorDriver:
         if self.forget(connection_id):
             self._dispatch(self._handle_upstream_lost, connection_id, connection_id)
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether a connection can be closed without disturbing a member: each on it is Stable, or there is none."""
-        return not self.knows(connection_id) or self._translator.settled(connection_id)
+        return not self.knows(connection_id) or self._translator.is_quiescent(connection_id)
 
     def knows(self, connection_id: ConnectionId) -> bool:
         """Whether the translator knows this connection."""

@@ -27,15 +27,16 @@ def test_each_path_of_the_page_exists():
 DECIDED_IN = re.findall(
     r"`([\w/]+\.py)::([\w.]+)`", TEXT.split("\n## Where is it decided\n")[1].split("\n## ")[0]
 )
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions_of(path):
     """The functions of a module, and the methods of its classes as ``Class.method``."""
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, FUNCTION):
             yield node.name
         if isinstance(node, ast.ClassDef):
-            yield from (f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef))
+            yield from (f"{node.name}.{one.name}" for one in node.body if isinstance(one, FUNCTION))
 
 
 @pytest.mark.parametrize(("path", "function"), DECIDED_IN)

@@ -50,7 +50,6 @@ _HISTORY = frozenset(
         "counts",
         "number",
         "requests",
-        "steps",
     }
 )
 """Attributes that only record how the state was reached."""

@@ -223,7 +223,7 @@ class ProxyProcess:
             shell.inbox.clear()
             self._abandon(shell)
             if shell.known and shell.upstream_open and not shell.owes_join:
-                self._do("client_gone", shell.connection.id)
+                self._do("client_disconnected", shell.connection.id)
             else:
                 self._end(shell)
         else:
@@ -257,7 +257,7 @@ class ProxyProcess:
     def is_asking_about(self, client: Party) -> bool:
         """Whether the broker is asked whether this client may act in the group, and its call waits for the answer."""
         return any(
-            shell.client.near is client and not self.translator.admits(shell.connection.id, GROUP)
+            shell.client.near is client and not self.translator.is_authorized(shell.connection.id, GROUP)
             for shell in self._requests.values()
         )
 
@@ -305,10 +305,10 @@ class ProxyProcess:
 
     def _passed(self, shell: ShellConnection, ask: Ask, response: Any) -> None:
         """Show the translation the broker's own answer to a group call."""
-        if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "passed"):
+        if ask.api_key in SHOWN_WHEN_PASSED and hasattr(self.translator, "handle_relayed_response"):
             self._last_id += 1
             request = Request(RequestId(self._last_id), ask.api_key, ask.version, ask.client_id, ask.message)
-            self._do("passed", shell.connection, request, response)
+            self._do("handle_relayed_response", shell.connection, request, response)
 
     def _flush(self, shell: ShellConnection) -> None:
         while shell.owed and shell.owed[0][1] is not None:
@@ -365,11 +365,11 @@ class ProxyProcess:
 
     def _without_rights(self, what: str, arguments: tuple[Any, ...]) -> Hostile | None:
         """Return the client of this connection if it has no READ on the group."""
-        if what in {"handle_request", "passed"}:
+        if what in {"handle_request", "handle_relayed_response"}:
             connection_id = arguments[0].id
         elif what == "handle_reply":
             connection_id = self._called_on.pop(arguments[0])
-        elif what in {"client_gone", "upstream_lost"}:
+        elif what in {"client_disconnected", "upstream_lost"}:
             connection_id = arguments[0]
         else:
             return None

@@ -36,8 +36,8 @@ from protocol_codecs.messages.offset_commit import (
 from protocol_codecs.messages.sync_group import SyncGroupRequest
 from translation.actions import (
     Action,
-    Admitted,
     Answer,
+    Authorized,
     Call,
     CallId,
     Close,
@@ -164,7 +164,7 @@ class Bench:
                     self.events.append(action.event)
                 case Close():
                     self.closed.append(action.connection_id)
-                case Admitted():
+                case Authorized():
                     pass
                 case _:
                     raise AssertionError(action)
@@ -210,10 +210,14 @@ class Bench:
             assert actions[0] == answer
         self._do(actions)
 
-    def passed(self, connection: Connection, request_id: RequestId, response: Any) -> None:
+    def relayed_response(self, connection: Connection, request_id: RequestId, response: Any) -> None:
         """The broker's answer to a request that was forwarded."""
         assert request_id in self.forwarded
-        self._do(self.translator.passed(self.now, connection, self._requests[request_id], response))
+        self._do(
+            self.translator.handle_relayed_response(
+                self.now, connection, self._requests[request_id], response
+            )
+        )
 
     def reply_names(self) -> None:
         """Answer the Metadata question that waits, with the topics of this bench."""
@@ -226,8 +230,8 @@ class Bench:
         )
         self.reply(MetadataResponse(topics=topics), call)
 
-    def client_gone(self, connection: Connection) -> None:
-        self._do(self.translator.client_gone(self.now, connection.id))
+    def client_disconnected(self, connection: Connection) -> None:
+        self._do(self.translator.client_disconnected(self.now, connection.id))
 
     def upstream_lost(self, connection: Connection) -> None:
         self.calls = [call for call in self.calls if call.connection_id != connection.id]

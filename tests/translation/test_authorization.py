@@ -135,7 +135,7 @@ def test_a_connection_on_which_nobody_answers_holds_up_nobody(what: str) -> None
 def test_a_session_may_end_while_the_broker_is_asked_about_the_clients_new_connection() -> None:
     """Else a stranger's calls could keep the member of a dead client alive."""
     bench, own = a_victim()
-    bench.client_gone(own)
+    bench.client_disconnected(own)
     bench.upstream_lost(own)
     bench.advance(8.8)  # its session timeout is 10 s
     assert EventKind.SESSION_EXPIRED not in bench.kinds()
@@ -205,7 +205,7 @@ def test_an_authorizer_that_fails_lets_nobody_in(code: ErrorCode) -> None:
     join = bench.join(stranger, "", instance_id=INSTANCE)
     bench.reply(HeartbeatResponse(error_code=code))
     assert bench.forwarded == [join]
-    assert not bench.translator.admits(stranger.id, GROUP)
+    assert not bench.translator.is_authorized(stranger.id, GROUP)
     heartbeat_succeeds(bench, own)
 
 
@@ -289,10 +289,12 @@ def test_another_protocol_type_does_not_turn_a_group_with_members_to_pass_throug
     bench._lets_in = True
     stranger = bench.connect()
     join = bench.join(stranger, "", protocol_type="connect")
-    bench.passed(stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    bench.relayed_response(
+        stranger, join, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    )
     assert bench.translator._context.registry.groups[GROUP].migration.routing is Routing.TRANSLATED
     accepted = bench.join(stranger, "", protocol="stream")
-    bench.passed(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
+    bench.relayed_response(stranger, accepted, JoinGroupResponse(member_id="stream-1", generation_id=3))
     group = bench.translator._context.registry.groups[GROUP]
     assert group.migration.routing is Routing.TRANSLATED
     relayed = bench.heartbeat(stranger, "stream-1", 3)
@@ -307,9 +309,9 @@ def test_a_sync_group_counts_for_a_classic_members_id_when_the_broker_has_accept
     bench.join(connection, "app-1")
     sync = bench.sync(another, "app-1", 1)
     assert ids.may_become_classic("app-1", another.id)
-    bench.passed(another, sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    bench.relayed_response(another, sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     assert ids.may_become_classic("app-1", another.id)
-    bench.passed(another, sync, SyncGroupResponse())
+    bench.relayed_response(another, sync, SyncGroupResponse())
     assert not ids.may_become_classic("app-1", another.id)
 
 
@@ -330,7 +332,7 @@ def test_a_session_timeout_that_a_broker_would_refuse_ends_nobody(timeout_ms: in
 
 
 def stalled_behind(bench: Bench, connection: Connection) -> ConnectionId:
-    """A member's conversation waits on another connection, on which answers came until a moment ago."""
+    """A procedure of a member waits on another connection, on which answers came until a moment ago."""
     stalled = bench.connect()
     bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
     assert [call.connection_id for call in bench.calls] == [stalled.id]
@@ -372,7 +374,7 @@ def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
     bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
     other = bench.connect()
     bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
-    bench.client_gone(other)
+    bench.client_disconnected(other)
     bench.advance(9)
     assert bench.closed == []
 
@@ -381,7 +383,7 @@ def test_a_call_that_goes_unanswered_does_not_hold_up_the_end_of_a_session() -> 
     """Else the member of a client that has gone stays here for as long as the broker does not answer."""
     bench, own = a_victim()
     bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.client_gone(own)
+    bench.client_disconnected(own)
     bench.advance(10.1)  # its session timeout is 10 s
     assert bench.closed == []
     bench.advance(5)
@@ -443,12 +445,16 @@ def test_a_native_member_is_known_by_its_heartbeat_whatever_its_id_looks_like() 
     connection = bench.connect()
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=0)
     heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.passed(connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=3))
+    bench.relayed_response(
+        connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=3)
+    )
     commit = bench.commit(connection, VICTIM, 3, version=9)
     assert bench.forwarded == [heartbeat, commit]
     leaves = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=-1)
     left = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, leaves)
-    bench.passed(connection, left, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=-1))
+    bench.relayed_response(
+        connection, left, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=-1)
+    )
     bench.commit(connection, VICTIM, 3, version=9)
     assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]  # it may be translated
 
@@ -458,7 +464,9 @@ def test_a_heartbeat_upstream_in_the_name_of_a_translated_member_makes_it_no_nat
     stranger = bench.connect()
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=1)
     heartbeat = bench.send(stranger, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.passed(stranger, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=1))
+    bench.relayed_response(
+        stranger, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=1)
+    )
     heartbeat_succeeds(bench, own)
 
 
@@ -488,7 +496,9 @@ def test_a_member_that_was_taken_for_a_classic_client_is_let_go_when_its_own_hea
     assert commit in bench.answers
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=native, member_epoch=5)
     heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.passed(connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=native, member_epoch=5))
+    bench.relayed_response(
+        connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=native, member_epoch=5)
+    )
     bench.advance(60)
     assert bench.calls == []
     relayed = bench.commit(connection, native, 5, version=9)
@@ -501,7 +511,7 @@ def test_a_native_member_that_joined_as_a_classic_one_is_a_native_one_no_more() 
     natives.add(GROUP, NATIVE)
     connection = bench.connect()
     join = bench.join(connection, NATIVE)
-    bench.passed(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))
+    bench.relayed_response(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))
     assert (GROUP, NATIVE) not in natives
 
 
@@ -512,7 +522,7 @@ def test_a_connection_is_released_when_the_answer_for_a_client_that_is_gone_has_
     bench, _ = a_victim()
     stranger = bench.connect()
     bench.heartbeat(stranger, VICTIM, 1, instance_id=INSTANCE)
-    bench.client_gone(stranger)
+    bench.client_disconnected(stranger)
     assert bench.released == []
     bench.reply(REFUSED)
     assert bench.released == [stranger.id]

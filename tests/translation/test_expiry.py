@@ -11,7 +11,7 @@ def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are
     bench = Bench()
     silent, other = bench.connect(), bench.connect()
     bench.stable_member(silent, (0, 1), session_timeout_ms=10_000)
-    bench.client_gone(silent)
+    bench.client_disconnected(silent)
     assert bench.released == []  # heartbeats for it still travel there
     bench.advance(6)
     bench.beat(1)  # the broker's session is kept
@@ -27,7 +27,7 @@ def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_sessi
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), session_timeout_ms=6_000)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.advance(7)
     assert bench.calls == []
     assert bench.released == [connection.id]
@@ -60,7 +60,7 @@ def test_the_rebalance_timeout_starts_when_the_client_is_told_to_rejoin_and_not_
     first = bench.connect()
     bench.stable_member(first, (0, 1), rebalance_timeout_ms=20_000)
     bench.heartbeat(first, A, 1)
-    bench.client_gone(first)
+    bench.client_disconnected(first)
     bench.beat(1, orders=(0,))
     bench.advance(2)
     second = bench.connect()

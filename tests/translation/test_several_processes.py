@@ -56,7 +56,7 @@ def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_release
     connection = bench.connect()
     bench.join(connection, A, claims=(0,), protocol="cooperative-sticky")
     if is_read:
-        bench.client_gone(connection)
+        bench.client_disconnected(connection)
     else:
         bench.hung_up.add(connection.id)
     bench.reply(described(member(A, epoch=7)))
@@ -68,7 +68,7 @@ def test_a_late_commit_does_not_tell_where_its_client_is() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     stalled, connection = joined_anew(bench, epoch=2)
     bench.commit(stalled, A, 1)
-    bench.client_gone(stalled)
+    bench.client_disconnected(stalled)
     told = bench.heartbeat(connection, A, 2)
     bench.beat(2, orders=(0, 1))
     assert bench.error(told) == ErrorCode.NONE
@@ -180,7 +180,7 @@ def test_a_late_heartbeat_of_a_client_that_has_gone_elsewhere_releases_nothing()
     leave = bench.leave(connection, A)
     bench.answer_lookups()
     assert [call.api_key for call in bench.calls] == [ApiKey.LEAVE_GROUP]
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     assert leave not in bench.answers
 
 
@@ -222,7 +222,7 @@ def test_a_commit_of_a_client_that_has_gone_elsewhere_is_not_tried_at_the_epoch_
     bench = Bench(settings=ONE_OF_MANY)
     connection = cooperative_member(bench)
     bench.commit(connection, A, 1)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.reply(commit_answer(ErrorCode.STALE_MEMBER_EPOCH))
     bench.beat(0, ErrorCode.FENCED_MEMBER_EPOCH)
     assert bench.calls == []
@@ -233,7 +233,7 @@ def test_a_commit_that_waited_while_its_client_went_elsewhere_is_not_sent_with_t
     connection = cooperative_member(bench)
     bench.heartbeat(connection, A, 1)
     bench.commit(connection, A, 1)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.beat(0, ErrorCode.UNKNOWN_MEMBER_ID)
     bench.reply(described(member(A, epoch=5)))
     assert bench.calls == []
@@ -254,7 +254,7 @@ def test_a_client_that_may_be_elsewhere_is_not_heartbeated_for(
 ) -> None:
     bench = Bench(settings=settings)
     connection = cooperative_member(bench)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.advance(6.0)
     assert len(bench.calls) == beats
 
@@ -263,7 +263,7 @@ def test_an_instance_id_that_another_process_may_have_seen_later_is_asked_of_the
     bench = Bench(settings=ONE_OF_MANY)
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), member_id="epochgate-old", instance_id="i-1")
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     here = bench.heartbeat(bench.connect(), "epochgate-new", 5, instance_id="i-1")
     bench.reply(described(member("epochgate-new", epoch=5, instance_id="i-1")))
     bench.beat(5)
@@ -277,7 +277,7 @@ def heartbeat_after_an_absence(bench: Bench) -> RequestId:
     """Of a member whose client hung up after it had become stable, and then came back."""
     connection = bench.connect()
     bench.stable_member(connection, (0,))
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     return bench.heartbeat(bench.connect(), A, 1)
 
 
@@ -297,7 +297,7 @@ def test_the_end_of_an_older_connection_on_which_a_call_was_late_does_not_mean_t
     stalled, connection = joined_anew(bench, epoch=1)  # not moved: the late call has the generation of now
     bench.commit(stalled, A, 1)
     bench.reply(commit_answer())
-    bench.client_gone(stalled)
+    bench.client_disconnected(stalled)
     told = bench.heartbeat(connection, A, 1)
     bench.beat(1, orders=(0, 1))
     assert bench.error(told) == ErrorCode.NONE
@@ -309,7 +309,7 @@ def test_a_client_that_hung_up_before_its_join_group_was_answered_may_have_been_
     connection = cooperative_member(bench)
     bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
     bench.reply(described(member(A, epoch=1)))
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.beat(1, orders=(0, 1))
     heartbeat = bench.heartbeat(bench.connect(), A, 1)
     (question,) = bench.calls  # no full heartbeat, which would release what another process has handed out

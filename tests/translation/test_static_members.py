@@ -80,7 +80,7 @@ def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
     bench = Bench()
     connection = bench.connect()
     bench.join(connection, "", instance_id="i-1")
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
     assert bench.calls == []
 

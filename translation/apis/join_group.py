@@ -18,13 +18,11 @@ from translation.engine.join_outcomes import (
     Outcome,
     PassesThrough,
     StaysClassic,
-    join_wait_limit_s,
     refuse_superseded,
     refused,
     restart_session_timer,
-    take_over_waiting_join,
-    wait_in_join,
 )
+from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_join, wait_in_join
 from translation.engine.member import Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost

@@ -87,8 +87,8 @@ class ClientConnections:
         client = None if connection_id is None else self._clients.get(connection_id)
         return client is not None and client.alive
 
-    def client_gone(self, connection_id: ConnectionId) -> None:
-        """The client disconnected. The upstream side stays while members are reached through it."""
+    def client_disconnected(self, connection_id: ConnectionId) -> None:
+        """Handle the client's disconnect. The upstream side stays while members are reached through it."""
         client = self._clients.get(connection_id)
         if client is None:
             self._release(connection_id)
@@ -102,7 +102,7 @@ class ClientConnections:
         self.maybe_release(connection_id)
 
     def upstream_lost(self, connection_id: ConnectionId) -> None:
-        """Both sides are closed: nothing can be sent for its members until their clients reconnect."""
+        """Forget a connection that has ended on both sides; its members are unreachable until their clients return."""
         client = self._clients.pop(connection_id, None)
         if client is None:
             return
@@ -153,7 +153,7 @@ class ClientConnections:
         self._clients[connection.id].members.add(member)
 
     def record_call(self, member: Member, connection: Connection, generation: int) -> None:
-        """A request of the member's client came; bind the member to its connection unless the generation is an old one.
+        """Record a request of the member's client: bind the member to its connection, unless the generation is old.
 
         A request with an older generation was delayed: its client may use another connection by now. One with a newer
         generation is checked with the broker (:mod:`translation.migration.adoption`).

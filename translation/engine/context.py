@@ -89,7 +89,7 @@ class Context(Environment):
     # -- connections -------------------------------------------------------------------------------------------
 
     def connection_lost(self, connection_id: ConnectionId) -> None:
-        """Both sides of a connection are closed: calls on it get no response."""
+        """Handle the end of both sides of a connection: calls on it get no response."""
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
         self.authorized_groups.forget(connection_id)

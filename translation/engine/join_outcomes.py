@@ -1,27 +1,18 @@
-"""The ways in which a JoinGroup ends without a generation, and how its answer is delayed."""
+"""The ways in which a JoinGroup ends without a generation."""
 
 import math
-from collections.abc import Generator
-from typing import Any
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Wait, WakeReason
 
 
 def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroupResponse:
     """The JoinGroup response with this error code."""
     message: JoinGroupRequest = request.message
     return JoinGroupResponse(error_code=error_code, member_id=member_id or message.member_id)
-
-
-def join_wait_limit_s(context: Context, member: Member) -> float:
-    """How long (seconds) the proxy may hold a JoinGroup of this client before it answers."""
-    settings = context.settings
-    return min(settings.join_wait_s, settings.join_wait_share * member.client.rebalance_timeout_ms / 1000)
 
 
 def restart_session_timer(context: Context, member: Member) -> None:
@@ -64,7 +55,7 @@ class PassesThrough(Outcome):
 
 
 class AnsweredByNewer(Outcome):
-    """A newer JoinGroup of the same member answers both requests (:func:`take_over_waiting_join`)."""
+    """A newer JoinGroup of the same member answers both requests (:mod:`translation.engine.join_wait`)."""
 
     def apply(self, _context: Context, _member: Member, _request: Request) -> None:
         """Do nothing: the newer request answers this one too."""
@@ -96,43 +87,3 @@ class Failed(Outcome):
 
 class StaysClassic(Exception):
     """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin."""
-
-
-def take_over_waiting_join(context: Context, member: Member) -> None:
-    """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
-    older, member.join.waiting = member.join.waiting, None
-    if older is not None:
-        if older.request is not None:
-            member.join.superseded_requests.append(older.request)
-        context.scheduler.wake(older, WakeReason.SUPERSEDED)
-
-
-def suspend_join(
-    member: Member, until: float, answered_by_newer: Request | None = None
-) -> Generator[Wait, Any, WakeReason]:
-    """Suspend a JoinGroup until ``until`` (seconds) and let other procedures of the member run.
-
-    Its client may join again meanwhile; ``answered_by_newer`` is this request if the newer one answers both.
-    """
-    procedure = member.queue.running
-    if procedure is None:
-        raise LookupError("only the procedure that runs can wait")
-    procedure.request = answered_by_newer
-    member.join.waiting = procedure
-    wake_reason: WakeReason = yield Wait(until)
-    if member.join.waiting is procedure:
-        member.join.waiting = None
-    return wake_reason
-
-
-def wait_in_join(member: Member, request: Request, until: float) -> Procedure[None]:
-    """Suspend a JoinGroup that waits for partitions; raises the outcome if its member or client is gone."""
-    wake_reason = yield from suspend_join(member, until, request)
-    if wake_reason is WakeReason.SUPERSEDED:
-        raise AnsweredByNewer("a newer JoinGroup came")
-    if (
-        wake_reason is WakeReason.REPLACED
-    ):  # as classic brokers do with the JoinGroup that waits of the older process
-        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(wake_reason.value))
-    if wake_reason is WakeReason.ABANDONED:
-        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

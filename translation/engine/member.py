@@ -119,7 +119,7 @@ class Member:
             self.deadlines.session_deadline = now + self.client.session_timeout_ms / 1000
 
     def on_time(self, now: float) -> None:
-        """A booked deadline came; what is due is decided in :mod:`translation.deadlines`."""
+        """Handle a booked deadline; :mod:`translation.deadlines` decides what is due."""
         self._owner.on_member_time(self, now)
 
 
@@ -177,5 +177,5 @@ class Group:
         return newest or next(older, None)
 
     def on_time(self, now: float) -> None:
-        """A scheduled heartbeat is due."""
+        """Handle a scheduled heartbeat that is due."""
         self._owner.on_group_time(self, now)

@@ -1,4 +1,4 @@
-"""Member ids: which were given out here, which a classic coordinator may get to know, and what their form tells.
+"""Member ids: which this process gave out, which a classic coordinator may learn of, and what the form of one tells.
 
 The broker describes a client that is translated exactly as it describes one that speaks the new protocol by itself.
 Only the form of its member id tells one from the other:
@@ -45,13 +45,13 @@ class MemberIds:
         self._joins_classic: dict[str, ConnectionId] = {}
 
     def issue(self) -> str:
-        """A fresh member id. It is remembered that nobody had it before."""
+        """Make a new member id, and remember that this process gave it out."""
         member_id = ISSUED_PREFIX + self._new_uuid()
         self.issued(member_id)
         return member_id
 
     def issued(self, member_id: str) -> None:
-        """Nobody has had this id before."""
+        """Remember that this process gave out an id."""
         self._issued[member_id] = None
         while len(self._issued) > self._limit:
             del self._issued[next(iter(self._issued))]
@@ -61,7 +61,7 @@ class MemberIds:
         return member_id in self._issued
 
     def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
-        """A JoinGroup with this id is relayed on this connection: a classic coordinator gets to know the id."""
+        """Record that a JoinGroup with this id is relayed on a connection: a classic coordinator learns of the id."""
         self._issued.pop(member_id, None)
         if member_id:
             self._joins_classic[_key(member_id)] = connection_id
@@ -69,13 +69,13 @@ class MemberIds:
                 del self._joins_classic[next(iter(self._joins_classic))]
 
     def has_joined_classic(self, member_id: str) -> None:
-        """Its SyncGroup shows that it has heard the answer."""
+        """Record by a SyncGroup that the client has received the answer to its relayed JoinGroup."""
         self._joins_classic.pop(_key(member_id), None)
 
     def may_become_classic(self, member_id: str, connection_id: ConnectionId) -> bool:
-        """Whether a JoinGroup of this client, which waits no more for its answer, may still reach the coordinator.
+        """Whether an earlier JoinGroup with this id, relayed on another connection, may still reach the coordinator.
 
-        It was relayed on another connection, and would make a member of the new protocol with this id a classic one.
+        Its client waits no more for the answer. It would make a member of the new protocol with this id a classic one.
         """
         return self._joins_classic.get(_key(member_id), connection_id) != connection_id
 

@@ -1,4 +1,4 @@
-"""The members that speak the new protocol by themselves, as far as this process has seen them."""
+"""The native members that this process has seen: those whose clients speak the new protocol themselves."""
 
 from collections import OrderedDict
 
@@ -21,7 +21,7 @@ class NativeMembers:
         return key in self._members
 
     def add(self, group_id: str, member_id: str) -> None:
-        """The broker has this member, and it is a native one."""
+        """Remember a native member of the broker."""
         if len(group_id) + len(member_id) > _LONGEST:
             return
         key = (group_id, member_id)
@@ -31,5 +31,5 @@ class NativeMembers:
             self._members.popitem(last=False)
 
     def discard(self, group_id: str, member_id: str) -> None:
-        """It is a member no more; a classic client may come with its id."""
+        """Forget a member that has left; a classic client may come with its id."""
         self._members.pop((group_id, member_id), None)

@@ -11,13 +11,11 @@ from translation.engine.join_outcomes import (
     Failed,
     Outcome,
     RejectedByNewer,
-    join_wait_limit_s,
     refuse_superseded,
     refused,
     restart_session_timer,
-    suspend_join,
-    take_over_waiting_join,
 )
+from translation.engine.join_wait import join_wait_limit_s, suspend_join, take_over_waiting_join
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, WakeReason
 from translation.migration.classic_join import relay_classic_join

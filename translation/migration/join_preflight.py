@@ -11,13 +11,8 @@ from protocol_codecs import ErrorCode
 from translation import member_id_required
 from translation.actions import Connection, Request
 from translation.engine.context import Context
-from translation.engine.join_outcomes import (
-    Failed,
-    Outcome,
-    PassesThrough,
-    StaysClassic,
-    wait_in_join,
-)
+from translation.engine.join_outcomes import Failed, Outcome, PassesThrough, StaysClassic
+from translation.engine.join_wait import wait_in_join
 from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure

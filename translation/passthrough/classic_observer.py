@@ -10,7 +10,7 @@ from translation.actions import Connection, EventKind, MemberProtocol, Request
 from translation.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_members import MEMBERSHIP_ERRORS, ObservedMembers
-from translation.passthrough.owned_partitions import CONSUMER, NOTHING, in_assignment, in_join_group
+from translation.passthrough.observed_partitions import CONSUMER, NOTHING, in_assignment, in_join_group
 
 
 class ClassicObserver:

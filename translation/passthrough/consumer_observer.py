@@ -10,7 +10,7 @@ from translation.actions import Connection, EventKind, MemberProtocol, Request
 from translation.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
 from translation.passthrough.observed_members import ObservedMembers
-from translation.passthrough.owned_partitions import NOTHING, in_heartbeat
+from translation.passthrough.observed_partitions import NOTHING, in_heartbeat
 from translation.passthrough.topic_names import TopicNames
 
 

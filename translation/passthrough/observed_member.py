@@ -4,7 +4,7 @@ import msgspec
 
 from translation.actions import ConnectionId, MemberProtocol
 from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
-from translation.passthrough.owned_partitions import NOTHING, Owned
+from translation.passthrough.observed_partitions import NOTHING, Owned
 
 _SESSION_TIMEOUT_MS = 45_000
 """Kafka's default, for members whose own was not seen."""

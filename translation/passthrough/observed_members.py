@@ -6,7 +6,7 @@ from protocol_codecs import ErrorCode, Uuid
 from translation.actions import Connection, Event, EventKind, MemberProtocol, Request
 from translation.member_state import MemberEvent, MemberState
 from translation.passthrough.observed_member import ObservedMember
-from translation.passthrough.owned_partitions import NOTHING, Owned, to_topic_partitions
+from translation.passthrough.observed_partitions import NOTHING, Owned, to_topic_partitions
 from translation.passthrough.topic_names import TopicNames
 
 MEMBERS_LIMIT = 50_000

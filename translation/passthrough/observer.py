@@ -30,7 +30,7 @@ OBSERVED: frozenset[int] = frozenset(
 
 OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
 """The APIs whose requests the observer is also shown when they are relayed. It is shown a JoinGroup then, too, but by
-the translation, which decides first whether to relay it (:class:`translation.actions.Admitted`)."""
+the translation, which decides first whether to relay it (:class:`translation.actions.Authorized`)."""
 
 
 class Observer:

@@ -13,7 +13,7 @@ from functools import partial
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation import authorization, member_id_required, relayed_responses, static_members
-from translation.actions import Admitted, Connection, EventKind, Request
+from translation.actions import Authorized, Connection, EventKind, Request
 from translation.apis import join_group
 from translation.engine.context import Context
 from translation.engine.join_outcomes import refused
@@ -39,7 +39,7 @@ def route_join_group(
     named = _named_member(context, message)
     if not authorized and not authorization.is_authorized(context, connection, request, named, proceed):
         return
-    context.actions.append(Admitted(request))
+    context.actions.append(Authorized(request))
     rule = context.rules.rule_for(message.group_id)
     why_not = relayed_responses.why_not_translated(context, message)
     if rule.mode is Mode.REJECT:

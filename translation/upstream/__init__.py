@@ -1,1 +1,1 @@
-"""What the translation sends to the broker for its members: ConsumerGroupHeartbeat (KIP-848)."""
+"""The requests that the translation sends to the broker for its members: ConsumerGroupHeartbeat (KIP-848)."""

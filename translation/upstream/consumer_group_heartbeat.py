@@ -260,7 +260,7 @@ def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
 
 
 def leave_for(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
-    """The same for another member id with the same instance id: one that this member replaces."""
+    """Leave the group on behalf of another member id with the same instance id, which this member replaces."""
     request = ConsumerGroupHeartbeatRequest(
         group_id=member.group.group_id,
         member_id=member_id,

@@ -1,4 +1,4 @@
-"""Topic names and topic ids, asked of the broker with Metadata.
+"""Looks up topic names and topic ids at the broker, with Metadata.
 
 Members of the new protocol get topic ids, classic clients know names. Metadata finds one by the other since v12
 (KIP-516).
@@ -35,7 +35,7 @@ def learn_topic_names(context: Context, partitions: Partitions) -> Procedure[Non
 
 
 def lookup_topics(context: Context, topics: frozenset[str]) -> Procedure[tuple[dict[str, Uuid], set[str]]]:
-    """The topic ids by name, and the names of topics that the principal may not describe."""
+    """Ask the broker for topic ids; return them by name, and the names that the principal may not describe."""
     request = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in sorted(topics)),
         allow_auto_topic_creation=False,

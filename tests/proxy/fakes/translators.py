@@ -21,7 +21,9 @@ class ForwardEverything:
     def handle_reply(self, now: float, call_id: CallId, message: Any) -> list[Action]:
         return []
 
-    def passed(self, now: float, connection: Connection, request: Request, response: Any) -> list[Action]:
+    def handle_relayed_response(
+        self, now: float, connection: Connection, request: Request, response: Any
+    ) -> list[Action]:
         return []
 
     heartbeats_pass_through = False
@@ -29,10 +31,10 @@ class ForwardEverything:
     def passes_through(self, now: float, group_id: str, member_id: str) -> bool:
         return self.heartbeats_pass_through
 
-    def admits(self, connection_id: ConnectionId, group_id: str) -> bool:
+    def is_authorized(self, connection_id: ConnectionId, group_id: str) -> bool:
         return True
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         return [Release(connection_id)]
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
@@ -46,7 +48,7 @@ class ForwardEverything:
 
     is_settled = True
 
-    def settled(self, connection_id: ConnectionId) -> bool:
+    def is_quiescent(self, connection_id: ConnectionId) -> bool:
         return self.is_settled
 
     def set_policy(self, now: float, policy: Policy) -> list[Action]:
@@ -60,7 +62,7 @@ class Scripted(ForwardEverything):
         self.told: list[tuple[Any, ...]] = []
         self.on_request: Callable[[Connection, Request], list[Action]] = lambda _c, r: [Forward(r.id)]
         self.on_reply: Callable[[CallId, Any], list[Action]] = lambda _c, _m: []
-        self.on_client_gone: Callable[[ConnectionId], list[Action]] = lambda c: [Release(c)]
+        self.on_client_disconnected: Callable[[ConnectionId], list[Action]] = lambda c: [Release(c)]
         self.on_time: Callable[[float], list[Action]] = lambda _now: []
         self.predicted: Callable[[Request], Prediction | None] = lambda _request: None
         self.deadline = math.inf
@@ -76,9 +78,9 @@ class Scripted(ForwardEverything):
         self.told.append(("reply", call_id, message))
         return self.on_reply(call_id, message)
 
-    def client_gone(self, now: float, connection_id: ConnectionId) -> list[Action]:
+    def client_disconnected(self, now: float, connection_id: ConnectionId) -> list[Action]:
         self.told.append(("client gone", connection_id))
-        return self.on_client_gone(connection_id)
+        return self.on_client_disconnected(connection_id)
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         self.told.append(("upstream lost", connection_id))

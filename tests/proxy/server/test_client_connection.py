@@ -183,7 +183,7 @@ async def test_garbage_is_named_in_one_line_and_ends_the_connection(data, said):
 async def test_the_upstream_connection_outlives_the_client_until_it_is_released():
     async with a_bench() as bench:
         await known_to_the_translation(bench)
-        bench.translator.on_client_gone = lambda _id: [a_call()]
+        bench.translator.on_client_disconnected = lambda _id: [a_call()]
         await bench.client.aclose()
         await answer_call(bench)
         await trio.testing.wait_all_tasks_blocked()
@@ -202,7 +202,7 @@ async def test_the_upstream_connection_outlives_the_client_until_it_is_released(
 async def test_a_lingering_connection_that_the_broker_closes_is_lost():
     async with a_bench() as bench:
         await known_to_the_translation(bench)
-        bench.translator.on_client_gone = lambda _id: [a_call()]
+        bench.translator.on_client_disconnected = lambda _id: [a_call()]
         await bench.client.aclose()
         assert await bench.at_broker.frame() is not None
         await bench.broker.aclose()
@@ -251,7 +251,7 @@ async def test_an_unanswered_request_of_a_client_that_is_gone_is_dropped():
         await bench.negotiate()
         requests = []
         bench.translator.on_request = lambda _connection, request: [requests.append(request), a_call()][1:]
-        bench.translator.on_client_gone = lambda _id: []
+        bench.translator.on_client_disconnected = lambda _id: []
         bench.translator.on_reply = lambda _call, _reply: [
             Answer(requests[0].id, HeartbeatResponse()),
             Release(HERE),
@@ -397,7 +397,7 @@ async def test_a_drained_connection_finishes_what_is_under_way():
 async def test_a_lingering_connection_ends_with_the_drain():
     async with a_bench() as bench:
         await known_to_the_translation(bench)
-        bench.translator.on_client_gone = lambda _id: []
+        bench.translator.on_client_disconnected = lambda _id: []
         await bench.client.aclose()
         await trio.testing.wait_all_tasks_blocked()
         bench.connection.close_when_idle(DisconnectCause.DRAIN)
@@ -465,7 +465,7 @@ async def test_a_client_that_vanishes_while_its_call_waits_is_noticed():
     async with a_bench() as bench:
         await bench.negotiate()
         bench.translator.on_request = lambda _connection, _request: []
-        bench.translator.on_client_gone = lambda _id: []
+        bench.translator.on_client_disconnected = lambda _id: []
         await bench.client.send_all(messages.heartbeat(1) + messages.plain(2))
         await trio.testing.wait_all_tasks_blocked()
         await bench.client.aclose()

@@ -17,7 +17,16 @@ from proxy.observability.broker_queries import BrokerQuery
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.request_metrics import RequestMetrics
 from tests.proxy.fakes.translators import Scripted
-from translation.actions import Admitted, Call, Connection, ConnectionId, Event, EventKind, Request, RequestId
+from translation.actions import (
+    Authorized,
+    Call,
+    Connection,
+    ConnectionId,
+    Event,
+    EventKind,
+    Request,
+    RequestId,
+)
 
 
 class Shell:
@@ -54,9 +63,9 @@ async def test_the_connection_heard_last_is_asked_and_both_may_end_in_any_order(
     assert ask(driver)
     assert (len(first.calls), len(second.calls)) == (0, 1)
 
-    driver.client_gone(ConnectionId(2))
+    driver.client_disconnected(ConnectionId(2))
     assert not ask(driver)
-    driver.client_gone(ConnectionId(1))
+    driver.client_disconnected(ConnectionId(1))
     assert not ask(driver)
 
 
@@ -82,10 +91,10 @@ async def test_what_a_member_held_ends_with_the_join_group_that_is_translated_no
         (1, ApiKey.JOIN_GROUP, join, JoinGroupResponse(member_id="m", generation_id=1)),
         (2, ApiKey.SYNC_GROUP, SyncGroupRequest(group_id="g", member_id="m", generation_id=1), handed),
     ):
-        driver.passed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
+        driver.call_relayed(shell, connection, Request(RequestId(number), key, 5, "c", message), response)
     assert [one.partitions for one in events[-1].owned] == [(0, 1)]
 
-    translator.on_request = lambda _connection, request: [Admitted(request)]
+    translator.on_request = lambda _connection, request: [Authorized(request)]
     driver.request(shell, connection, Request(RequestId(3), ApiKey.JOIN_GROUP, 5, "c", join))
     assert events[-1].kind is EventKind.REVOKED
     assert events[-1].owned == ()
@@ -98,6 +107,6 @@ async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
     heard(driver, shell, 1)
     assert driver.ask("g", lambda _: BrokerQuery(ApiKey.METADATA, 9, None), told.append)
     (call,) = shell.calls
-    driver.client_gone(ConnectionId(1))
+    driver.client_disconnected(ConnectionId(1))
     driver.reply(call.call_id, MetadataResponse())
     assert told == []

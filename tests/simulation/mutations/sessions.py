@@ -12,7 +12,7 @@ from translation import (
 )
 from translation.actions import EventKind
 from translation.apis import heartbeat, join_group
-from translation.engine import join_outcomes
+from translation.engine import join_wait
 from translation.engine.connections import ClientConnections
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -50,7 +50,7 @@ def no_keep_alive() -> AbstractContextManager[Any]:
 
 def no_suspended_session() -> AbstractContextManager[Any]:
     """The session runs on while the client waits in JoinGroup."""
-    park = join_outcomes.wait_in_join
+    park = join_wait.wait_in_join
 
     def broken(member: Member, request: Any, until: float) -> Any:
         if member.deadlines.session_deadline == math.inf:

@@ -239,7 +239,7 @@ def test_a_join_whose_client_went_away_ends_without_answer() -> None:
     connection = bench.connect()
     request = bench.join(connection, "epochgate-a")
     bench.beat(1)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     assert request not in bench.answers
     bench.advance(9.9)
     while bench.calls:  # kept alive until its session ends
@@ -351,7 +351,7 @@ def test_groups_that_are_not_consumers_of_a_known_kind_pass_through(
     bench = Bench()
     connection = bench.connect()
     request = bench.join(connection, "", protocol_type=protocol_type, protocol=protocol)
-    bench.passed(connection, request, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
+    bench.relayed_response(connection, request, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED))
     heartbeat = bench.heartbeat(connection, "whoever", 1)
     assert bench.forwarded == [request, heartbeat]
     assert bench.events[-1].kind is EventKind.PASSED_THROUGH

@@ -22,7 +22,7 @@ def test_leave_group_is_the_brokers_and_ends_the_member() -> None:
     bench.reply(LeaveGroupResponse(members=(MemberResponse(member_id=A),)))
     assert bench.answers[request].members[0].error_code == ErrorCode.NONE
     assert bench.kinds()[-1] is EventKind.LEFT
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     assert bench.released == [connection.id]
 
 

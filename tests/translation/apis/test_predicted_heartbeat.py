@@ -162,7 +162,7 @@ def another_generation(bench: Bench) -> None:
 def on_another_connection(bench: Bench) -> None:
     first, second = bench.connect(), bench.connect()
     bench.stable_member(first, (0, 1))
-    bench.client_gone(first)
+    bench.client_disconnected(first)
     for _ in range(2):
         bench.heartbeat(second, A, 1)
         bench.beat(1, orders=(0, 1))
@@ -219,7 +219,7 @@ def it_may_have_been_elsewhere_and_nobody_can_say(bench: Bench) -> None:
     bench.stable_member(first, (0, 1))
     bench.heartbeat(second, A, 1)
     bench.beat(1, orders=(0, 1))
-    bench.client_gone(second)
+    bench.client_disconnected(second)
     for _ in range(2):
         bench.heartbeat(third, A, 1)
         bench.reply(LOADING, bench.calls[0])
@@ -309,5 +309,5 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     prediction = bench.translator.predict(connection, request)
     assert prediction is not None
     bench.translator.handle_request(bench.now, connection, request)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     assert prediction.answer_to(bench.heartbeat_answer(1)) is None

@@ -18,7 +18,7 @@ def test_a_join_group_on_an_older_connection_counts_when_the_newer_one_is_closed
     bench = Bench()
     older, newer = bench.connect(), bench.connect()
     bench.stable_member(newer, (0, 1))
-    bench.client_gone(newer)
+    bench.client_disconnected(newer)
     join = bench.join(older, A)
     bench.beat(1, orders=(0, 1))
     assert bench.error(join) == ErrorCode.NONE

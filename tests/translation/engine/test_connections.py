@@ -11,5 +11,5 @@ def test_join_on_one_connection_and_heartbeat_on_another() -> None:
     bench.heartbeat(heartbeats, A, 1)
     assert bench.heartbeat_call().connection_id == heartbeats.id
     bench.beat(1)
-    bench.client_gone(joins)
+    bench.client_disconnected(joins)
     assert bench.released == [joins.id]

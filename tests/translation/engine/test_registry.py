@@ -24,7 +24,7 @@ def test_a_member_that_is_gone_needs_no_garbage_collector() -> None:
         before = members_alive()
         bench.advance(6)
         bench.beat(1)
-        bench.client_gone(connection)
+        bench.client_disconnected(connection)
         bench.advance(4)
         bench.beat(-1)
         assert members_alive() == before - 1

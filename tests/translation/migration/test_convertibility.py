@@ -267,7 +267,7 @@ def test_that_the_group_was_a_consumer_group_once_does_not_count() -> None:
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()
     bench.stable_member(connection, (0, 1), member_id="epochgate-a")
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench._new_group = False
     joining = bench.connect("10.0.0.2")
     bench.join(joining, "")

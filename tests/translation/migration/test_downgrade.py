@@ -87,7 +87,7 @@ def test_back_to_observe_a_client_that_has_hung_up_while_its_membership_ends_is_
     bench.heartbeat(connection, "epochgate-a", 1)
     bench.join(connection, "")
     if as_read:
-        bench.client_gone(connection)
+        bench.client_disconnected(connection)
     else:
         bench.hung_up.add(connection.id)
     bench.beat(-1)

@@ -127,7 +127,7 @@ def test_a_client_that_has_waited_for_long_is_to_try_again_and_stays_a_member() 
 def test_a_client_that_hangs_up_while_it_waits_stays_a_member_until_its_session_ends() -> None:
     bench = Returning()
     bench.reply(BEHIND)
-    bench.client_gone(bench.line)
+    bench.client_disconnected(bench.line)
     assert bench.calls == []
     bench.advance(9)
     while any(_beats(call) for call in bench.calls) and not bench.leaves_now():
@@ -192,7 +192,7 @@ def test_every_membership_with_the_instance_id_of_the_client_ends() -> None:
     first_heartbeat = bench.heartbeat_call()
     bench._new_group = False
     bench._do(bench.translator.set_policy(bench.now, OBSERVE_AT_ONCE))
-    bench.client_gone(line)
+    bench.client_disconnected(line)
     bench.join(bench.connect(), "", instance_id="one")
     bench.reply(bench.heartbeat_answer(0, ErrorCode.COORDINATOR_NOT_AVAILABLE), first_heartbeat)
     bench.reply(SETTLED)

@@ -65,7 +65,7 @@ def test_to_translate_a_client_that_has_gone_while_its_classic_membership_ended_
     """It may have joined at another process under the same id: a first heartbeat would release what it works on."""
     bench = Bench()
     connection = joins_anew_under_its_old_id(bench)
-    bench.client_gone(connection)
+    bench.client_disconnected(connection)
     bench.reply(LeaveGroupResponse())
     assert bench.calls == []
 
@@ -93,7 +93,7 @@ def test_to_translate_a_client_keeps_the_id_of_an_older_join_group(why: str) -> 
     bench._new_group = False
     bench.join(older, A)
     if why == "it has heard the answer":
-        bench.passed(older, bench.sync(older, A, 1), SyncGroupResponse())
+        bench.relayed_response(older, bench.sync(older, A, 1), SyncGroupResponse())
     bench._do(bench.translator.set_policy(bench.now, TRANSLATE_ALL))
     bench.join(
         newer,

@@ -1,0 +1,139 @@
+"""The section of the configuration about the member log, and the librdkafka properties that follow from it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from proxy.config.regular_file import read_regular_file
+from proxy.config.section import Section
+
+Property = str | int | float | bool
+
+RESERVED = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "client.rack",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "fetch.error.backoff.ms",
+        "fetch.queue.backoff.ms",
+        "group.id",
+        "isolation.level",
+        "linger.ms",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "message.timeout.ms",
+        "delivery.timeout.ms",
+        "partitioner",
+        "queue.buffering.max.ms",
+        "request.required.acks",
+        "transactional.id",
+    }
+)
+"""Properties on which the member log's safety rests, or its speed: it sets them itself."""
+
+_MAX_SECRET_BYTES = 64 * 1024
+
+
+class Fleet(Section, frozen=True, kw_only=True):
+    """The member log, by which replicas agree who serves a member."""
+
+    kafka: Annotated[
+        dict[str, Property],
+        Meta(
+            description="librdkafka properties of the account that reads and writes the log: `bootstrap.servers`, "
+            "`security.protocol`, `sasl.mechanisms` and so on. Those that the log sets itself are refused."
+        ),
+    ]
+    kafka_files: Annotated[
+        dict[str, str] | None,
+        Meta(
+            description="The same, each with a file that has the value: `{sasl.password: /run/secrets/password}`. "
+            "Relative to this file; line ends at its end do not count. Read at the start."
+        ),
+    ] = None
+    kafka_environment: Annotated[
+        dict[str, str] | None,
+        Meta(description="The same, each with an environment variable that has the value."),
+    ] = None
+    topic: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=249,
+            pattern=r"^[a-zA-Z0-9._-]+$",
+            description="Topic of the log; the same for all replicas. It is made at the start if it is missing and the "
+            "account may.",
+        ),
+    ] = "__epochgate_members"
+    partitions: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Partitions of the topic. It can't be changed later: another number is refused at the start.",
+        ),
+    ] = 16
+    replication: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=32767,
+            description="Replicas of each partition, if the topic has to be made. With three or more of them two must "
+            "be in sync for a write; with fewer, one.",
+        ),
+    ] = 3
+    expires: Annotated[
+        bool,
+        Meta(
+            description="Whether a member whose timeout has passed is taken out of its group. `true` only when every "
+            "process that serves these clients writes this log: first roll out `false` everywhere, then `true`; on the "
+            "way back in reverse."
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Refuse properties that are reserved or given twice, and a log without brokers."""
+        given = [*self.kafka, *(self.kafka_files or ()), *(self.kafka_environment or ())]
+        for name in given:
+            if name in RESERVED:
+                raise ValueError(f"`fleet.kafka`: {name!r} is set by the member log itself")
+            if given.count(name) > 1:
+                raise ValueError(f"`fleet.kafka`: {name!r} is given twice")
+        if not {"bootstrap.servers", "metadata.broker.list"} & set(given):
+            raise ValueError("`fleet.kafka`: `bootstrap.servers` is missing")
+
+
+class UnreadableSecret(Exception):
+    """A property's file or environment variable has no value."""
+
+
+def with_absolute_secrets(fleet: Fleet, folder: Path) -> Fleet:
+    """Resolve the paths of the files, which are relative to the configuration's folder."""
+    files = fleet.kafka_files or {}
+    return replace(fleet, kafka_files={name: str(folder / file) for name, file in files.items()})
+
+
+def kafka_properties(fleet: Fleet, environment: Mapping[str, str]) -> dict[str, Property]:
+    """Return the librdkafka properties with their secrets.
+
+    :raises UnreadableSecret: a file can't be read, or a variable is not set. The message names no value.
+    """
+    properties = dict(fleet.kafka)
+    for name, file in (fleet.kafka_files or {}).items():
+        try:
+            properties[name] = read_regular_file(Path(file), _MAX_SECRET_BYTES).decode().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UnreadableSecret(f"`fleet.kafka_files.{name}`: {file} can't be read: {error}") from None
+    for name, variable in (fleet.kafka_environment or {}).items():
+        if variable not in environment:
+            raise UnreadableSecret(f"`fleet.kafka_environment.{name}`: the variable {variable} is not set")
+        properties[name] = environment[variable]
+    return properties

@@ -1,0 +1,84 @@
+"""The section about the member log: its properties, and where their secrets come from."""
+
+import msgspec
+import pytest
+
+from proxy.config.fleet import RESERVED, Fleet, UnreadableSecret, kafka_properties
+from proxy.config.loader import ConfigError, load_config
+
+BASE = """
+upstream: {bootstrap: ["kafka:9092"]}
+listeners: [{advertised_host: localhost, nodes: {"0": 9100}}]
+"""
+
+
+def load(folder, text, environment=None):
+    file = folder / "epochgate.yaml"
+    file.write_text(BASE + text)
+    return load_config(file, environment or {})
+
+
+def test_without_the_section_there_is_no_member_log(tmp_path):
+    assert load(tmp_path, "").fleet is None
+
+
+def test_what_is_left_out_has_defaults(tmp_path):
+    fleet = load(tmp_path, "fleet: {kafka: {bootstrap.servers: 'kafka:9092'}}").fleet
+    assert (fleet.topic, fleet.partitions, fleet.replication) == ("__epochgate_members", 16, 3)
+    assert fleet.expires is False
+    assert kafka_properties(fleet, {}) == {"bootstrap.servers": "kafka:9092"}
+
+
+def test_secrets_come_from_files_beside_the_configuration_and_from_the_environment(tmp_path):
+    (tmp_path / "password").write_text("s3cret \n")
+    fleet = load(
+        tmp_path,
+        "fleet: {kafka: {bootstrap.servers: k, enable.ssl.certificate.verification: true}, "
+        "kafka_files: {sasl.password: password}, kafka_environment: {sasl.username: FLEET_USER}}",
+    ).fleet
+    properties = kafka_properties(fleet, {"FLEET_USER": "epochgate"})
+    assert properties["sasl.password"] == "s3cret "
+    assert properties["sasl.username"] == "epochgate"
+    assert properties["enable.ssl.certificate.verification"] is True
+
+
+def test_the_environment_overrides_what_is_one_value(tmp_path):
+    config = load(tmp_path, "fleet: {kafka: {bootstrap.servers: k}}", {"EPOCHGATE_FLEET__EXPIRES": "true"})
+    assert config.fleet.expires is True
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fleet: {}", "kafka"),
+        ("fleet: {kafka: {}}", "`bootstrap.servers` is missing"),
+        ("fleet: {kafka: {bootstrap.servers: k, group.id: g}}", "'group.id' is set by the member log itself"),
+        (
+            "fleet: {kafka: {bootstrap.servers: k, ssl.key.pem: a}, kafka_files: {ssl.key.pem: b}}",
+            "given twice",
+        ),
+        ("fleet: {kafka: {bootstrap.servers: k}, topic: 'a b'}", "topic"),
+        ("fleet: {kafka: {bootstrap.servers: k}, partitions: 0}", "partitions"),
+        ("fleet: {kafka: {bootstrap.servers: k}, replicas: 3}", "unknown key"),
+        ("fleet: {kafka: {bootstrap.servers: [k]}}", "fleet.kafka"),
+    ],
+)
+def test_a_mistake_is_refused(tmp_path, text, said):
+    with pytest.raises(ConfigError) as error:
+        load(tmp_path, text)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_nobody_can_weaken_the_log(name):
+    with pytest.raises(msgspec.ValidationError, match="itself"):
+        msgspec.convert({"kafka": {"bootstrap.servers": "k", name: "x"}}, Fleet)
+
+
+def test_a_secret_that_is_not_there_is_named_without_its_value(tmp_path):
+    missing = Fleet(kafka={"bootstrap.servers": "k"}, kafka_files={"sasl.password": str(tmp_path / "none")})
+    with pytest.raises(UnreadableSecret, match=r"fleet\.kafka_files\.sasl\.password"):
+        kafka_properties(missing, {})
+    unset = Fleet(kafka={"bootstrap.servers": "k"}, kafka_environment={"sasl.password": "NOBODY_SET_IT"})
+    with pytest.raises(UnreadableSecret, match="NOBODY_SET_IT"):
+        kafka_properties(unset, {})

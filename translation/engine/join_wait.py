@@ -1,0 +1,60 @@
+"""How the answer to a JoinGroup is delayed: for how long, and what ends the wait early.
+
+The proxy may delay it because there are no partitions for the client yet, or because its group can't be converted yet.
+The wait ends early when the client joins again, another process takes its instance id, or nobody waits any more.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from protocol_codecs import ErrorCode
+from translation.actions import Request
+from translation.engine.context import Context
+from translation.engine.join_outcomes import AnsweredByNewer, Failed
+from translation.engine.member import Member
+from translation.engine.procedure import Procedure, Wait, WakeReason
+
+
+def join_wait_limit_s(context: Context, member: Member) -> float:
+    """How long (seconds) the proxy may hold a JoinGroup of this client before it answers."""
+    settings = context.settings
+    return min(settings.join_wait_s, settings.join_wait_share * member.client.rebalance_timeout_ms / 1000)
+
+
+def take_over_waiting_join(context: Context, member: Member) -> None:
+    """The newer JoinGroup of a member answers for the older one that still waits, and ends its wait."""
+    older, member.join.waiting = member.join.waiting, None
+    if older is not None:
+        if older.request is not None:
+            member.join.superseded_requests.append(older.request)
+        context.scheduler.wake(older, WakeReason.SUPERSEDED)
+
+
+def suspend_join(
+    member: Member, until: float, answered_by_newer: Request | None = None
+) -> Generator[Wait, Any, WakeReason]:
+    """Suspend a JoinGroup until ``until`` (seconds) and let other procedures of the member run.
+
+    Its client may join again meanwhile; ``answered_by_newer`` is this request if the newer one answers both.
+    """
+    procedure = member.queue.running
+    if procedure is None:
+        raise LookupError("only the procedure that runs can wait")
+    procedure.request = answered_by_newer
+    member.join.waiting = procedure
+    wake_reason: WakeReason = yield Wait(until)
+    if member.join.waiting is procedure:
+        member.join.waiting = None
+    return wake_reason
+
+
+def wait_in_join(member: Member, request: Request, until: float) -> Procedure[None]:
+    """Suspend a JoinGroup that waits for partitions; raises the outcome if its member or client is gone."""
+    wake_reason = yield from suspend_join(member, until, request)
+    if wake_reason is WakeReason.SUPERSEDED:
+        raise AnsweredByNewer("a newer JoinGroup came")
+    if wake_reason is WakeReason.REPLACED:
+        # As classic brokers do with the JoinGroup that waits of the older process.
+        raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(wake_reason.value))
+    if wake_reason is WakeReason.ABANDONED:
+        raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

@@ -1,0 +1,107 @@
+"""What the member log tells the translation and asks of the shell: verdicts, outputs, the health of a partition."""
+
+from enum import StrEnum
+
+import msgspec
+
+from translation.fleet.records import MemberKey, MemberRecord, Writer
+
+
+class Verdict(StrEnum):
+    """What a replica may do with a call for a member."""
+
+    SERVE = "serve"
+    PENDING = "pending"
+    """A record is on its way: wait for :class:`Settled`, then ask :meth:`MemberLog.verdict` again."""
+    UNAVAILABLE = "unavailable"
+    """Nobody can say now: COORDINATOR_NOT_AVAILABLE."""
+    GONE = "gone"
+    """The member id is dead: UNKNOWN_MEMBER_ID."""
+    RELAYED = "relayed"
+    """The broker itself serves the id."""
+
+
+class Health(StrEnum):
+    """What is known of a partition."""
+
+    REPLAYING = "replaying"
+    READY = "ready"
+    AWAY = "away"
+
+
+class WriteRecord(msgspec.Struct, frozen=True):
+    """The shell is to produce this record, if ``writer`` is still its own; without ``value`` it is a tombstone."""
+
+    partition: int
+    key: bytes
+    value: bytes | None
+    writer: Writer
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Who waits for a verdict on this member asks again."""
+
+    key: MemberKey
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """Our ``served`` counts, and the member was not served here before: its session timeout runs here from now on.
+
+    Also if the call that claimed it is over: nobody else enforces the timeout.
+    """
+
+    key: MemberKey
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The member was served here, and another's record counts: drop it without a word to the broker."""
+
+    key: MemberKey
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """Our ``expiring`` counts: member epoch -1 is to be sent, and then :meth:`MemberLog.end` called."""
+
+    key: MemberKey
+
+
+class HealthChanged(msgspec.Struct, frozen=True):
+    """A partition is in another health than before."""
+
+    partition: int
+    health: Health
+
+
+Output = WriteRecord | Settled | Serving | Taken | Expired | HealthChanged
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What the record says of a client beside who serves it: what its JoinGroup asked for."""
+
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    instance_id: str | None = None
+
+
+def terms_of(record: MemberRecord) -> Terms:
+    """The terms that a record says."""
+    return Terms(record.session_timeout_ms, record.rebalance_timeout_ms, record.instance_id)
+
+
+class FleetSettings(msgspec.Struct, frozen=True):
+    """Numbers of the member log. ``server`` is shown to people."""
+
+    partitions: int = 16
+    server: str = ""
+    expires: bool = True
+    """Whether members are expired here. Only when every process that serves these clients writes the log."""
+    wait_s: float = 2.0
+    """For how long a call waits for a verdict, and a record to be read back before its partition counts as away."""
+    probe_s: float = 30.0
+    """Between two probes of a partition: so long a reader that is stuck may go unnoticed."""
+    probe_away_s: float = 5.0
+    refresh_s: float = 6 * 3600.0
+    """A member that is served is written anew at least so often, so that its record does not grow too old."""
+    tries: int = 4
+    """Records that are written for one claim or end, if others win each time."""
+    writes_per_s: float = 500.0
