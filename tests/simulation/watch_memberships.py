@@ -133,7 +133,8 @@ class MembershipWatch:
         gone = message.member_id not in self._watch.broker.members()
         if gone and self._watch.ownership.was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
-        if standing.member_id != message.member_id or standing.joined_at is None:
+        is_new = standing.member_id != message.member_id or standing.joined_at is None
+        if is_new or standing.excuse() is not None:  # its membership had ended: generations of it are over
             standing.generation = standing.previous_generation = -1
         standing.member_id = message.member_id
         standing.classic = False
