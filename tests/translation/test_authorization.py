@@ -149,6 +149,24 @@ def test_a_session_may_end_while_the_broker_is_asked_about_the_clients_new_conne
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_rebalance_timeout_does_not_end_while_the_broker_is_asked_about_the_rejoin() -> None:
+    """The connection of the JoinGroup is another than that of the Heartbeats, as librdkafka's is."""
+    bench = Bench()
+    joins, beats = bench.connect(), bench.connect()
+    bench.stable_member(joins, (0, 1), member_id=VICTIM, rebalance_timeout_ms=4_000)
+    told = bench.heartbeat(beats, VICTIM, 1)
+    bench.beat(1, orders=(0,))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.advance(3.9)
+    bench._lets_in = False
+    bench.join(joins, VICTIM, rebalance_timeout_ms=4_000)
+    (question,) = bench.questions()
+    bench.advance(1)
+    bench.reply(ACCEPTED, question)
+    assert {call.message.member_epoch for call in bench.calls} == {1}
+    assert EventKind.REBALANCE_EXPIRED not in bench.kinds()
+
+
 def test_the_broker_is_asked_once_for_each_connection_and_group() -> None:
     bench, _ = a_victim()
     connection = bench.connect()
