@@ -16,11 +16,16 @@ from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 
+_AFTER_TURN_S = 1.0
+"""After this much more than a turn's limit, a membership whose end waits for its turn is looked at again."""
+
 
 def member_time(context: Context, member: Member, now: float) -> None:
     """Handle every deadline of a member that is due."""
     if timeout_expired(context, member):
         _start(context, member, expiring=True)
+        if member.queue.waiting:  # for its turn, and what waits is dropped if its connection is lost before
+            context.timers.book(member, now + context.settings.turn_limit_s + _AFTER_TURN_S)
         return  # booked again by whatever renews the deadline
     announce_additions(context, member)
     if member.deadlines.keep_alive_at <= now:
@@ -67,7 +72,9 @@ def _heartbeat(context: Context, member: Member) -> Procedure[None]:
 def _start(context: Context, member: Member, *, expiring: bool) -> None:
     if member.connection_id is not None:
         steps = remove_expired(context, member) if expiring else _heartbeat(context, member)
-        context.scheduler.start(steps, member.queue, member.connection_id, member.client.client_id)
+        context.scheduler.start(
+            steps, member.queue, member.connection_id, member.client.client_id, ends_session=expiring
+        )
         return
     # Its upstream connection is gone, so nothing can be sent for it: the broker's own timeouts decide.
     member.deadlines.keep_alive_at = math.inf

@@ -26,7 +26,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.violation import Violation
 from tests.simulation.watch import Watch
-from tests.simulation.wire import GROUP, KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
+from tests.simulation.wire import KAFKA_4_3, SHOWN_WHEN_PASSED, TRANSLATED, Ask, Reply
 from translation.actions import (
     Answer,
     Call,
@@ -41,6 +41,7 @@ from translation.actions import (
     RequestId,
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
+from translation.authorization import NOBODY
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
@@ -257,7 +258,7 @@ class ProxyProcess:
     def is_asking_about(self, client: Party) -> bool:
         """Whether the broker is asked whether this client may act in the group, and its call waits for the answer."""
         return any(
-            shell.client.near is client and not self.translator.is_authorized(shell.connection.id, GROUP)
+            shell.client.near is client and any(map(_is_question, shell.upstream_queue))
             for shell in self._requests.values()
         )
 
@@ -492,3 +493,8 @@ class ProxyProcess:
             self._do("handle_time")
         else:
             self._book()
+
+
+def _is_question(sent: Call | Ask) -> bool:
+    """Whether this request asks the broker who may act in a group (:mod:`translation.authorization`)."""
+    return isinstance(sent, Call) and sent.api_key == ApiKey.HEARTBEAT and sent.message.member_id == NOBODY

@@ -133,7 +133,8 @@ class MembershipWatch:
         gone = message.member_id not in self._watch.broker.members()
         if gone and self._watch.ownership.was_cut_off(standing):
             standing.end("the broker's own timeout passed while it was cut off")
-        if standing.member_id != message.member_id or standing.joined_at is None:
+        is_new = standing.member_id != message.member_id or standing.joined_at is None
+        if is_new or standing.excuse() is not None:  # its membership had ended: generations of it are over
             standing.generation = standing.previous_generation = -1
         standing.member_id = message.member_id
         standing.classic = False
@@ -215,16 +216,21 @@ class MembershipWatch:
                     )
                 )
 
-    def emitted(self, process: "ProxyProcess", event: Event) -> None:
-        """A process reports an event: one that adopts a member does not know its generation.
+    def expired(self, process: "ProxyProcess", member_id: str) -> None:
+        """A process ends a membership.
 
         The first call on a connection is no sign of life before the broker has accepted it. If the session ends while
         the broker is asked, the call came too late.
         """
-        standing = self._watch.client_of.get(event.member_id)
-        expired = event.kind is EventKind.SESSION_EXPIRED
-        if expired and standing is not None and process.is_asking_about(standing.client):
+        standing = self._watch.client_of.get(member_id)
+        if standing is not None and process.is_asking_about(standing.client):
             standing.end("its session ended before the broker had accepted its new connection")
+
+    def emitted(self, process: "ProxyProcess", event: Event) -> None:
+        """A process reports an event: one that adopts a member does not know its generation."""
+        standing = self._watch.client_of.get(event.member_id)
+        if event.kind is EventKind.SESSION_EXPIRED:
+            self.expired(process, event.member_id)
         if event.kind is not EventKind.ADOPTED or standing is None:
             return
         alone = process.translator._context.settings.sole_process

@@ -27,6 +27,8 @@ class ReleaseWatch:
     def check_call(self, process: "ProxyProcess", call: Call) -> None:
         """Check a request of the proxy when it is sent."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            if call.message.member_epoch < 0:
+                self._watch.memberships.expired(process, call.message.member_id)
             self._check_heartbeat(str(process), call.message)
         elif call.api_key == ApiKey.LEAVE_GROUP:
             for identity in call.message.members:

@@ -137,15 +137,34 @@ def test_a_session_may_end_while_the_broker_is_asked_about_the_clients_new_conne
     bench, own = a_victim()
     bench.client_disconnected(own)
     bench.upstream_lost(own)
-    bench.advance(44.9)  # its session timeout is 45 s
+    bench.advance(8.8)  # its session timeout is 10 s
+    assert EventKind.SESSION_EXPIRED not in bench.kinds()
     heartbeat = bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
     (question,) = bench.questions()
-    bench.advance(0.2)
+    bench.advance(0.6)
     assert bench.kinds()[-1] is EventKind.SESSION_EXPIRED
     bench.reply(ACCEPTED, question)
     bench.reply(described({VICTIM: (1, 1)}))
     bench.beat(1)
     assert bench.error(heartbeat) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_rebalance_timeout_does_not_end_while_the_broker_is_asked_about_the_rejoin() -> None:
+    """The connection of the JoinGroup is another than that of the Heartbeats, as librdkafka's is."""
+    bench = Bench()
+    joins, beats = bench.connect(), bench.connect()
+    bench.stable_member(joins, (0, 1), member_id=VICTIM, rebalance_timeout_ms=4_000)
+    told = bench.heartbeat(beats, VICTIM, 1)
+    bench.beat(1, orders=(0,))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    bench.advance(3.9)
+    bench._lets_in = False
+    bench.join(joins, VICTIM, rebalance_timeout_ms=4_000)
+    (question,) = bench.questions()
+    bench.advance(1)
+    bench.reply(ACCEPTED, question)
+    assert {call.message.member_epoch for call in bench.calls} == {1}
+    assert EventKind.REBALANCE_EXPIRED not in bench.kinds()
 
 
 def test_the_broker_is_asked_once_for_each_connection_and_group() -> None:
@@ -374,8 +393,20 @@ def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
     other = bench.connect()
     bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
     bench.client_disconnected(other)
-    bench.advance(20)
+    bench.advance(9)
     assert bench.closed == []
+
+
+def test_a_call_that_goes_unanswered_does_not_hold_up_the_end_of_a_session() -> None:
+    """Else the member of a client that has gone stays here for as long as the broker does not answer."""
+    bench, own = a_victim()
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.client_disconnected(own)
+    bench.advance(10.1)  # its session timeout is 10 s
+    assert bench.closed == []
+    bench.advance(5)
+    assert bench.closed == [own.id]
+    assert EventKind.SESSION_EXPIRED in bench.kinds()
 
 
 def test_a_client_is_kept_alive_on_the_connection_of_its_join_group_when_the_other_stalls() -> None:

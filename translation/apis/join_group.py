@@ -187,6 +187,9 @@ def _heartbeat_until_joined(
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
             yield from ensure_convertible(context, member, request, deadline)
+            ensure_client_waiting(
+                context, member, request
+            )  # else it may own more elsewhere than it reported here
             continue
         # What follows ends memberships. If the client has hung up, that could be one it has begun elsewhere since.
         ensure_client_waiting(context, member, request)

@@ -102,6 +102,7 @@ class RunningProcedure:
         "call_id",
         "client_id",
         "connection_id",
+        "ends_session",
         "generator",
         "on_reply",
         "queue",
@@ -135,6 +136,8 @@ class RunningProcedure:
         self.wake_reason: WakeReason | None = None
         self.request: Request | None = None
         """The JoinGroup that this procedure answers, while it waits for partitions."""
+        self.ends_session = False
+        """Whether it ends the membership of a client that was silent for its session timeout."""
         self.started = False
         self.call_id: CallId | None = None
         """The call whose response it waits for."""

@@ -62,9 +62,12 @@ class Scheduler:
         queue: ProcedureQueue,
         connection_id: ConnectionId,
         client_id: str | None,
+        *,
+        ends_session: bool = False,
     ) -> RunningProcedure:
         """Start a procedure on a connection: at once if its queue is idle, else when its turn comes."""
         procedure = RunningProcedure(generator, queue, connection_id, client_id, None, self._procedure_due)
+        procedure.ends_session = ends_session
         self._under_way[connection_id] += 1
         procedure.waiting_since = self._environment.now
         queue.waiting.append(procedure)
@@ -131,7 +134,7 @@ class Scheduler:
         return connection_id in self._calls_on or connection_id in self._under_way
 
     def limit_turn(self, procedure: RunningProcedure) -> None:
-        """Limit how long a request to the broker holds up requests from other connections.
+        """Limit how long a request to the broker holds up requests from other connections and the end of a session.
 
         At the limit its connection is closed and counts as lost. A classic JoinGroup has no limit, because the broker
         answers it when the whole group has joined.
@@ -150,8 +153,11 @@ class Scheduler:
             (
                 one.waiting_since
                 for one in procedure.queue.waiting
-                if one.connection_id != procedure.connection_id
-                and self._connections.is_connected(one.connection_id)
+                if one.ends_session
+                or (
+                    one.connection_id != procedure.connection_id
+                    and self._connections.is_connected(one.connection_id)
+                )
             ),
             default=math.inf,
         )
@@ -173,7 +179,7 @@ class Scheduler:
             self._close(procedure.connection_id)
 
     def _close(self, connection_id: ConnectionId) -> None:
-        reason = "a call to the broker went unanswered on it, while a member is served on another connection"
+        reason = "a call to the broker went unanswered on it, and held up a member on another connection, or its end"
         self._environment.actions.append(Close(connection_id, reason))
         self._on_connection_lost(connection_id)
 
