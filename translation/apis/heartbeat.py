@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import generation, rebalance_timeout, static_members
+from translation import generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -34,7 +34,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     generation.learn(member, message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
     if member.generation >= 0:
-        member.renew_session(context.now)
+        session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         code: int = yield from readopt(context, member, connection, request)

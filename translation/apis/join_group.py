@@ -10,7 +10,7 @@ import math
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, generation, rebalance_timeout, static_members
+from translation import error_mapping, generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -341,7 +341,7 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
         context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
-    member.renew_session(context.now)
+    session_timeout.renew(member, context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)
     context.memberships.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")

@@ -18,7 +18,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from translation import error_mapping, generation, static_members
+from translation import error_mapping, generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
@@ -45,7 +45,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if not transactional:  # a transactional one comes from the producer's connection
         context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
-        member.renew_session(context.now)
+        session_timeout.renew(member, context.now)
     code = ErrorCode.NONE
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, carried, sole_process=sole_process):

@@ -12,7 +12,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import generation, static_members
+from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -42,11 +42,11 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
         code = _why_not(context, member, request.message)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
-            member.renew_session(context.now)
+            session_timeout.renew(member, context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
     yield from learn_topic_names(context, member.partitions.broker_assignment)
-    member.renew_session(context.now)
+    session_timeout.renew(member, context.now)
     member.deadlines.rebalance_deadline = math.inf
     context.book(member)
     kept = member.partitions.possibly_owned
