@@ -51,7 +51,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if generation.served_elsewhere(member, carried, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
-        code = _why_not(context, member, message)
+        code = _why_not(context, member, request)
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
         return
@@ -110,15 +110,15 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
     return verdict is Verdict.REPLACED
 
 
-def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
+def _why_not(context: Context, member: Member, request: Request) -> ErrorCode:
     """The code that a commit is refused with before it reaches the broker; NONE if it goes there."""
-    if member.generation < 0:
-        return static_members.membership_error(context, member, message)
-    if not generation.may_commit(member, message.generation_id_or_member_epoch):
-        reason = f"commit with generation {message.generation_id_or_member_epoch}"
+    code = generation.why_refused(member, request)
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return static_members.membership_error(context, member, request.message)
+    if code != ErrorCode.NONE:
+        reason = f"commit with generation {generation.in_request(request)}"
         context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.NONE
+    return code
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:
