@@ -14,6 +14,28 @@ from tests.simulation.simulation import Result, run
 
 SEEDS = 2_000
 CHUNK = 100
+FAILED_ONCE = (
+    *(
+        5621,
+        7985,
+        9164,
+        11003,
+        11419,
+        11538,
+        11821,
+        13922,
+        14777,
+        15142,
+        15339,
+        16542,
+        16760,
+        16927,
+        19510,
+        20565,
+    ),
+    *(22507, 26567),
+)
+"""Beyond the first two thousand (docs/evidence/simulation.md, "With hostile connections and native members")."""
 
 
 @cache
@@ -25,6 +47,12 @@ def results(first: int) -> tuple[Result, ...]:
 def test_the_invariants_hold(first: int) -> None:
     for result in results(first):
         assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
+    result = run(seed)
+    assert result.failure is None, f"{result.failure}\n{result.story}"
 
 
 @pytest.mark.timeout(900)  # alone it runs all the seeds first

@@ -15,6 +15,8 @@ Rules of writing
 * While a partition is away nothing but a probe is written to it, so an outage leaves no heap of records.
 """
 
+import math
+
 import crc32c
 
 from translation.fleet.counting import PartitionView, Stored
@@ -100,7 +102,7 @@ class MemberLog:
             entry.terms = terms
         if issued and present is None:
             entry.issued = entry.served = True
-            self._want_claim(key, entry, connection, float("inf"))
+            self._want_claim(key, entry, connection, math.inf)
             entry.confirmed[connection] = now
             self._write_wanted(self._number(key), now)
             return Verdict.SERVE
@@ -421,7 +423,7 @@ class MemberLog:
         entry.refresh_at = now + self.settings.refresh_s * share
         for connection in resolved.claims if resolved is not None else ():
             until = entry.claims.pop(connection, None)
-            if until is not None:  # heard when it called, however long the record took
+            if until is not None and until < math.inf:  # heard when it called, however long the record took
                 heard_at = min(now, until - self.settings.wait_s)
                 entry.confirmed[connection] = max(heard_at, entry.confirmed.get(connection, heard_at))
         self._outputs.append(Settled(key))
@@ -441,7 +443,7 @@ class MemberLog:
             self._outputs.append(Expired(key))
         entry.served = entry.issued = entry.wants_expire = False
         entry.confirmed.clear()
-        entry.refresh_at = float("inf")
+        entry.refresh_at = math.inf
         if kind is Kind.RELAYED:
             entry.relay_until = 0.0
         if kind is Kind.ENDED:

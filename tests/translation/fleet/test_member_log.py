@@ -234,6 +234,13 @@ def test_an_issued_id_does_not_wait_and_is_taken_by_whoever_else_claims_it(bench
     assert not bench.log.may_speak_for(KEY)
 
 
+def test_the_record_of_an_issued_id_renews_nothing_when_it_is_late(bench: Bench) -> None:
+    bench.claim(issued=True)
+    bench.now += 30.0
+    bench.read_back()
+    assert bench.verdict() is Verdict.UNAVAILABLE
+
+
 def test_a_confirmed_connection_lapses_after_half_a_session_of_silence(bench: Bench) -> None:
     bench.claim(terms=Terms(10_000))
     bench.read_back()

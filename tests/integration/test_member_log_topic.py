@@ -1,0 +1,220 @@
+"""The member log on the topic of a real Kafka: written, read back, replayed, away, lost, and refused."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from support.secured import TlsFiles, allow, secret, secured_cluster
+
+from proxy.config.fleet import Fleet
+from proxy.fleet.driver import FleetDriver
+from proxy.fleet.topic import TopicRefused, required_settings
+from translation.fleet.outputs import Expired, Health, Output, Taken, Terms, Verdict
+from translation.fleet.records import MemberKey, member_key
+from translation.fleet.seats import Seat
+
+pytestmark = pytest.mark.kafka
+
+KEY = member_key("payments", "epochgate-1")
+PARTITIONS = 4
+
+
+class Replica:
+    """A process with a member log, and what that said."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.said: list[Output] = []
+        self.changed = trio.Event()
+        self.driver = FleetDriver(fleet, dict(fleet.kafka), self.hear, server="test")
+        self.log = self.driver.log
+
+    def hear(self, output: Output) -> None:
+        self.said.append(output)
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def until(self, holds, within_s: float = 40.0) -> None:
+        with trio.fail_after(within_s):
+            while not holds():
+                with trio.move_on_after(0.2):
+                    await self.changed.wait()
+
+    async def claim(self, key: MemberKey, connection: int = 1) -> Verdict:
+        if self.log.claim(key, connection, trio.current_time(), Terms(10_000)) is Verdict.PENDING:
+            self.driver.carry_out()
+            await self.until(
+                lambda: self.log.verdict(key, connection, trio.current_time()) is not Verdict.PENDING
+            )
+        return self.log.verdict(key, connection, trio.current_time())
+
+
+@contextlib.asynccontextmanager
+async def replica(fleet: Fleet) -> AsyncIterator[Replica]:
+    started = Replica(fleet)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(started.driver.run)
+        with trio.fail_after(30):
+            assert await started.driver.wait_ready()
+        yield started
+        nursery.cancel_scope.cancel()
+
+
+def fleet_at(bootstrap: str, topic: str, **options) -> Fleet:
+    kafka = {"bootstrap.servers": bootstrap, **options.pop("kafka", {})}
+    return Fleet(
+        **{
+            "topic": topic,
+            "partitions": PARTITIONS,
+            "replication": 1,
+            "expires": True,
+            "kafka": kafka,
+            **options,
+        }
+    )
+
+
+@pytest.fixture
+def topic(group) -> str:
+    return f"members-{group}"
+
+
+async def refusal(fleet: Fleet) -> str:
+    driver = FleetDriver(fleet, dict(fleet.kafka), lambda _: None)
+    with pytest.raises(TopicRefused) as refused, trio.fail_after(30):
+        await driver.run()
+    return str(refused.value)
+
+
+async def test_one_of_two_replicas_has_a_member_and_a_third_knows_who(kafka, topic):
+    fleet = fleet_at(kafka.bootstrap, topic)
+    async with replica(fleet) as first, replica(fleet) as second:
+        assert await first.claim(KEY) is Verdict.SERVE
+        await second.until(lambda: second.log.seat(KEY) is Seat.ELSEWHERE)
+        assert await second.claim(KEY) is Verdict.SERVE
+        await first.until(lambda: Taken(KEY) in first.said)
+        assert not first.log.expire(KEY, trio.current_time())
+        assert second.log.expire(KEY, trio.current_time())
+        second.driver.carry_out()
+        await second.until(lambda: Expired(KEY) in second.said)
+        async with replica(fleet) as third:
+            assert third.log.seat(KEY) is Seat.EXPIRED
+            assert third.log.record(KEY).session_timeout_ms == 10_000
+            third.log.end(KEY, trio.current_time())
+            third.driver.carry_out()
+            await first.until(lambda: first.log.seat(KEY) is Seat.ENDED)
+
+
+async def test_a_broker_that_is_away_and_comes_back(own_kafka, topic):
+    cluster = await trio.to_thread.run_sync(own_kafka)
+    async with replica(fleet_at(cluster.bootstrap, topic)) as one:
+        assert await one.claim(KEY) is Verdict.SERVE
+        partition = one.log._number(KEY)
+        await trio.to_thread.run_sync(cluster.stop_broker, 1)
+        one.said.clear()
+        assert one.log.claim(KEY, 2, trio.current_time()) is Verdict.PENDING
+        one.driver.carry_out()
+        await one.until(lambda: one.log.health(partition) is Health.AWAY)
+        assert one.log.claim(KEY, 1, trio.current_time()) is Verdict.SERVE
+        assert one.log.claim(KEY, 3, trio.current_time()) is Verdict.UNAVAILABLE
+        await trio.to_thread.run_sync(cluster.start_broker, 1)
+        await one.until(lambda: one.log.health(partition) is Health.READY)
+        assert await one.claim(KEY, 4) is Verdict.SERVE
+
+
+async def test_another_topic_of_the_name_is_noticed(kafka, topic):
+    fleet = fleet_at(kafka.bootstrap, topic)
+    admin = AdminClient(dict(fleet.kafka))
+    async with replica(fleet) as one:
+        assert await one.claim(KEY) is Verdict.SERVE
+        admin.delete_topics([topic])[topic].result(10)
+        await trio.sleep(1)  # the brokers delete it in the background; making it at once fails
+        new = NewTopic(topic, PARTITIONS, 1, config=required_settings(1))
+        admin.create_topics([new])[topic].result(10)
+        await one.until(lambda: one.driver.refused is not None)
+        assert "another one than at the start" in one.driver.refused
+
+
+async def test_a_reader_that_is_out_of_range_reads_everything_again(kafka, topic):
+    """librdkafka tells it, instead of going on at the end."""
+    fleet = fleet_at(kafka.bootstrap, topic)
+    async with replica(fleet) as one:
+        assert await one.claim(KEY) is Verdict.SERVE
+        partition = one.log._number(KEY)
+        other = Replica(fleet)
+        other.driver._client._reader._positions[partition] = 1_000_000
+        first_writer = other.driver._client.writer
+        async with trio.open_nursery() as nursery:
+            await nursery.start(other.driver.run)
+            await other.until(lambda: other.log.health(partition) is Health.READY)
+            assert other.log.seat(KEY) is Seat.ELSEWHERE
+            assert other.driver._client.writer != first_writer
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cleanup.policy", "compact"), ("min.compaction.lag.ms", "0")])
+async def test_a_topic_with_other_settings_is_refused_with_the_command_that_mends_it(
+    kafka, topic, name, value
+):
+    fleet = fleet_at(kafka.bootstrap, topic)
+    admin = AdminClient(dict(fleet.kafka))
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={**required_settings(1), name: value})])[
+        topic
+    ].result(10)
+    said = await refusal(fleet)
+    assert f"has {name}={value}" in said
+    assert "kafka-configs.sh" in said
+    assert f"{name}=[{required_settings(1)[name]}]" in said
+    entry = ConfigEntry(name, required_settings(1)[name], incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    async with replica(fleet):
+        pass
+
+
+async def test_another_number_of_partitions_is_refused(kafka, topic):
+    fleet = fleet_at(kafka.bootstrap, topic)
+    async with replica(fleet):
+        pass
+    assert "has 4 partitions, and `fleet.partitions` is 8" in await refusal(
+        fleet_at(kafka.bootstrap, topic, partitions=8)
+    )
+
+
+async def test_a_topic_that_can_not_be_made_is_told_with_the_command_that_makes_it(kafka, topic):
+    said = await refusal(fleet_at(kafka.bootstrap, topic, replication=3))  # there is one broker
+    assert "kafka-topics.sh" in said
+    assert "--replication-factor 3" in said
+    assert "min.insync.replicas=2" in said
+
+
+async def test_an_account_without_rights_is_told_which_it_needs(own_kafka, topic, empty_folder):
+    tls = TlsFiles(empty_folder("member-log-tls"))
+    cluster = await trio.to_thread.run_sync(lambda: own_kafka(**secured_cluster(tls)))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    sasl = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "bob",
+        "sasl.password": secret("bob"),
+    }
+    fleet = fleet_at(cluster.bootstrap_of("SASL"), topic, kafka=sasl)
+    said = await refusal(fleet)
+    assert "kafka-acls.sh" in said or "kafka-topics.sh" in said
+    rights = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS
+    allow(admin, "bob", ResourceType.TOPIC, topic, *rights[2:])
+    said = await refusal(fleet)
+    assert "kafka-topics.sh" in said  # it may not make the topic
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=required_settings(1))])[topic].result(10)
+    allow(admin, "bob", ResourceType.TOPIC, topic, *rights)
+    async with replica(fleet) as one:
+        assert await one.claim(KEY) is Verdict.SERVE

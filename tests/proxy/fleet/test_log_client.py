@@ -1,0 +1,134 @@
+"""What the reader makes of what librdkafka gives it, without a broker (with one: tests/integration)."""
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError
+
+from proxy.config.fleet import Fleet
+from proxy.fleet.log_client import AccessLost, EndReached, RecordRead, _Reader
+from proxy.fleet.topic import access_hint, create_command, required_settings
+from translation.fleet.records import (
+    FORMAT,
+    FORMAT_HEADER,
+    PROBE,
+    Kind,
+    MemberRecord,
+    Writer,
+    encode_key,
+    encode_value,
+    member_key,
+)
+
+KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
+RECORD = MemberRecord(Kind.SERVED, 7, first=True)
+KEY_BYTES, VALUE_BYTES = encode_key(KEY, WRITER), encode_value(RECORD)
+FLEET = Fleet(kafka={"bootstrap.servers": "kafka:9092"})
+
+
+class Message:
+    """As much of librdkafka's message as is looked at."""
+
+    def __init__(self, offset=5, *, key=KEY_BYTES, value=VALUE_BYTES, error=None, **more):
+        self._offset, self._key, self._value, self._error = offset, key, value, error
+        self._headers = more.get("headers", [(FORMAT_HEADER, FORMAT)])
+        self._epoch = more.get("epoch")
+
+    def partition(self):
+        return 3
+
+    def offset(self):
+        return self._offset
+
+    def error(self):
+        return None if self._error is None else KafkaError(self._error)
+
+    def key(self):
+        return self._key
+
+    def value(self):
+        return self._value
+
+    def headers(self):
+        return self._headers
+
+    def timestamp(self):
+        return 2, 1_000
+
+    def leader_epoch(self):
+        return self._epoch
+
+
+class Client:
+    fleet = FLEET
+
+
+def reader():
+    made = _Reader.__new__(_Reader)
+    made._client, made._topic = Client(), FLEET.topic
+    made._positions, made._epochs = dict.fromkeys(range(16), OFFSET_BEGINNING), {}
+    return made
+
+
+def test_a_record_is_read_with_its_place():
+    event = reader()._event(Message())
+    assert isinstance(event, RecordRead)
+    assert event[:3] == (3, KEY, WRITER)
+    assert event.stored is not None
+    assert event.stored[:2] == (5, 1_000)
+    assert event.stored.record == RECORD
+
+
+def test_a_record_that_was_read_is_not_read_again_after_another_assignment():
+    one = reader()
+    assert one._event(Message(5)) is not None
+    assert one._event(Message(5)) is None
+
+
+def test_a_probe_has_no_value():
+    event = reader()._event(Message(key=encode_key(PROBE, WRITER), value=None))
+    assert event == RecordRead(3, PROBE, WRITER, None, 5, 1_000)
+
+
+def test_what_is_none_of_the_log_only_moves_the_position():
+    for message in (Message(key=None), Message(key=b"junk"), Message(value=b"junk")):
+        assert reader()._event(message) == EndReached(3, 6)
+
+
+def test_a_record_of_another_format_ends_the_use_of_the_log():
+    for headers in (None, [(FORMAT_HEADER, b"\x02")]):
+        event = reader()._event(Message(headers=headers))
+        assert isinstance(event, AccessLost)
+        assert "another format at offset 5" in event.reason
+
+
+def test_the_end_of_a_partition():
+    assert reader()._event(Message(9, error=KafkaError._PARTITION_EOF)) == EndReached(3, 9)
+
+
+def test_a_right_that_is_missing_is_told_with_the_command_that_gives_it():
+    event = reader()._event(Message(error=KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert isinstance(event, AccessLost)
+    assert access_hint(FLEET) in event.reason
+
+
+def test_a_right_on_the_group_is_not_needed():
+    assert reader()._event(Message(error=KafkaError.GROUP_AUTHORIZATION_FAILED)) is None
+
+
+def test_what_was_read_may_be_lost():
+    one = reader()
+    for error in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
+        assert one._is_lost(Message(error=error))
+    assert not one._is_lost(Message(epoch=4))
+    assert not one._is_lost(Message(epoch=5))
+    assert one._is_lost(Message(epoch=3))
+    assert not one._is_lost(Message(error=KafkaError._PARTITION_EOF))
+
+
+def test_the_command_that_makes_the_topic_has_all_settings():
+    command = create_command(FLEET)
+    assert command.startswith(
+        "kafka-topics.sh --bootstrap-server kafka:9092 --create --topic __epochgate_members "
+    )
+    for name, value in required_settings(3).items():
+        assert f"--config {name}={value}" in command
+    assert "min.insync.replicas=2" in command
+    assert required_settings(1)["min.insync.replicas"] == "1"
