@@ -7,6 +7,7 @@ connections, fall silent and die. Virtual time, in milliseconds.
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -92,6 +93,7 @@ class Replica:
         verdict = self.log.claim(
             call.key, call.connection, self.world.seconds, Terms(SESSION_MS), issued=call.issued
         )
+        self.world.wants[call.key] += verdict is Verdict.PENDING or call.issued
         if verdict is Verdict.PENDING:
             self.calls[call.key, call.connection] = call
             self.world.after(int(SETTINGS.wait_s * 1000), lambda: self.time_out(call))
@@ -142,6 +144,7 @@ class Replica:
 
     def end(self, key: MemberKey) -> None:
         if self.is_alive:
+            self.world.wants[key] += 1
             self.log.end(key, self.world.seconds)
             self.drain()
 
@@ -155,6 +158,9 @@ class Replica:
             return  # for a producer of before
         if record is not None:
             self.check_expiring(key, record)
+            world.written[key] += 1
+            if world.written[key] > SETTINGS.tries * world.wants[key]:
+                raise Violation(f"{key} was written {world.written[key]} times for {world.wants[key]} wishes")
         view = self.log._partitions[0].view
         present = view.get(key)
         seen = Seen(present and present.offset, view.position, view.newest_ms)
@@ -186,6 +192,7 @@ class Replica:
             if self.world.random.random() < 0.5:
                 self.queue.clear()
             self.queue = []
+            self.world.wants.update(self.serves.keys())  # all of them may be written anew
             self.writer = self.world.new_writer(self)
             self.log.replace_writer(self.writer, self.world.seconds)
             self.drain()
@@ -217,6 +224,7 @@ class Replica:
     def lose(self) -> None:
         """Its consumer is told that it is out of range."""
         self.queue = []
+        self.world.wants.update(self.serves.keys())
         self.writer = self.world.new_writer(self)
         self.position = 0
         self.log.lose(0, self.writer, self.world.seconds)
@@ -233,6 +241,7 @@ class Replica:
             for key, until in list(self.serves.items()):
                 if until <= world.now:
                     if self.log.expire(key, world.seconds):
+                        world.wants[key] += 1
                         self.serves[key] = world.now + SESSION_MS  # asked again, should the log say nothing
                     else:
                         del self.serves[key]
@@ -339,6 +348,9 @@ class World:
         self.writers: dict[Writer, Replica] = {}
         self.landed: dict[MemberKey, list[tuple[int, Replica | None, Kind | None]]] = {}
         """By member: what counted, from when, and whose it was."""
+        self.wants: Counter[MemberKey] = Counter()
+        """How often something was wanted that is written down, by member."""
+        self.written: Counter[MemberKey] = Counter()
         self.called: dict[tuple[Replica, MemberKey, int], int] = {}
         """When the last call came, by replica, member and connection."""
         self.replicas = [Replica(self, number) for number in range(self.random.randint(2, 4))]
@@ -389,8 +401,7 @@ class World:
     def fault(self) -> None:
         kinds = [
             self.away, self.cannot_read, self.cannot_write, self.stand_still, self.crash, self.fail, self.lose,
-            self.hop, self.hop, self.there_and_back, self.bounce, self.client_dies, self.client_sleeps, self.compact,
-            self.relay,
+            self.hop, self.hop, self.there_and_back, self.bounce, self.client_dies, self.client_sleeps, self.relay,
         ]  # fmt: skip
         self.random.choice(kinds)()
         if self.now < FAULTS_MS - 35_000:
@@ -487,15 +498,12 @@ class World:
 
             self.after(self.random.choice([4_000, 9_500, 10_500, 20_000]), wake)
 
-    def compact(self) -> None:
-        self.broker.compact(self.random.randint(0, self.broker.end))
-
     def relay(self) -> None:
         """A client's member id is relayed for once; its next call claims it back."""
         client = self.random.choice(self.clients)
         replica = client.replica
         if replica.is_alive and replica.silent_until <= self.now and client.call is None:
-            replica.log.relay(client.key, self.seconds)
+            self.wants[client.key] += replica.log.relay(client.key, self.seconds) is Verdict.PENDING
             replica.drain()
 
     # -- invariants --------------------------------------------------------------------------------------------

@@ -87,12 +87,6 @@ class ForgetsALateServed(MemberLog):
         entry.served = True
 
 
-class IsReadyBeforeTheReplayEnds(MemberLog):
-    def replay_to(self, partition: int, offset: int, now: float) -> None:
-        super().replay_to(partition, 0, now)
-        self._ready(partition, now)
-
-
 MUTATIONS = [
     ServesAnUnconfirmedConnection,
     NeverLapses,
@@ -104,7 +98,6 @@ MUTATIONS = [
     WritesWhileAway,
     ServesADeadId,
     ForgetsALateServed,
-    IsReadyBeforeTheReplayEnds,
 ]
 
 
