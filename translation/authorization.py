@@ -27,6 +27,7 @@ from collections.abc import Callable
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from translation import session_timeout
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -76,7 +77,7 @@ def is_authorized(
         if names_nobody or is_served_here:
             return True
         if member is not None and member.deadlines.session_deadline < math.inf:
-            member.renew_session(context.now)  # alive now, however long the question takes
+            session_timeout.renew(member, context.now)  # alive now, however long the question takes
             if (
                 request.api_key == ApiKey.JOIN_GROUP
             ):  # it rejoins in time, if the answer comes before its session ends

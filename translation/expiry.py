@@ -12,8 +12,8 @@ from translation.actions import EventKind
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost
+from translation.leave_epoch import leave
 from translation.member_state import MemberEvent, MemberState
-from translation.upstream.consumer_group_heartbeat import leave
 
 
 def timeout_expired(context: Context, member: Member) -> bool:

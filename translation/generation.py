@@ -6,7 +6,8 @@ protocol has a member epoch instead, which moves with the broker's heartbeat res
 * A JoinGroup is answered with the member epoch of that moment as the generation (:func:`give`). While the epoch moves
   on, the client keeps that generation until it joins again.
 * A Heartbeat or SyncGroup has to have the current generation (:func:`is_current`). A commit may also have an older one
-  while the client may not have heard the newest JoinGroup response (:func:`may_commit`).
+  while the client may not have heard the newest JoinGroup response (:func:`may_commit`). Any other generation is
+  refused with ILLEGAL_GENERATION, and a client without membership with UNKNOWN_MEMBER_ID (:func:`why_refused`).
 * The generation of a member that another process served is unknown here. It was a member epoch of the same membership,
   so what the client's calls carry counts up to the broker's epoch (:func:`adopt`, :func:`learn`); a newer one is of
   another membership (:func:`is_of_another_membership`).
@@ -18,11 +19,13 @@ of.
 
 from typing import Protocol
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, ErrorCode
 from translation.actions import Request
 from translation.member_state import MemberState
 
 NONE = -1
+
+_COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 
 
 class _Member(Protocol):
@@ -88,6 +91,19 @@ def forget(member: _Member) -> None:
 
 
 # -- what it says ------------------------------------------------------------------------------------------------------
+
+
+def why_refused(member: _Member, request: Request) -> ErrorCode:
+    """The error with which a Heartbeat, SyncGroup or commit is refused for its generation; NONE if that counts.
+
+    UNKNOWN_MEMBER_ID is FENCED_INSTANCE_ID if a newer member has the client's instance id
+    (:func:`translation.static_members.membership_error`).
+    """
+    if member.generation < 0:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    carried = in_request(request)
+    counts = may_commit(member, carried) if request.api_key in _COMMITS else is_current(member, carried)
+    return ErrorCode.NONE if counts else ErrorCode.ILLEGAL_GENERATION
 
 
 def is_current(member: _Member, generation: int) -> bool:

@@ -18,8 +18,8 @@ from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
+from translation.leave_epoch import leave_for_newer
 from translation.member_state import MemberEvent
-from translation.upstream.consumer_group_heartbeat import LEAVE_STATIC_EPOCH, leave_for
 
 
 def is_fenced(context: Context, group_id: str, member_id: str, instance_id: str | None) -> bool:
@@ -98,7 +98,7 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
                 if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _fail_if_replaced(member)
-                yield from leave_for(member, described.member_id, LEAVE_STATIC_EPOCH)
+                yield from leave_for_newer(member, described.member_id)
                 replaced = context.registry.find(member.group.group_id, described.member_id)
                 if replaced is not None and replaced is not member:
                     context.memberships.end(

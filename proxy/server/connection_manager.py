@@ -1,4 +1,4 @@
-"""Admits client connections, enforces their limits, and drains them.
+"""Decides who may connect and how many connections are allowed, and closes those that are idle, slow or too old.
 
 Timeouts are checked once per second for each connection, off the request path: a connection only counts its reads and
 writes, and this module remembers when a count last changed.
@@ -31,8 +31,6 @@ _AGE_SPREAD = 0.2
 """Each connection's maximum age is drawn from the last fifth, so that clients that came together leave one by one."""
 
 _MEBIBYTE = 1024 * 1024
-_CLOSED_PER_S = 200.0
-_SHARE_OF_GRACE = 0.5
 
 
 class _Activity(msgspec.Struct):
@@ -134,20 +132,8 @@ class ConnectionManager:
         if now >= activity.too_old_at:
             connection.close_when_quiescent(DisconnectCause.AGE)
 
-    async def drain(self, grace_s: float) -> None:
-        """Close all connections within ``grace_s`` seconds, each once its requests in flight are answered.
-
-        The closing is spread over time: clients reconnect at once, and another process has to take them.
-        """
-        self._none_left = trio.Event()
-        if not self._open:
-            return
-        with trio.move_on_after(grace_s) as grace:
-            pause_s = min(1 / _CLOSED_PER_S, grace_s * _SHARE_OF_GRACE / len(self._open))
-            for connection in list(self._open):
-                connection.close_when_idle(DisconnectCause.DRAIN)
-                await trio.sleep(pause_s)
-            if self._open:
-                await self._none_left.wait()
-        if grace.cancelled_caught:
-            _log.warning("closing connections with requests in flight", connections=len(self._open))
+    async def wait_until_none(self) -> None:
+        """Return once no connection is open."""
+        if self._open:
+            self._none_left = trio.Event()
+            await self._none_left.wait()

@@ -31,6 +31,7 @@ from proxy.server.client_connection import ClientConnection
 from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
+from proxy.server.drain import drain
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
@@ -209,7 +210,7 @@ class Server:
             self.health.ready()
             task_status.started()
             await self._stopping.wait()
-            await self._drain()
+            await drain(self.health, self.ports.listeners, self._connections, self._config.drain.grace_s)
             nursery.cancel_scope.cancel()
 
     async def _metrics_of_all_but_groups(self) -> list[MetricDump]:
@@ -317,10 +318,3 @@ class Server:
                 bound.ports[node_id].listen()
         if node_id is None:
             self.health.ready()
-
-    async def _drain(self) -> None:
-        self.health.not_ready("draining")
-        for bound in self.ports.listeners:
-            bound.close()
-        await self._connections.drain(self._config.drain.grace_s)
-        _log.info("drained")

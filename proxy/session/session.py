@@ -45,7 +45,8 @@ from proxy.wire.request_header import (
     is_enough,
     read_header,
 )
-from proxy.wire.supported_versions import NEWEST_REVIEWED, TRANSLATED
+from proxy.wire.supported_versions import NEWEST_REVIEWED
+from proxy.wire.translated_apis import TRANSLATED
 from translation.actions import Call, ConnectionId, never
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small

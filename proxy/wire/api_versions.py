@@ -19,7 +19,8 @@ from protocol_codecs.messages.api_versions import (
 from protocol_codecs.registry import APIS
 from proxy.wire import request_upgrades, share_groups
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
-from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED, UNSUPPORTED_ADDRESS_APIS
+from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, UNSUPPORTED_ADDRESS_APIS
+from proxy.wire.translated_apis import TRANSLATED
 
 Ranges = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version, both inclusive."""

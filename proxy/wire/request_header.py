@@ -10,7 +10,7 @@ import msgspec
 
 from protocol_codecs.api_key import ApiKey
 from protocol_codecs.registry import request_header_version
-from proxy.wire.supported_versions import WITH_GROUP_ID
+from proxy.wire.translated_apis import WITH_GROUP_ID
 from proxy.wire.varint import skip_tags, varint
 
 _FIXED = struct.Struct(">ihhih")  # size, api key, api version, correlation id, length of the client id
@@ -120,7 +120,7 @@ def expects_response(frame: bytes, header: RequestHeader) -> bool:
 
 
 def group_id_of(frame: bytes, header: RequestHeader) -> str:
-    """The group id of a request of :data:`proxy.wire.supported_versions.WITH_GROUP_ID`, which stands at its beginning.
+    """The group id of a request of :data:`proxy.wire.translated_apis.WITH_GROUP_ID`, which stands at its beginning.
 
     Only TxnOffsetCommit has a transactional id before it.
 

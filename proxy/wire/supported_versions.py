@@ -1,4 +1,4 @@
-"""Which APIs clients are offered, and up to which version: those whose wire format was read for this proxy.
+"""Which APIs and versions clients are offered at most: those whose wire format was read for this proxy.
 
 A version is in the table when somebody has looked through its request and response for three things: broker
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
@@ -87,23 +87,6 @@ NEWEST_REVIEWED: dict[int, int] = {
 
 UNSUPPORTED_ADDRESS_APIS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 """APIs that carry broker addresses and are not rewritten; nobody is offered them, whatever the configuration says."""
-
-TRANSLATED: frozenset[int] = frozenset(
-    {
-        ApiKey.JOIN_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.OFFSET_FETCH,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.DESCRIBE_GROUPS,
-    }
-)
-"""The APIs that are decoded and handed to the translation, whatever the policy says of the group."""
-
-WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS}
-"""Those of them whose requests begin with the one group that they are about (behind a transactional id, if any)."""
 
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).

@@ -1,4 +1,4 @@
-"""The supervisor: it owns the ports, passes connections to its workers, and restarts workers. It serves no client."""
+"""The supervisor: it owns the ports, passes connections to its workers, and drains them. It serves no client."""
 
 import signal
 import socket
@@ -29,6 +29,7 @@ from proxy.workers.affinity import worker_of
 from proxy.workers.control_messages import HandoffHeader, PortKey, SetPolicy, Start
 from proxy.workers.last_good_tls import LastGoodTls
 from proxy.workers.worker_process import WorkerHandle
+from proxy.workers.worker_restart import keep_running
 from translation.policy.policy import Policy
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Supervisor:
                 nursery.start_soon(serve_admin, self._admin_socket, app, admin_may_close.wait)
                 async with trio.open_nursery() as working:
                     for worker in self._workers:
-                        working.start_soon(worker.run)
+                        working.start_soon(keep_running, worker, self.metrics)
                     await self._wait_until_serving()
                     if not self._stopping.is_set():
                         await self._accept_connections(task_status)

@@ -1,10 +1,9 @@
-"""The supervisor's handle of one worker: starts its process, restarts it after a crash, exchanges messages with it.
+"""The supervisor's handle of one worker: starts its process, exchanges messages with it, and ends it.
 
-The handle outlives its processes. Connections that arrive while no process runs wait in its queue, so the clients of a
-worker that crashed reach the next one.
+The handle outlives its processes (:mod:`proxy.workers.worker_restart` starts the next one). Connections that arrive
+while no process runs wait in its queue, so the clients of a worker that crashed reach the next one.
 """
 
-import random
 import socket
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import structlog
 import trio
 
 from proxy.metrics.registry import Metrics
-from proxy.server.process import StartError
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
     MessageDecoder,
@@ -38,13 +36,9 @@ from proxy.workers.fd_passing import HandoffQueue
 T = TypeVar("T")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.workers")
 
-_MIN_BACKOFF_S = 0.2
-_MAX_BACKOFF_S = 10.0
-_STABLE_AFTER_S = 60.0
-
 
 class WorkerHandle:
-    """Keeps one worker process running.
+    """One worker and the process that it has at the moment, if any.
 
     ``start_message`` makes the first message for each new process. ``on_ports_changed`` is called when the worker
     reports that a node became reachable or unreachable, ``on_exit`` with its number when its process has ended.
@@ -78,29 +72,15 @@ class WorkerHandle:
         self._query_ids = count(1)
         self._pending_queries: dict[int, tuple[trio.Event, list[bytes | None]]] = {}
 
-    async def run(self) -> None:
-        """Keep a process running until :meth:`drain`; restart it with exponential backoff.
+    async def run_once(self) -> str:
+        """Run one process to its end and return how it ended, for the log."""
+        try:
+            return f"ended with exit code {await self._run_process()}"
+        except OSError as error:  # no descriptors, no memory, too many processes: the other workers go on
+            return f"could not be started: {error.strerror}"
 
-        :raises StartError: the first process ended before it was ready for clients.
-        """
-        backoff_s = _MIN_BACKOFF_S
-        while True:
-            began = trio.current_time()
-            outcome = await self._run_once()
-            if self._is_stopping():
-                return
-            if not self.has_served.is_set():
-                raise StartError(f"worker {self.number} {outcome} before it took clients")
-            if trio.current_time() - began > _STABLE_AFTER_S:
-                backoff_s = _MIN_BACKOFF_S
-            self._metrics.worker_restarts.labels(str(self.number)).inc()
-            _log.error("restarting a worker", worker=self.number, reason=outcome)
-            await trio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311  jitter
-            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
-            if self._is_stopping():
-                return
-
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether no other process is to be started."""
         return self._stopping
 
     def send(self, message: ToWorker) -> None:
@@ -140,13 +120,6 @@ class WorkerHandle:
         if not answers or answers[0] is None:
             return None
         return msgspec.msgpack.decode(answers[0], type=kind)
-
-    async def _run_once(self) -> str:
-        """Run one process to its end and return how it ended, for the log."""
-        try:
-            return f"ended with exit code {await self._run_process()}"
-        except OSError as error:  # no descriptors, no memory, too many processes: the other workers go on
-            return f"could not be started: {error.strerror}"
 
     async def _run_process(self) -> int:
         control, its_control = socket.socketpair()

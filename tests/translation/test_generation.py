@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from protocol_codecs import ApiKey
+from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
+from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from translation import generation
 from translation.actions import Request, RequestId
 from translation.member_state import MemberState
@@ -48,6 +49,28 @@ def test_a_commit_may_have_an_older_generation_until_sync_group(
     state: MemberState, carried: int, *, counts: bool
 ) -> None:
     assert generation.may_commit(a_member(state), carried) is counts
+
+
+HEARTBEAT = ApiKey.HEARTBEAT, HeartbeatRequest(generation_id=3)
+COMMIT = ApiKey.OFFSET_COMMIT, OffsetCommitRequest(generation_id_or_member_epoch=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "generation_here", "code"),
+    [
+        (HEARTBEAT, 3, ErrorCode.NONE),
+        (HEARTBEAT, 5, ErrorCode.ILLEGAL_GENERATION),
+        (HEARTBEAT, generation.NONE, ErrorCode.UNKNOWN_MEMBER_ID),
+        (COMMIT, 5, ErrorCode.NONE),
+        (COMMIT, generation.NONE, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_which_error_refuses_a_call_until_sync_group(
+    call: tuple[ApiKey, Any], generation_here: int, code: ErrorCode
+) -> None:
+    member = a_member(MemberState.COMPLETING_REBALANCE, generation=generation_here)
+    request = Request(RequestId(1), call[0], 9, None, call[1])
+    assert generation.why_refused(member, request) == code
 
 
 @pytest.mark.parametrize(("carried", "taken"), [(4, 5), (6, 6), (7, 7), (8, 5)])

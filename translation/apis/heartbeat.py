@@ -13,7 +13,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import generation, rebalance_timeout, static_members
+from translation import generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -34,7 +34,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     generation.learn(member, message.generation_id)
     context.connections.record_call(member, connection, message.generation_id)
     if member.generation >= 0:
-        member.renew_session(context.now)
+        session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         code: int = yield from readopt(context, member, connection, request)
@@ -48,16 +48,14 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         # Nobody reads it; but what the client sent behind, such as LeaveGroup, waits for this answer.
         context.answer(request, HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    if member.generation < 0:
-        context.answer(
-            request, HeartbeatResponse(error_code=static_members.membership_error(context, member, message))
-        )
-        return
-    if not generation.is_current(member, message.generation_id):
-        context.events.emit(
-            EventKind.CALL_REFUSED, member, reason=f"Heartbeat with generation {message.generation_id}"
-        )
-        context.answer(request, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+    code = generation.why_refused(member, request)
+    if code != ErrorCode.NONE:
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            code = static_members.membership_error(context, member, message)
+        else:
+            reason = f"Heartbeat with generation {message.generation_id}"
+            context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
+        context.answer(request, HeartbeatResponse(error_code=code))
         return
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)

@@ -10,7 +10,7 @@ import math
 from protocol_codecs import ErrorCode, MalformedMessage
 from protocol_codecs.messages.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from translation import error_mapping, generation, rebalance_timeout, static_members
+from translation import error_mapping, generation, rebalance_timeout, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -26,6 +26,7 @@ from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_jo
 from translation.engine.member import Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
+from translation.leave_epoch import leave, leave_to_rejoin
 from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
 from translation.migration.classic_join import relay_classic_join
@@ -35,12 +36,7 @@ from translation.migration.old_membership import end_old_classic_membership, lea
 from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
 from translation.upstream.assignor_vote import assignor_for
-from translation.upstream.consumer_group_heartbeat import (
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    full_heartbeat,
-    leave,
-)
+from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
 from translation.upstream.metadata_lookup import learn_topic_names, lookup_topics
 from translation.upstream.owned_partitions import emit_revoked, owned_in_join, reported_partitions
@@ -280,7 +276,7 @@ def _end_abandoned_memberships(
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """End an old membership under this member's id, whatever the broker still has of it."""
-    yield from leave(member, LEAVE_EPOCH if member.client.instance_id is None else LEAVE_STATIC_EPOCH)
+    yield from leave_to_rejoin(member)
     if member.joined:
         # The client goes on working on what it owns.
         possibly_owned, reported_owned = member.partitions.possibly_owned, member.partitions.reported_owned
@@ -341,7 +337,7 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
         context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
-    member.renew_session(context.now)
+    session_timeout.renew(member, context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)
     context.memberships.change_state(member, MemberEvent.JOIN_ANSWERED, "JoinGroup answered")

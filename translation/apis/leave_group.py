@@ -6,9 +6,9 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send, Wait
+from translation.leave_epoch import leave
 from translation.member_state import MemberEvent
 from translation.migration.last_consumer_member import has_to_wait_for_others
-from translation.upstream.consumer_group_heartbeat import leave
 
 _NOT_DONE_BY_BROKER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 

@@ -18,7 +18,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from translation import error_mapping, generation, static_members
+from translation import error_mapping, generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
@@ -45,13 +45,13 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if not transactional:  # a transactional one comes from the producer's connection
         context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
-        member.renew_session(context.now)
+        session_timeout.renew(member, context.now)
     code = ErrorCode.NONE
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, carried, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
-        code = _why_not(context, member, message)
+        code = _why_not(context, member, request)
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
         return
@@ -110,15 +110,15 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
     return verdict is Verdict.REPLACED
 
 
-def _why_not(context: Context, member: Member, message: Any) -> ErrorCode:
+def _why_not(context: Context, member: Member, request: Request) -> ErrorCode:
     """The code that a commit is refused with before it reaches the broker; NONE if it goes there."""
-    if member.generation < 0:
-        return static_members.membership_error(context, member, message)
-    if not generation.may_commit(member, message.generation_id_or_member_epoch):
-        reason = f"commit with generation {message.generation_id_or_member_epoch}"
+    code = generation.why_refused(member, request)
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return static_members.membership_error(context, member, request.message)
+    if code != ErrorCode.NONE:
+        reason = f"commit with generation {generation.in_request(request)}"
         context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.NONE
+    return code
 
 
 def _send(member: Member, api_key: int, version: int, message: Any) -> Any:

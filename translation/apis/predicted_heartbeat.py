@@ -7,7 +7,7 @@ broker before it hands the Heartbeat over (:meth:`translation.translator.Transla
 from typing import Any
 
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from translation import static_members
+from translation import session_timeout, static_members
 from translation.actions import Answer, Connection, Request
 from translation.apis.heartbeat import conclude
 from translation.engine.context import Context
@@ -75,7 +75,7 @@ class PredictedHeartbeat:
     def begin(self) -> None:
         """Send the heartbeat. The member still has no procedure under way."""
         member = self._member
-        member.renew_session(self._context.now)
+        session_timeout.renew(member, self._context.now)
         self._context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
         )

@@ -12,7 +12,7 @@ from protocol_codecs.messages.consumer_protocol import (
     encode_assignment,
 )
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from translation import generation, static_members
+from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -39,14 +39,14 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
         code = yield from readopt(context, member, connection, request)
     if code == ErrorCode.NONE:
-        code = _why_not(context, member, request.message)
+        code = _why_not(context, member, request)
     if code != ErrorCode.NONE:
         if member.generation >= 0:
-            member.renew_session(context.now)
+            session_timeout.renew(member, context.now)
         context.answer(request, SyncGroupResponse(error_code=code))
         return
     yield from learn_topic_names(context, member.partitions.broker_assignment)
-    member.renew_session(context.now)
+    session_timeout.renew(member, context.now)
     member.deadlines.rebalance_deadline = math.inf
     context.book(member)
     kept = member.partitions.possibly_owned
@@ -74,12 +74,14 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     )
 
 
-def _why_not(context: Context, member: Member, message: SyncGroupRequest) -> int:
+def _why_not(context: Context, member: Member, request: Request) -> int:
     """The code that a SyncGroup is refused with; NONE if it is answered with the assignment."""
-    if member.generation < 0:
+    message: SyncGroupRequest = request.message
+    code = generation.why_refused(member, request)
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return static_members.membership_error(context, member, message)
-    if not generation.is_current(member, message.generation_id):
-        return ErrorCode.ILLEGAL_GENERATION
+    if code != ErrorCode.NONE:
+        return code
     if member.state in _TO_JOIN:  # if it was adopted, its protocol is not known yet
         return ErrorCode.REBALANCE_IN_PROGRESS
     if message.protocol_type not in (None, member.client.protocol_type):

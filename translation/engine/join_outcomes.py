@@ -4,6 +4,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from translation import session_timeout
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -18,7 +19,7 @@ def refused(request: Request, error_code: int, member_id: str = "") -> JoinGroup
 def restart_session_timer(context: Context, member: Member) -> None:
     """Restart the session timeout, which does not run while the client waits in JoinGroup."""
     if member.joined:
-        member.renew_session(context.now)
+        session_timeout.renew(member, context.now)
         context.book(member)
 
 

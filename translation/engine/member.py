@@ -113,11 +113,6 @@ class Member:
         """The earliest deadline that runs."""
         return self.deadlines.earliest()
 
-    def renew_session(self, now: float) -> None:
-        """Start the session timeout anew: the client gave a sign of life. It does not run while a JoinGroup waits."""
-        if self.join.waiting is None:
-            self.deadlines.session_deadline = now + self.client.session_timeout_ms / 1000
-
     def on_time(self, now: float) -> None:
         """Handle a booked deadline; :mod:`translation.deadlines` decides what is due."""
         self._owner.on_member_time(self, now)

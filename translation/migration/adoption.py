@@ -21,7 +21,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseMember,
 )
-from translation import generation, static_members
+from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -199,7 +199,7 @@ def _adopt(
     member.client.session_timeout_ms = _SESSION_TIMEOUT_MS
     member.client.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
     member.client.subscription = frozenset(found.subscribed_topic_names)
-    member.renew_session(context.now)
+    session_timeout.renew(member, context.now)
     member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
     context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
     context.events.emit(EventKind.ADOPTED, member)

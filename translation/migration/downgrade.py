@@ -4,7 +4,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation import static_members
+from translation import session_timeout, static_members
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -41,7 +41,7 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
         return False
     member = group.members.get(message.member_id)
     if member is not None and member.deadlines.session_deadline < math.inf:
-        member.renew_session(context.now)  # what it holds stays its own until it joins anew
+        session_timeout.renew(member, context.now)  # what it holds stays its own until it joins anew
     rule = context.rules.rule_for(message.group_id)
     translated = rule.mode is _TRANSLATE
     if translated and group.pending_moves and member is not None and member.joined:

@@ -14,8 +14,8 @@ from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send
 from translation.error_mapping import NO_COORDINATOR
+from translation.leave_epoch import leave
 from translation.member_state import MemberEvent
-from translation.upstream.consumer_group_heartbeat import leave
 
 _LEAVE_VERSION = 3
 """The first version of LeaveGroup that names a member by its instance id too."""

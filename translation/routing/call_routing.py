@@ -24,7 +24,7 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation import authorization, static_members
+from translation import authorization, session_timeout, static_members
 from translation.actions import Connection, Request
 from translation.apis import leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
@@ -182,7 +182,8 @@ def _translate_or_adopt(
     """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
     if member.joined:
         if member.deadlines.session_deadline < math.inf:
-            member.renew_session(context.now)  # alive now, however long the call has to wait for its turn
+            # Alive now, however long the call has to wait for its turn.
+            session_timeout.renew(member, context.now)
         steps = translate()
     else:
         rule = context.rules.rule_for(member.group.group_id)

@@ -28,12 +28,6 @@ from translation.upstream.owned_partitions import acknowledge, has_to_report_own
 HEARTBEAT_VERSION = 1
 """The version of ConsumerGroupHeartbeat. In v0 the broker chooses the member id, from v1 on the client does."""
 
-LEAVE_EPOCH = -1
-"""The member epoch that leaves the group."""
-
-LEAVE_STATIC_EPOCH = -2
-"""The member epoch with which a static member says that its instance id will be back."""
-
 _TRIED_AGAIN = frozenset({ErrorCode.UNSUPPORTED_ASSIGNOR, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """Codes after which a heartbeat is sent once more, without what was refused."""
 
@@ -252,23 +246,6 @@ def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
         instance_id=member.client.instance_id,
         server_assignor=changed_assignor(member),
     )
-
-
-def leave(member: Member, epoch: int = LEAVE_EPOCH) -> HeartbeatProcedure:
-    """Leave the group on the member's behalf: -1 for good, -2 for a static member whose instance comes back."""
-    return (yield from leave_for(member, member.member_id, epoch))
-
-
-def leave_for(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
-    """Leave the group on behalf of another member id with the same instance id, which this member replaces."""
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=member.group.group_id,
-        member_id=member_id,
-        member_epoch=epoch,
-        instance_id=member.client.instance_id,
-    )
-    response: ConsumerGroupHeartbeatResponse = yield Send(_HEARTBEAT, HEARTBEAT_VERSION, request)
-    return response
 
 
 def _apply_response(

@@ -10,7 +10,7 @@ import trio.testing
 
 from protocol_codecs import ApiKey
 from proxy.cluster.dialer import UnreachableError
-from proxy.config.schema import Admin, Drain, Limits, Listener, Upstream
+from proxy.config.schema import Admin, Limits, Listener, Upstream
 from proxy.observability.admin_http import SingleProcessBackend, admin_app
 from proxy.server.server import Server
 from proxy.transport.listeners import BindError
@@ -251,18 +251,6 @@ async def test_ready_only_while_clients_are_welcome():
             assert await reader.frame() is not None, "what is in flight is finished"
             assert await reader.frame() is None
             await client.aclose()
-
-
-async def test_a_drain_does_not_wait_longer_than_its_grace():
-    async with a_cluster(1) as brokers, serving(config_for(brokers, drain=Drain(grace_s=0.1))) as proxy:
-        brokers[1].holds_back = trio.Event()
-        client = await connect(proxy.port(1))
-        await client.send_all(messages.plain(1))
-        await brokers[1].got(messages.plain(1))
-        proxy.server.stop()
-        with trio.fail_after(3):
-            assert await wire.FrameReader(client).frame() is None
-        await client.aclose()
 
 
 # -- the admin port ------------------------------------------------------------------------------------------

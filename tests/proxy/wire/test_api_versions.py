@@ -11,7 +11,8 @@ from protocol_codecs.messages.api_versions import (
 from protocol_codecs.registry import APIS, FIRST_FLEXIBLE_VERSION
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from proxy.wire.framing import response_of_body
-from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, TRANSLATED
+from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED
+from proxy.wire.translated_apis import TRANSLATED
 from tests.proxy.fakes import messages, wire
 
 

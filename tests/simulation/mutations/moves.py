@@ -13,10 +13,10 @@ from translation.apis import join_group, leave_group
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.registry import Registry
+from translation.leave_epoch import leave
 from translation.migration import adoption, classic_join, downgrade, join_preflight
 from translation.routing import join_routing
 from translation.settings import TranslatorSettings
-from translation.upstream import consumer_group_heartbeat
 
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
@@ -46,7 +46,7 @@ def take_a_group_that_was_left_for_a_consumer_group() -> AbstractContextManager[
     """The last member of the new protocol leaves, and the group is converted again in the rebalance that follows."""
 
     def broken(context: Context, member: Member, reason: str) -> Any:
-        yield from consumer_group_heartbeat.leave(member)
+        yield from leave(member)
 
     return patch.multiple(
         join_preflight, leave_consumer_membership=broken, has_to_wait_for_others=_nobody_has_to_wait

@@ -18,6 +18,7 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import ProcedureQueue
 from translation.engine.scheduler import Scheduler
+from translation.leave_epoch import leave
 from translation.member_state import MemberEvent
 from translation.migration import downgrade, join_preflight
 from translation.settings import TranslatorSettings
@@ -40,7 +41,7 @@ def leave_without_waiting_for_its_turn() -> AbstractContextManager[Any]:
 
 
 def _leave_later(context: Context, member: Member) -> Iterator[Any]:
-    yield from consumer_group_heartbeat.leave(member)
+    yield from leave(member)
 
 
 def no_keep_alive() -> AbstractContextManager[Any]:

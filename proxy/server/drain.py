@@ -1,0 +1,52 @@
+"""Drains a process that has to stop (SIGTERM): no new clients; each connection closes once its requests are answered.
+
+:meth:`proxy.server.server.Server.stop_at_signals` starts it at the first SIGTERM or SIGINT. ``drain.grace_s`` is its
+bound: connections that still have requests in flight then are cut. With several processes the supervisor drains its
+workers (:mod:`proxy.workers.supervisor`), each of which drains as here.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+import trio
+
+from proxy.observability.admin_http import Health
+from proxy.server.connection_manager import ConnectionManager
+from proxy.server.disconnect_cause import DisconnectCause
+from proxy.transport.listeners import BoundListener
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.drain")
+
+_CLOSED_PER_S = 200.0
+"""The pace of closing: clients reconnect at once, and another process has to take them."""
+
+_SHARE_OF_GRACE = 0.5
+"""The pace is raised if closing all connections would take more than this share of the grace period."""
+
+
+async def drain(
+    health: Health, listeners: Sequence[BoundListener], connections: ConnectionManager, grace_s: float
+) -> None:
+    """Report not ready, accept no more clients, and close all connections within ``grace_s`` seconds."""
+    health.not_ready("draining")
+    for bound in listeners:
+        bound.close()
+    await close_connections(connections, grace_s)
+    _log.info("drained")
+
+
+async def close_connections(connections: ConnectionManager, grace_s: float) -> None:
+    """Close all connections within ``grace_s`` seconds, each once its requests in flight are answered.
+
+    The closing is spread over time (:data:`_CLOSED_PER_S`).
+    """
+    if not len(connections):
+        return
+    with trio.move_on_after(grace_s) as grace:
+        pause_s = min(1 / _CLOSED_PER_S, grace_s * _SHARE_OF_GRACE / len(connections))
+        for connection in connections:
+            connection.close_when_idle(DisconnectCause.DRAIN)
+            await trio.sleep(pause_s)
+        await connections.wait_until_none()
+    if grace.cancelled_caught:
+        _log.warning("closing connections with requests in flight", connections=len(connections))

@@ -1,0 +1,61 @@
+"""Which epoch ends a membership at the broker: -1 for good, or -2 for a static member whose instance id is used again.
+
+A ConsumerGroupHeartbeat with such an epoch makes the member leave, whatever epoch it has (KIP-848). After -1 its
+partitions go to others at once; after -2 the broker keeps them for the next member with the instance id, until the
+session of the one that left ends.
+
+* -1 (:func:`leave`) goes out when the broker does not find the member that a LeaveGroup names, when the client went
+  silent or did not rejoin in time (:mod:`translation.expiry`; only by a process that serves the group alone), when it
+  goes back to the classic protocol (:mod:`translation.migration.old_membership`), and when it joins anew under another
+  member id.
+* -2 (:func:`leave_for_newer`) goes out when a newer process takes the instance id over
+  (:func:`translation.static_members.release_instance`).
+* When the broker refuses the epoch of a client that joins again under its member id, what the broker still has of it
+  is ended with -1, or with -2 if the client is static (:func:`leave_to_rejoin`).
+
+Nothing is sent when a connection closes: the client may come back on another one.
+"""
+
+from protocol_codecs import ApiKey
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from translation.engine.member import Member
+from translation.engine.procedure import Send
+from translation.upstream.consumer_group_heartbeat import HEARTBEAT_VERSION, HeartbeatProcedure
+
+LEAVE_EPOCH = -1
+"""The member epoch that leaves the group."""
+
+LEAVE_STATIC_EPOCH = -2
+"""The member epoch with which a static member says that its instance id will be back."""
+
+
+def leave(member: Member) -> HeartbeatProcedure:
+    """Leave the group for good on the member's behalf."""
+    return (yield from _send(member, member.member_id, LEAVE_EPOCH))
+
+
+def leave_to_rejoin(member: Member) -> HeartbeatProcedure:
+    """Leave the group on behalf of a member whose client joins again at once, a static one with its instance id."""
+    epoch = LEAVE_EPOCH if member.client.instance_id is None else LEAVE_STATIC_EPOCH
+    return (yield from _send(member, member.member_id, epoch))
+
+
+def leave_for_newer(newer: Member, member_id: str) -> HeartbeatProcedure:
+    """Leave the group on behalf of the member id that has the instance id, which the newer member takes over."""
+    return (yield from _send(newer, member_id, LEAVE_STATIC_EPOCH))
+
+
+def _send(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=member.group.group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        instance_id=member.client.instance_id,
+    )
+    response: ConsumerGroupHeartbeatResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, request
+    )
+    return response
