@@ -11,10 +11,10 @@ class Write:
 
     __slots__ = ("claims", "record", "written_at")
 
-    def __init__(self, record: MemberRecord, claims: frozenset[int], now: float) -> None:
+    def __init__(self, record: MemberRecord, claims: dict[int, float], now: float) -> None:
         self.record = record
         self.claims = claims
-        """The connections whose claims were made before it was written."""
+        """The claims that were made before it was written. A later one on the same connection waits longer."""
         self.written_at = now
 
 

@@ -421,9 +421,11 @@ class MemberLog:
         # Spread: those that were claimed together, after a restart, are not all written anew together.
         share = 0.5 + (crc32c.crc32c(key.member_id.encode()) & 0xFF) / 512
         entry.refresh_at = now + self.settings.refresh_s * share
-        for connection in resolved.claims if resolved is not None else ():
-            until = entry.claims.pop(connection, None)
-            if until is not None and until < math.inf:  # heard when it called, however long the record took
+        for connection, until in resolved.claims.items() if resolved is not None else ():
+            claimed = entry.claims.get(connection)
+            if claimed == until:
+                del entry.claims[connection]
+            if claimed is not None and until < math.inf:  # heard when it called, however long the record took
                 heard_at = min(now, until - self.settings.wait_s)
                 entry.confirmed[connection] = max(heard_at, entry.confirmed.get(connection, heard_at))
         self._outputs.append(Settled(key))
@@ -568,7 +570,7 @@ class MemberLog:
             session_timeout_ms=entry.terms.session_timeout_ms,
             rebalance_timeout_ms=entry.terms.rebalance_timeout_ms,
         )
-        entry.write = Write(record, frozenset(entry.claims), now)
+        entry.write = Write(record, dict(entry.claims), now)
         self._unresolved[key] = None
         if kind is Kind.SERVED and entry.machine.seat is not Seat.CLAIMING:
             entry.machine.handle(SeatEvent.CLAIM_WRITTEN)

@@ -175,6 +175,16 @@ def test_a_claim_that_came_after_the_record_was_written_is_not_settled_by_it(ben
     assert bench.verdict(B) is Verdict.SERVE
 
 
+def test_a_later_call_on_the_same_connection_is_not_settled_by_it_either(bench: Bench) -> None:
+    bench.claim(A)
+    bench.now += 30.0  # half a session and more
+    bench.claim(A)
+    bench.read_back()
+    assert bench.verdict(A) is Verdict.PENDING
+    bench.read_back()
+    assert bench.verdict(A) is Verdict.SERVE
+
+
 def test_a_connection_whose_call_was_answered_meanwhile_is_confirmed_all_the_same(bench: Bench) -> None:
     bench.claim(A)
     bench.now += 2.1

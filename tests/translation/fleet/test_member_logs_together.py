@@ -34,7 +34,7 @@ class NeverLapses(MemberLog):
 class ConfirmsClaimsThatCameAfterTheWrite(MemberLog):
     def _serve(self, key: MemberKey, entry: Entry, resolved: Write | None, now: float) -> None:
         if resolved is not None:
-            resolved.claims = frozenset(entry.claims)
+            resolved.claims = dict(entry.claims)
         super()._serve(key, entry, resolved, now)
 
 
