@@ -296,7 +296,8 @@ class _Reader:
                 if partition in lost:
                     continue
                 if self._is_lost(message):
-                    lost.add(partition if partition is not None and partition >= 0 else 0)
+                    # Of the topic as a whole, librdkafka names no partition.
+                    lost.update(self._positions if partition is None or partition < 0 else (partition,))
                 elif (event := self._event(message)) is not None:
                     events.append(event)
             if events:
