@@ -1,4 +1,9 @@
-"""Reloads files when they change, or at SIGHUP, without dropping a connection."""
+"""Notices that certificates or the policy file have changed, or a SIGHUP, and has them reloaded.
+
+Who reloads them: :class:`proxy.transport.tls_context.Certificates` and
+:class:`proxy.server.policy_reloader.PolicyReloader`. No connection is dropped. The configuration file itself is read
+once, at the start.
+"""
 
 import signal
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The HTTP server of the admin port: metrics, health, and all groups as pages and as JSON. Read only."""
+"""The HTTP server of the admin port: ``/metrics``, ``/healthz``, ``/readyz``, groups as pages and JSON. Read only."""
 
 import logging
 import socket

@@ -1,7 +1,7 @@
-"""Computes the metrics about groups at each scrape, from the registry or from a merged snapshot.
+"""Computes the metrics about groups at each scrape, and bounds how many groups have a label of their own.
 
-The number of group ids used as labels is bounded: the first groups with members get series of their own until they are
-gone; all others share the label ``other``.
+The counts come from the registry or from a merged snapshot. The number of group ids used as labels is bounded: the
+first groups with members get series of their own until they are gone; all others share the label ``other``.
 """
 
 from collections import Counter

@@ -1,9 +1,10 @@
-"""The journal: queues events for sinks that write them to files or a topic (docs/reference/journal.md).
+"""The journal: queues events for sinks that write them to files or a topic, and counts those that are lost.
 
-Recording an event only appends it to each sink's queue. Each sink writes batches in a task of its own; blocking work
-runs elsewhere (:mod:`journal_files` in a thread, :mod:`journal_topic` on its own connections). Events that do not fit
-into the queue or can't be written are lost: they are counted, and a ``lost`` event takes their place. Each sink has its
-own ``boot`` and numbers its own events, lost ones included, so a gap in its numbers is always a loss in that sink.
+docs/reference/journal.md describes what is written. Recording an event only appends it to each sink's queue. Each sink
+writes batches in a task of its own; blocking work runs elsewhere (:mod:`journal_files` in a thread,
+:mod:`journal_topic` on its own connections). Events that do not fit into the queue or can't be written are lost: they
+are counted, and a ``lost`` event takes their place. Each sink has its own ``boot`` and numbers its own events, lost
+ones included, so a gap in its numbers is always a loss in that sink.
 """
 
 from collections import deque

@@ -1,6 +1,7 @@
-"""Reloads the policy file when it changes or at SIGHUP, without dropping a connection.
+"""Reloads the policy file, without dropping a connection.
 
-A file that can't be used is refused: the previous policy stays in force, and log and metrics report it.
+:mod:`proxy.config.file_watcher` notices that the file has changed, or a SIGHUP. A file that can't be used is refused:
+the previous policy stays in force, and log and metrics report it.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""Tracks the requests in flight on a connection: what the broker has to answer, and what the client waits for.
+"""Tracks the requests in flight on a connection: matches responses to them by order, and checks the correlation ids.
 
-A Kafka broker answers the requests of one connection in order, so two queues are enough:
+It knows what the broker has to answer, and what the client waits for. A Kafka broker answers the requests of one
+connection in order, so two queues are enough:
 
 - *upstream*: requests that the broker has not answered yet, whether relayed or injected. The next response belongs to
   the first of them, and its correlation id must match.

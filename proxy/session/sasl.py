@@ -1,4 +1,4 @@
-"""Tracks SASL authentication on one connection. Sans-IO; the proxy never looks into the tokens.
+"""Tracks SASL authentication, which passes through to the broker. Sans-IO; the proxy never looks into the tokens.
 
 Theory of operation. The client authenticates to the broker through the proxy, which knows no secret. But the proxy
 injects requests of its own, and a broker closes a connection on which another request arrives during authentication, or

@@ -1,7 +1,8 @@
-"""Loads the files of a TLS configuration, and reloads them when they change.
+"""Makes TLS contexts from the configured files: certificates, keys, and the CAs of client certificates.
 
-If a file can't be used when it is reloaded, the previous certificate stays in use, and the log names the file and the
-reason. Open connections keep the certificate with which they began.
+:mod:`proxy.config.file_watcher` notices when the files change and calls :meth:`Certificates.reload`. If a file can't be
+used when it is reloaded, the previous certificate stays in use, and the log names the file and the reason. Open
+connections keep the certificate with which they began.
 """
 
 import datetime as dt

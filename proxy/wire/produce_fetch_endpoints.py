@@ -1,9 +1,9 @@
-"""Node endpoints in responses to Produce (from v10) and Fetch (from v16), tag 0 of the body (KIP-951).
+"""Rewrites the broker addresses (node endpoints, KIP-951) in responses to Produce (from v10) and Fetch (from v16).
 
-When a partition has moved, the broker names its new leader's address at the very end of the response, behind
-all records. Clients that connect there walk past the proxy (grepplabs/kafka-proxy 223). So the response is
-walked through, from length to length and without a look at any record, while it is passed on in pieces; only
-its tail is held back until it is complete.
+They are tag 0 of the body. When a partition has moved, the broker names its new leader's address at the very end of the
+response, behind all records. Clients that connect there walk past the proxy (grepplabs/kafka-proxy 223). So the
+response is walked through, from length to length and without a look at any record, while it is passed on in pieces;
+only its tail is held back until it is complete.
 
 - If the response arrived in one piece, the addresses are replaced.
 - If it is larger, its size went out before its tail was seen, and the length may not change. Then the field

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), which are not carried: their consumers are told so, in words that their users read.
+"""Refuses share groups (KIP-932), which are not carried, in words that the users of their consumers read.
 
 Without ShareGroupHeartbeat, Java's share consumer says that "the cluster" does not support share groups, which sends
 people to look for the mistake at the brokers. So it is offered where the broker has it, and answered here.

@@ -1,4 +1,4 @@
-"""OffsetFetch: relayed, except for two differences that would hurt a classic client of a new-protocol group.
+"""OffsetFetch: relayed, but rewritten where a classic client of a new-protocol group would be hurt by a difference.
 
 From v9 on the request has a member id and an epoch. A classic client may put its generation there (franz-go does). The
 broker ignores it for a classic group, but checks it for a consumer group, so these fields are removed.

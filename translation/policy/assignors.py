@@ -1,4 +1,4 @@
-"""Which server-side assignor stands in for a classic client's own."""
+"""Maps a classic client's assignors to the server-side one that stands in for them, and says which can't be mapped."""
 
 from collections.abc import Iterable, Mapping
 

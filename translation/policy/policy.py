@@ -1,4 +1,4 @@
-"""Which mode each group runs in: an ordered list of rules, the first match wins."""
+"""Which mode each group runs in: an ordered list of rules, each for one group id or a pattern; the first match wins."""
 
 from enum import StrEnum
 from functools import cached_property
