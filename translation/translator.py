@@ -12,7 +12,8 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
 from translation.member_state import MemberState
 from translation.policy.policy import Policy
-from translation.routing.call_routing import is_relayed, predict_heartbeat, route
+from translation.routing.call_routing import predict_heartbeat, route
+from translation.routing.relayed_calls import is_relayed
 from translation.settings import TranslatorSettings
 from translation.upstream.assignor_vote import update_assignors
 from translation.uuids import kafka_uuid

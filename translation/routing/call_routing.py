@@ -3,8 +3,8 @@
 JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`). Any other call of a client goes one
 of these ways, decided by what the policy says and by what is known of its group and member:
 
-* **Relayed**: the broker itself answers it (:func:`is_relayed`), because the group is not translated, or the member is
-  a classic or a native one.
+* **Relayed**: the broker itself answers it (:mod:`translation.routing.relayed_calls`), because the group is not
+  translated, or the member is a classic or a native one.
 * **Refused**: another member has its instance id, or a Heartbeat tells its client to rejoin
   (:mod:`translation.migration.downgrade`).
 * **Translated**: a procedure of its member in :mod:`translation.apis` answers it.
@@ -33,12 +33,12 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predicta
 from translation.apis.sync_group import sync
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.member_ids import may_be_translated
 from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.migration import downgrade
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.join_routing import route_join_group
+from translation.routing.relayed_calls import is_of_native, is_relayed
 
 
 def route(context: Context, connection: Connection, request: Request) -> None:
@@ -48,24 +48,6 @@ def route(context: Context, connection: Connection, request: Request) -> None:
         context.forward(request)
     else:
         route_request(context, connection, request)
-
-
-def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
-    """Whether the broker itself answers the requests of this member."""
-    if not group_id:
-        return True
-    group = context.registry.groups.get(group_id)
-    member = None if group is None else group.members.get(member_id)
-    if member is not None and member.joined:
-        return False  # whatever the policy says now: it is moved when its turn comes
-    if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
-        return True
-    if (group_id, member_id) in context.natives:
-        return True
-    if group is None:
-        return False
-    now = context.now
-    return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
 
 
 def predict_heartbeat(
@@ -119,7 +101,7 @@ def _route_commit(
 ) -> None:
     """Route a commit. One without a member id belongs to no member: an admin's, or a client's that assigns by hand."""
     message = request.message
-    if not message.member_id or _is_of_native(context, message.group_id, message.member_id):
+    if not message.member_id or is_of_native(context, message.group_id, message.member_id):
         context.forward(request)
         return
     _route_member_call(
@@ -191,17 +173,6 @@ def _translate_or_adopt(
     context.scheduler.start(steps, member.queue, connection.id, request.client_id)
 
 
-def _is_of_native(context: Context, group_id: str, member_id: str) -> bool:
-    """Whether a request with a member epoch comes from a native member, whose epoch is the broker's own.
-
-    The broker describes native and translated members alike; only the form of the member id tells them apart.
-    """
-    member = context.registry.find(group_id, member_id)
-    if member is not None and (member.joined or not member.queue.idle):
-        return False
-    return not context.ids.is_issued(member_id) and not may_be_translated(member_id)
-
-
 # -- LeaveGroup, OffsetFetch, DescribeGroups ---------------------------------------------------------------------------
 
 
@@ -237,7 +208,7 @@ def _route_offset_fetch(context: Context, connection: Connection, request: Reque
         for group in message.groups
         if group.member_id
         and not is_relayed(context, group.group_id, group.member_id)
-        and not _is_of_native(context, group.group_id, group.member_id)
+        and not is_of_native(context, group.group_id, group.member_id)
     )
     if offset_fetch.names_a_member(message, translated):
         steps = offset_fetch.without_members(context, request, translated)

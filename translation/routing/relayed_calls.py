@@ -1,0 +1,39 @@
+"""Which calls of a client the proxy relays untouched, so that the broker itself answers them.
+
+A group's calls are relayed if the policy does not have it translated, while the broker does not convert it
+(:mod:`translation.group_migration`), and for members that are classic or native ones at the broker. JoinGroup, by which
+members come, is looked at by :mod:`translation.routing.join_routing`.
+"""
+
+from translation.engine.context import Context
+from translation.engine.member_ids import may_be_translated
+from translation.policy.policy import Mode
+
+
+def is_relayed(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether the broker itself answers the requests of this member."""
+    if not group_id:
+        return True
+    group = context.registry.groups.get(group_id)
+    member = None if group is None else group.members.get(member_id)
+    if member is not None and member.joined:
+        return False  # whatever the policy says now: it is moved when its turn comes
+    if context.rules.rule_for(group_id).mode is not Mode.TRANSLATE:
+        return True
+    if (group_id, member_id) in context.natives:
+        return True
+    if group is None:
+        return False
+    now = context.now
+    return group.migration.relays(now) or group.relayed_until.get(member_id, now) > now
+
+
+def is_of_native(context: Context, group_id: str, member_id: str) -> bool:
+    """Whether a request with a member epoch comes from a native member, whose epoch is the broker's own.
+
+    The broker describes native and translated members alike; only the form of the member id tells them apart.
+    """
+    member = context.registry.find(group_id, member_id)
+    if member is not None and (member.joined or not member.queue.idle):
+        return False
+    return not context.ids.is_issued(member_id) and not may_be_translated(member_id)
