@@ -72,7 +72,7 @@ async def _replay(fleet: Fleet, members: int) -> str:
         ready = await driver.wait_ready()
         took_s = time.monotonic() - began
         nursery.cancel_scope.cancel()
-    known = sum(len(state.view) for state in driver.log._partitions)  # noqa: SLF001
+    known = sum(len(state.view) for state in driver.log._members.partitions)  # noqa: SLF001
     grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024
     return (
         f"{known} of {members} members, ready={ready}: {took_s:.1f} s, {grown_mib:.0f} MiB more at the peak"

@@ -79,7 +79,7 @@ SEATS: Mapping[Seat, Mapping[SeatEvent, Seat]] = {
         _E.RELAYED_COUNTS: _S.RELAYED,
         _E.EXPIRING_COUNTS: _S.EXPIRED,
         _E.ENDED_COUNTS: _S.ENDED,
-        # It came too late to count (:func:`translation.fleet.counting.is_late`).
+        # The producer was replaced before it was read back, so whether it will count is unknown.
         _E.NOTHING_COUNTS: _S.UNKNOWN,
         _E.LOG_LOST: _S.UNKNOWN,
     },
@@ -101,7 +101,7 @@ SEATS: Mapping[Seat, Mapping[SeatEvent, Seat]] = {
         _E.OTHER_SERVED_COUNTS: _S.ELSEWHERE,
         _E.ENDED_COUNTS: _S.ENDED,
         _E.RELAYED_COUNTS: _S.RELAYED,
-        # The expiring came too late to count; or a served whose delivery had failed landed before it.
+        # The producer was replaced before it was read back; or a served whose delivery had failed landed before it.
         _E.OWN_SERVED_COUNTS: _S.SERVING,
         _E.NOTHING_COUNTS: _S.UNKNOWN,
         _E.LOG_LOST: _S.UNKNOWN,

@@ -64,7 +64,7 @@ class Replica:
         self.cannot_read_until = 0
         self.cannot_write_until = 0
         self.writer = world.new_writer(self)
-        self.log = world.make_log(SETTINGS, self.writer, world.seconds)
+        self.log = MemberLog(SETTINGS, self.writer, world.seconds)
         self.queue: list[tuple[int, MemberKey, Writer, MemberRecord | None, Seen]] = []
         """Produced and not appended: when, and the record."""
         self.serves: dict[MemberKey, int] = {}
@@ -161,7 +161,7 @@ class Replica:
             world.written[key] += 1
             if world.written[key] > SETTINGS.tries * world.wants[key]:
                 raise Violation(f"{key} was written {world.written[key]} times for {world.wants[key]} wishes")
-        view = self.log._partitions[0].view
+        view = self.log._members.partitions[0].view
         present = view.get(key)
         seen = Seen(present and present.offset, view.position, view.newest_ms)
         if record is not None and any(queued[1:3] == (key, writer) for queued in self.queue):
@@ -337,9 +337,8 @@ class Client:
 class World:
     """The log, its replicas, the clients, and what goes wrong."""
 
-    def __init__(self, seed: int, make_log: Callable[..., MemberLog] = MemberLog) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311  a seed determines all
-        self.make_log = make_log
         self.now = 0
         self.broker = Log()
         self.events: list[tuple[int, int, Callable[[], Any]]] = []
@@ -515,16 +514,16 @@ class World:
             return
         right = self.broker.oracle.history[replica.position - 1]
         for key in self.landed:
-            found, entry = log._partitions[0].view.get(key), right.get(key)
+            found, entry = log._members.partitions[0].view.get(key), right.get(key)
             if (found and found.offset) != (entry and entry.offset):
                 raise Violation(f"{found} counts instead of {entry}")
             self.check_seat(log, key)
 
     def check_seat(self, log: MemberLog, key: MemberKey) -> None:
-        stored, seat = log._partitions[0].view.get(key), log.seat(key)
+        stored, seat = log._members.partitions[0].view.get(key), log.seat(key)
         kind = stored and stored.record.kind
-        own = stored is not None and stored.writer in log._own
-        entry = log._entries.get(key)
+        own = stored is not None and stored.writer in log._members.own
+        entry = log._members.entries.get(key)
         expected = {
             None: {Seat.UNKNOWN, Seat.CLAIMING},
             Kind.SERVED: {Seat.SERVING, Seat.CLAIMING, Seat.EXPIRING}
@@ -592,10 +591,10 @@ class World:
                 raise Violation(f"{key} is dead and never expired: {history}")
 
 
-def plays(seed: int, make_log: Callable[..., MemberLog] = MemberLog) -> str | None:
+def plays(seed: int) -> str | None:
     """Play a seed. Return what went wrong, or None."""
     try:
-        World(seed, make_log).run()
+        World(seed).run()
     except (Violation, IllegalSeatChange) as violation:
         return str(violation)
     return None

@@ -103,7 +103,7 @@ class Bench:
 
     def other(self, kind: Kind, *, stale: bool = False) -> None:
         """Another's record is read, written by one who had read what we have."""
-        present = self.log._partitions[0].view.get(KEY)
+        present = self.log._members.partitions[0].view.get(KEY)
         version = self.offset if present is None else present.offset + 1
         self.read(MemberRecord(kind, version - stale, first=present is None), THEIRS)
 
@@ -232,7 +232,7 @@ def test_nobody_waits_any_more_for_a_claim_that_lost(bench: Bench) -> None:
     bench.now += 3.0
     bench.read_back()
     assert not bench.written
-    assert KEY not in bench.log._entries
+    assert KEY not in bench.log._members.entries
 
 
 def test_an_issued_id_does_not_wait_and_is_taken_by_whoever_else_claims_it(bench: Bench) -> None:
@@ -305,7 +305,7 @@ def test_epoch_minus_1_is_allowed_only_when_our_expiring_counts(bench: Bench) ->
     assert bench.seat is Seat.ENDED
     assert bench.claim() is Verdict.GONE
     assert bench.log.relay(KEY, bench.now) is Verdict.GONE
-    assert KEY not in bench.log._entries
+    assert KEY not in bench.log._members.entries
 
 
 @pytest.mark.parametrize(
@@ -625,7 +625,7 @@ def test_a_process_that_served_many_remembers_none_of_them(bench: Bench) -> None
         bench.log.lapse(number)
         bench.pass_time(1.0)
         bench.ready()
-    assert not bench.log._entries
-    assert not bench.log._by_connection
+    assert not bench.log._members.entries
+    assert not bench.log._members.confirmations._by_connection
     assert not bench.log.unresolved()
-    assert PROBE not in bench.log._partitions[0].view
+    assert PROBE not in bench.log._members.partitions[0].view

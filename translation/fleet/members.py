@@ -1,0 +1,73 @@
+"""Holds what one replica knows of the member log: its partitions, the members of interest, and its own writers.
+
+The parts of the member log share it: :mod:`~translation.fleet.write_queue` says what is written,
+:mod:`~translation.fleet.record_reader` what becomes of a member when a record is read, and
+:mod:`~translation.fleet.partition_health` when a partition may be relied on.
+"""
+
+from translation.fleet.confirmation import Confirmations
+from translation.fleet.counting import Stored
+from translation.fleet.entries import Entry, Partition
+from translation.fleet.outputs import FleetSettings, Health, Output, Terms, terms_of
+from translation.fleet.records import Kind, MemberKey, Writer, partition_of
+from translation.fleet.seats import SeatEvent
+
+_SEAT_EVENT = {
+    Kind.EXPIRING: SeatEvent.EXPIRING_COUNTS,
+    Kind.ENDED: SeatEvent.ENDED_COUNTS,
+    Kind.RELAYED: SeatEvent.RELAYED_COUNTS,
+}
+
+
+class Members:
+    """The partitions of the log, and the members in which this replica takes an interest."""
+
+    def __init__(self, settings: FleetSettings, writer: Writer, now: float) -> None:
+        self.settings = settings
+        self.writer = writer
+        self.own = {writer}
+        """Every writer that this process has had."""
+        self.partitions = [Partition(now) for _ in range(settings.partitions)]
+        self.entries: dict[MemberKey, Entry] = {}
+        self.confirmations = Confirmations(settings.wait_s)
+        self.outputs: list[Output] = []
+        """What is to be done, in order."""
+
+    def number(self, key: MemberKey) -> int:
+        """The number of the partition in which a member's records lie."""
+        return partition_of(key, self.settings.partitions)
+
+    def partition(self, key: MemberKey) -> Partition:
+        """The partition in which a member's records lie."""
+        return self.partitions[self.number(key)]
+
+    def present(self, key: MemberKey) -> Stored | None:
+        """The record that counts for a member, or None."""
+        return self.partition(key).view.get(key)
+
+    def entry(self, key: MemberKey, present: Stored | None) -> Entry:
+        """The entry of a member, made if it has none: with the terms and the seat of the record that counts."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry(Terms() if present is None else terms_of(present.record))
+            if present is not None and self.partition(key).health is not Health.REPLAYING:
+                entry.machine.handle(self.event_of(present))
+        return entry
+
+    def forget_if_idle(self, key: MemberKey, entry: Entry) -> None:
+        """Drop an entry without which nothing would be lost."""
+        if entry.is_idle:
+            del self.entries[key]
+            self.confirmations.forget(key, entry)
+
+    def is_own_served(self, stored: Stored) -> bool:
+        """Whether a record says that this process serves the member."""
+        return stored.record.kind is Kind.SERVED and stored.writer in self.own
+
+    def event_of(self, present: Stored | None) -> SeatEvent:
+        """What it means for a member's seat that this record counts."""
+        if present is None:
+            return SeatEvent.NOTHING_COUNTS
+        if present.record.kind is not Kind.SERVED:
+            return _SEAT_EVENT[present.record.kind]
+        return SeatEvent.OWN_SERVED_COUNTS if present.writer in self.own else SeatEvent.OTHER_SERVED_COUNTS

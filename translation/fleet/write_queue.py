@@ -1,0 +1,119 @@
+"""Decides which record is written next for a member, and how fast.
+
+A member has one unresolved record at a time: written, and not read back yet. What is wanted meanwhile waits, and so
+does what is wanted of a partition that is not ready. So that many members at once do not flood the log, at most
+``writes_per_s`` records are written in a second.
+"""
+
+from translation.fleet.counting import Stored
+from translation.fleet.entries import Entry, Write
+from translation.fleet.members import Members
+from translation.fleet.outputs import Health, WriteRecord
+from translation.fleet.records import Kind, MemberKey, MemberRecord, encode_key, encode_value, shortened
+from translation.fleet.seats import Seat, SeatEvent
+
+_REFRESH_EVERY_S = 60.0
+"""How often members are looked through for records that are to be written anew."""
+
+
+class WriteQueue:
+    """The members for which something is to be written, and those whose record is not read back."""
+
+    def __init__(self, members: Members, now: float) -> None:
+        self._members = members
+        self.unresolved: dict[MemberKey, None] = {}
+        """Members with a record that is not read back, in the order in which they were written."""
+        self._tokens = members.settings.writes_per_s
+        self._tokens_at = now
+        self._refresh_at = now + _REFRESH_EVERY_S
+
+    def want(self, key: MemberKey) -> None:
+        """Something may have to be written for a member."""
+        self._members.partition(key).wanting[key] = None
+
+    def next_deadline(self) -> float:
+        """When :meth:`handle_time` is to be called next."""
+        deadline = self._refresh_at
+        for state in self._members.partitions:
+            if state.health is Health.READY and state.wanting:
+                deadline = min(deadline, self._tokens_at + 1 / self._members.settings.writes_per_s)
+        return deadline
+
+    def handle_time(self, now: float) -> None:
+        """Write what is wanted, and anew what has grown old."""
+        if self._refresh_at <= now:
+            self._refresh_at = now + _REFRESH_EVERY_S
+            for key, entry in self._members.entries.items():
+                if entry.refresh_at <= now:
+                    self.want(key)
+        for number in range(len(self._members.partitions)):
+            self.write_wanted(number, now)
+
+    def write_wanted(self, number: int, now: float) -> None:
+        """Write what is wanted of a partition, as fast as is allowed."""
+        members = self._members
+        state = members.partitions[number]
+        if state.health is not Health.READY or not state.wanting:
+            return
+        rate = members.settings.writes_per_s
+        self._tokens = min(rate, self._tokens + (now - self._tokens_at) * rate)
+        self._tokens_at = now
+        while state.wanting and self._tokens >= 1:
+            key = next(iter(state.wanting))
+            del state.wanting[key]
+            entry = members.entries.get(key)
+            if entry is None or entry.write is not None:
+                continue  # it is wanted again when that is read back
+            kind = self._next_kind(entry, state.view.get(key), now)
+            if kind is None:
+                members.forget_if_idle(key, entry)
+            else:
+                self._tokens -= 1
+                self._write(number, key, entry, kind, now)
+
+    def resolve(self, key: MemberKey, entry: Entry) -> None:
+        """The record of a member that was written is read back, or is not waited for any more."""
+        entry.write = None
+        self.unresolved.pop(key, None)
+
+    def _next_kind(self, entry: Entry, present: Stored | None, now: float) -> Kind | None:
+        """What is to be written for a member of which nothing is unresolved, or None."""
+        if present is not None and present.record.kind.is_dead:
+            return Kind.ENDED if entry.wants_end and present.record.kind is Kind.EXPIRING else None
+        if entry.wants_end:
+            return Kind.ENDED
+        self._members.confirmations.drop_late(entry, now)
+        if entry.claims or (entry.served and present is None):
+            return Kind.SERVED
+        if entry.relay_until > now:
+            return Kind.RELAYED
+        entry.relay_until = 0.0
+        if present is None or not self._members.is_own_served(present):
+            entry.wants_expire = False
+            return None
+        if entry.wants_expire:
+            return Kind.EXPIRING
+        return Kind.SERVED if entry.refresh_at <= now else None
+
+    def _write(self, number: int, key: MemberKey, entry: Entry, kind: Kind, now: float) -> None:
+        members = self._members
+        record = MemberRecord(
+            kind,
+            *members.partitions[number].view.stamp(key),
+            server=shortened(members.settings.server),
+            instance_id=None if entry.terms.instance_id is None else shortened(entry.terms.instance_id),
+            session_timeout_ms=entry.terms.session_timeout_ms,
+            rebalance_timeout_ms=entry.terms.rebalance_timeout_ms,
+        )
+        entry.write = Write(record, dict(entry.claims), now)
+        self.unresolved[key] = None
+        if kind is Kind.SERVED and entry.machine.seat is not Seat.CLAIMING:
+            entry.machine.handle(SeatEvent.CLAIM_WRITTEN)
+        elif kind is Kind.EXPIRING:
+            entry.machine.handle(SeatEvent.EXPIRING_WRITTEN)
+        if kind is not Kind.SERVED:
+            # From now on the id may be dead or relayed, also if the outcome of this write is never known.
+            entry.confirmed.clear()
+        members.outputs.append(
+            WriteRecord(number, encode_key(key, members.writer), encode_value(record), members.writer)
+        )
