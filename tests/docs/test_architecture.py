@@ -31,7 +31,7 @@ FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def names_of(path):
-    """The functions and constants of a module, and the methods of its classes as ``Class.method``."""
+    """The functions, constants and classes of a module, and the methods of its classes as ``Class.method``."""
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(node, FUNCTION):
             yield node.name
@@ -40,6 +40,7 @@ def names_of(path):
         if isinstance(node, ast.Assign):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
         if isinstance(node, ast.ClassDef):
+            yield node.name
             yield from (f"{node.name}.{one.name}" for one in node.body if isinstance(one, FUNCTION))
 
 
