@@ -20,7 +20,7 @@ from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.topic import TopicRefused, required_settings
 from translation.fleet.outputs import Expired, Health, Output, Taken, Terms, Verdict
-from translation.fleet.records import MemberKey, member_key
+from translation.fleet.records import MemberKey, member_key, partition_of
 from translation.fleet.seats import Seat
 
 pytestmark = pytest.mark.kafka
@@ -118,7 +118,7 @@ async def test_a_broker_that_is_away_and_comes_back(own_kafka, topic):
     cluster = await trio.to_thread.run_sync(own_kafka)
     async with replica(fleet_at(cluster.bootstrap, topic)) as one:
         assert await one.claim(KEY) is Verdict.SERVE
-        partition = one.log._number(KEY)
+        partition = partition_of(KEY, PARTITIONS)
         await trio.to_thread.run_sync(cluster.stop_broker, 1)
         one.said.clear()
         assert one.log.claim(KEY, 2, trio.current_time()) is Verdict.PENDING
@@ -149,7 +149,7 @@ async def test_a_reader_that_is_out_of_range_reads_everything_again(kafka, topic
     fleet = fleet_at(kafka.bootstrap, topic)
     async with replica(fleet) as one:
         assert await one.claim(KEY) is Verdict.SERVE
-        partition = one.log._number(KEY)
+        partition = partition_of(KEY, PARTITIONS)
         other = Replica(fleet)
         other.driver._client._reader._positions[partition] = 1_000_000
         first_writer = other.driver._client.writer

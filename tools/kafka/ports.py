@@ -1,11 +1,17 @@
 """Finds loopback ports that stay free for a server that is stopped and started again on the same port."""
 
+import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 20_000
+_SLICES = 4
+"""Each of so many processes that run tests side by side chooses from ports of its own."""
+_given: deque[int] = deque(maxlen=500)
+"""Ports that this process was given last: their servers may not have started yet."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -14,12 +20,24 @@ def free_ports(count: int) -> list[int]:
     They lie below the range of ephemeral ports, so no outgoing connection can take one while its server is down.
     """
     found: list[int] = []
-    for port in random.sample(range(_LOWEST, _lowest_ephemeral()), 2_000):  # not for secrets
-        if is_free(port):
+    for port in random.sample(_range(), 2_000):  # not for secrets
+        if port not in _given and is_free(port):
             found.append(port)
             if len(found) == count:
+                _given.extend(found)
                 return found
     raise OSError(f"no {count} free ports on {LOOPBACK}")
+
+
+def _range() -> range:
+    """The ports to choose from. pytest-xdist calls its workers gw0, gw1 and so on."""
+    highest = _lowest_ephemeral()
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if not worker.isdecimal():
+        return range(_LOWEST, highest)
+    size = (highest - _LOWEST) // _SLICES
+    first = _LOWEST + int(worker) % _SLICES * size
+    return range(first, first + size)
 
 
 def is_free(port: int) -> bool:
