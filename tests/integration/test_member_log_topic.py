@@ -179,7 +179,9 @@ async def test_a_topic_with_other_settings_is_refused_with_the_command_that_mend
     admin.incremental_alter_configs([resource])[resource].result(10)
     with trio.fail_after(10):  # brokers hear of it a moment later
         described = ConfigResource(ResourceType.TOPIC, topic)
-        while admin.describe_configs([described])[described].result(10)[name].value == value:
+        while (  # noqa: ASYNC110  a broker tells nobody
+            admin.describe_configs([described])[described].result(10)[name].value == value
+        ):
             await trio.sleep(0.05)
     async with replica(fleet):
         pass
