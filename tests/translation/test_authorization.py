@@ -15,7 +15,7 @@ from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse
 from protocol_codecs.messages.offset_commit import OffsetCommitResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, Bench
+from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, Bench, owned
 from tests.translation.live_groups import described, mixed_group
 from translation.actions import Connection, ConnectionId, EventKind, RequestId
 from translation.engine.member import Member
@@ -264,6 +264,27 @@ def test_topics_of_one_connection_are_not_given_up_because_of_the_principal_of_a
     assert bench.error(heartbeat) == ErrorCode.NONE
     bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
     assert bench.heartbeat_call().message.subscribed_topic_names == (TOPIC,)
+
+
+def test_what_an_unanswered_call_has_lost_is_not_asked_for_with_a_principal_that_may_not_see_the_topics() -> (
+    None
+):
+    """A minimal heartbeat would not bring a lost assignment again, and with the epoch before it fence the member."""
+    bench, own = a_victim()
+    bench._lets_in = True
+    other = bench.connect()  # whose principal may read the group, and not describe its topics
+    bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.upstream_lost(other)
+    another = bench.connect()
+    heartbeat = bench.heartbeat(another, VICTIM, 1, instance_id=INSTANCE)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+    bench.beat(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert bench.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []
+    told = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+    bench.beat(2, orders=(0,))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_join_group_that_was_accepted_lets_its_sender_take_the_instance_id_over() -> None:
