@@ -14,7 +14,7 @@ from translation.engine import registry
 from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.context import Context
 from translation.engine.native_members import NativeMembers
-from translation.routing import call_routing
+from translation.routing import relayed_calls
 
 
 def let_everybody_act() -> AbstractContextManager[Any]:
@@ -68,7 +68,7 @@ def adopt_whoever_commits() -> Iterator[None]:
     """A member of the new protocol that nobody translates is adopted when it commits."""
     with (
         patch.object(NativeMembers, "__contains__", lambda self, key: False),
-        patch.object(call_routing, "may_be_translated", lambda member_id: True),
+        patch.object(relayed_calls, "may_be_translated", lambda member_id: True),
         patch.object(registry, "may_be_translated", lambda member_id: True),
     ):
         yield
