@@ -287,6 +287,20 @@ def test_what_an_unanswered_call_has_lost_is_not_asked_for_with_a_principal_that
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_client_on_a_new_connection_that_may_no_longer_see_its_topics_goes_on() -> None:
+    """Nobody else can ask for what was lost, so it would be told to try again for ever."""
+    bench, own = a_victim()
+    bench._lets_in = True
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.client_disconnected(own)
+    bench.upstream_lost(own)
+    heartbeat = bench.heartbeat(bench.connect(), VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert bench.heartbeat_call().message.subscribed_topic_names is None
+    bench.beat(1)
+    assert bench.error(heartbeat) == ErrorCode.NONE
+
+
 def test_a_join_group_that_was_accepted_lets_its_sender_take_the_instance_id_over() -> None:
     bench, own = a_victim()
     join = bench.join(bench.connect(), "", instance_id=INSTANCE)

@@ -170,10 +170,10 @@ def complete_heartbeat(
     """
     if response.error_code == _TOPIC_REFUSED and member.broker.subscribed_on != member.queue.running_on:
         # The client subscribed on another connection, and this one's principal may not describe all of its topics.
-        if (
-            member.broker.reply_lost
-        ):  # and a minimal request would not bring what was lost, or with an older epoch
-            return response  # have the member fenced: the next full one on the other connection brings it
+        # A minimal request would not bring a lost assignment again, and the known epoch may be an older one, for which
+        # the broker fences the member. While the other connection is open, the next full request on it brings both.
+        if member.broker.reply_lost and context.connections.is_connected(member.broker.subscribed_on):
+            return response
         request = _minimal_request(member)
         response = yield from send_heartbeat(member, request)
     elif response.error_code in _TRIED_AGAIN:
