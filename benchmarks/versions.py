@@ -128,12 +128,13 @@ def _compared(bootstrap: str, sole: dict[str, str], several: dict[str, str], rou
 
     direct = {DIRECT: bootstrap}
     times: dict[tuple[str, str], list[float]] = {}
+    # The members join just before they are measured: one that waited for its turn would be expired.
     for what, addresses, exchange in (
         ("100-byte request", direct | sole, request),
         ("translated Heartbeat", direct | sole, translated),
         ("translated Heartbeat, one of several processes", direct | several, translated),
         ("Heartbeat that passes through", direct | sole, passing),
-    ):  # the members join just before they are measured: one that waited for its turn would be expired
+    ):
         times |= in_turn(by_way(what, addresses, exchange), rounds)
     times |= joins(direct | sole, topic, rounds // ROUNDS_FOR_A_JOIN)
     found: dict[str, Any] = {}

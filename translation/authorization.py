@@ -78,9 +78,8 @@ def is_authorized(
             return True
         if member is not None and member.deadlines.session_deadline < math.inf:
             session_timeout.renew(member, context.now)  # alive now, however long the question takes
-            if (
-                request.api_key == ApiKey.JOIN_GROUP
-            ):  # it rejoins in time, if the answer comes before its session ends
+            # It rejoins in time, if the answer comes before its session ends.
+            if request.api_key == ApiKey.JOIN_GROUP:
                 deadlines = member.deadlines
                 deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)
     steps = ask_broker(context, connection, request, proceed)

@@ -51,9 +51,8 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
     Those of the whole group are relayed too, unless other clients of it are translated.
     """
     if response.error_code == ErrorCode.NONE:
-        context.natives.discard(
-            message.group_id, response.member_id
-        )  # it is a classic member, whatever it was before
+        # It is a classic member, whatever it was before.
+        context.natives.discard(message.group_id, response.member_id)
     reason = why_not_translated(context, message)
     if reason is None or context.rules.rule_for(message.group_id).mode is not Mode.TRANSLATE:
         return

@@ -74,9 +74,8 @@ def progress(
             lambda at, name: job.lines_of_topic(spark, at, name, pairs(kafka_conf)),
         )
         if follow_s is not None:
-            signal.signal(
-                signal.SIGTERM, signal.getsignal(signal.SIGINT)
-            )  # what stops a service ends it as Ctrl-C does
+            # What stops a service ends it as Ctrl-C does.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
         options = Options(window, lateness, stuck_after_s)
         if follow_s is None:
             summary = job.run(spark, lines, out, options)

@@ -17,9 +17,8 @@ class EventHistory:
         self._max_bytes = max_bytes
         self._hit = hit
         self._bytes = 0
-        self._groups: OrderedDict[str, GroupRecord] = (
-            OrderedDict()
-        )  # with events, the oldest last event first
+        # With events, the oldest last event first.
+        self._groups: OrderedDict[str, GroupRecord] = OrderedDict()
 
     def add(self, group: GroupRecord, event: Event, now_us: int) -> None:
         """Add an event; a full history loses its oldest one."""

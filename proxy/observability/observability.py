@@ -161,9 +161,8 @@ class Observability:
 
     async def _run_journal(self) -> None:
         self._journal.record_marker(STARTED, self.clock.now_us(), software_version())
-        writing = trio.CancelScope(
-            shield=True
-        )  # the last events are written after all other tasks have ended
+        # The last events are written after all other tasks have ended.
+        writing = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write_journal, writing)
             try:

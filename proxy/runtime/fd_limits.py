@@ -42,9 +42,8 @@ def connection_limit(limits: Limits, ports: int = 0) -> int:
     """
     descriptors = _descriptors()
     possible = max(1, (descriptors - _RESERVED - ports - 2 * pipe_limit()) // 2)
-    if (
-        possible < limits.max_connections < Limits().max_connections
-    ):  # the configuration asks for more than fit
+    # The configuration asks for more than fit.
+    if possible < limits.max_connections < Limits().max_connections:
         _log.warning("connections are limited by descriptors", descriptors=descriptors, connections=possible)
     return min(limits.max_connections, possible)
 

@@ -185,12 +185,10 @@ class EpollLoop:
         elif wanted:
             self._epoll.modify(number, wanted)
         elif not self._epoll.closed:
-            with contextlib.suppress(
-                OSError
-            ):  # closed without notify_closing: the kernel has forgotten it already
-                self._epoll.unregister(
-                    number
-                )  # with an event mask of 0 the kernel would go on reporting errors
+            # Closed without notify_closing: the kernel has forgotten it already.
+            with contextlib.suppress(OSError):
+                # With an event mask of 0 the kernel would go on reporting errors.
+                self._epoll.unregister(number)
 
     def _wake(self, waits: dict[int, _Wait], number: int) -> None:
         wait = waits.pop(number, None)

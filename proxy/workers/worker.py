@@ -126,8 +126,7 @@ async def _encode_result(value: object) -> bytes:
 
 def main() -> None:
     """Run ``python -m proxy.workers CONTROL CONNECTIONS``; the arguments are descriptors from the supervisor."""
-    signal.signal(
-        signal.SIGHUP, signal.SIG_IGN
-    )  # until the file watcher handles it; by default it would end the process
+    # Until the file watcher handles it; by default it would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     control, connections = (socket.socket(fileno=int(text)) for text in sys.argv[1:])
     run_to_exit(lambda: trio.run(Worker(control, connections).run))

@@ -26,9 +26,8 @@ def why_not_settled(world: "World") -> str | None:
     ids = {getattr(client, "member_id", "") for client in members}
     if strangers := world.broker.members() - ids:
         return f"the group has members that nobody is: {sorted(strangers)}"
-    if (
-        world.policy.rules[0].mode is Mode.OBSERVE
-    ):  # the others may make it a consumer group of classic members
+    # The others may make it a consumer group of classic members.
+    if world.policy.rules[0].mode is Mode.OBSERVE:
         in_consumer_group = world.broker.group is not None
         members = [one for one in members if not _is_kept_out(one, in_consumer_group)]
     for client in members:

@@ -244,9 +244,8 @@ def test_a_call_for_a_member_that_is_served_elsewhere_is_asked_for_again() -> No
         request = call(bench, another)
         if bench.questions():
             bench.translator._context.registry.find(GROUP, VICTIM).deadlines.session_deadline = served_until
-            assert (
-                state_of(bench) == before
-            )  # but for the session, which a connection that was accepted once prolongs
+            # But for the session, which a connection that was accepted once prolongs.
+            assert state_of(bench) == before
             bench.reply(REFUSED)
             assert request in bench.forwarded
     heartbeat_succeeds(bench, own)

@@ -174,9 +174,8 @@ def test_a_late_heartbeat_of_a_client_that_has_gone_elsewhere_releases_nothing()
     late = bench.heartbeat(connection, A, 1)
     assert bench.calls == []
     assert EventKind.CALL_REFUSED in bench.kinds()
-    assert (
-        bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    )  # so that what was sent behind it has its turn
+    # So that what was sent behind it has its turn.
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     leave = bench.leave(connection, A)
     bench.answer_lookups()
     assert [call.api_key for call in bench.calls] == [ApiKey.LEAVE_GROUP]

@@ -125,9 +125,8 @@ def test_a_new_process_with_the_same_instance_id_replaces_the_old_one_at_once() 
     old, new = bench.connect(), bench.connect()
     bench.stable_member(old, (0, 1), member_id="epochgate-old", instance_id="i-1")
     join = bench.join(new, "", instance_id="i-1")
-    assert (
-        bench.heartbeat_call().message.member_id == "epochgate-uuid-1"
-    )  # no MEMBER_ID_REQUIRED for static members
+    # No MEMBER_ID_REQUIRED for static members.
+    assert bench.heartbeat_call().message.member_id == "epochgate-uuid-1"
     bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
     bench.reply(described(member("epochgate-old", instance_id="i-1")))
     away = bench.heartbeat_call().message

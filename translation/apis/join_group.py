@@ -63,9 +63,8 @@ def join(
     if message.member_id and static_members.is_fenced(
         context, message.group_id, member.member_id, message.group_instance_id
     ):
-        context.answer(
-            request, refused(request, ErrorCode.FENCED_INSTANCE_ID)
-        )  # replaced while this call waited
+        # Replaced while this call waited.
+        context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
     if context.connections.is_stale(member, connection, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id))
@@ -149,9 +148,8 @@ def _describe_client(
     member.client.mapped_assignor = map_assignor(protocols)
     member.broker.effective_assignor = assignor_for(context, member)
     member.client.subscription = frozenset(subscription.topics)
-    member.client.rack = (
-        subscription.rack_id or None
-    )  # librdkafka writes an empty one, which the broker refuses
+    # librdkafka writes an empty one, which the broker refuses.
+    member.client.rack = subscription.rack_id or None
 
 
 def _heartbeat_until_joined(
@@ -183,9 +181,8 @@ def _heartbeat_until_joined(
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
             yield from ensure_convertible(context, member, request, deadline)
-            ensure_client_waiting(
-                context, member, request
-            )  # else it may own more elsewhere than it reported here
+            # Else it may own more elsewhere than it reported here.
+            ensure_client_waiting(context, member, request)
             continue
         # What follows ends memberships. If the client has hung up, that could be one it has begun elsewhere since.
         ensure_client_waiting(context, member, request)

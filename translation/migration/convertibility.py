@@ -87,10 +87,8 @@ def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Pro
         return Obstacle.TRANSIENT, "the broker did not describe it"
     group = response.groups[0]
     if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-        return (
-            Obstacle.NONE,
-            "",
-        )  # it may not be described; the broker itself says what it thinks of the conversion
+        # It may not be described; the broker itself says what it thinks of the conversion.
+        return Obstacle.NONE, ""
     if group.error_code != ErrorCode.NONE:
         return Obstacle.TRANSIENT, f"the broker answered {ErrorCode(group.error_code).name}"
     if _has_no_classic_members(group):

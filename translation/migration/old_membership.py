@@ -35,9 +35,8 @@ def leave_consumer_membership(context: Context, member: Member, reason: str) -> 
             response = yield from leave(member)
         finally:
             group.leaving.discard(member.member_id)
-        if (
-            response.error_code in NO_COORDINATOR
-        ):  # else it would stay in the group until its session ends there
+        # Else it would stay in the group until its session ends there.
+        if response.error_code in NO_COORDINATOR:
             raise Failed(response.error_code, "its membership could not be ended")
     group.pending_moves.pop(member.member_id, None)
     if member.joined:

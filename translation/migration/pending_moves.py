@@ -57,9 +57,8 @@ def match_pending_move(
     message: JoinGroupRequest = request.message
     if message.member_id in group.pending_moves:
         return group.pending_moves[message.member_id]
-    for move in reversed(
-        group.pending_moves.values()
-    ):  # it may have moved before, and left something behind there
+    # It may have moved before, and left something behind there.
+    for move in reversed(group.pending_moves.values()):
         if move.connection_id == connection.id:
             return move
     is_new = given_here or not message.member_id

@@ -55,9 +55,8 @@ def move_classic_member(
     alive = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) if rebalances else (ErrorCode.NONE,)
     if response.error_code not in alive:
         return False  # a rebalance has begun, or it is no member any more: the broker tells it so itself
-    if not group.migration.may_move(
-        context.now
-    ):  # another was told while the broker was asked: heartbeats come together
+    # Another was told while the broker was asked: heartbeats come together.
+    if not group.migration.may_move(context.now):
         context.registry.relay(group, member.member_id, group.migration.next_move_at)
         return False
     reason = "told to join the new protocol"

@@ -50,9 +50,8 @@ def route_join_group(
         _observe(context, connection, request, rule, why_not)
     elif why_not is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
-        context.forward(
-            request
-        )  # what becomes of the group depends on the broker's response (relayed_responses)
+        # What becomes of the group depends on the broker's response (relayed_responses).
+        context.forward(request)
     elif context.registry.is_native(message.group_id, message.member_id):
         context.forward(request)
     elif heartbeat_version(connection) is None:
@@ -100,9 +99,8 @@ def _observe(
     """Relay a JoinGroup because the policy says ``observe``, and emit whether its client could be translated."""
     message: JoinGroupRequest = request.message
     if _is_joining_upstream(context, message):
-        _translate(
-            context, connection, request
-        )  # in its turn; its client is told to move back when it has joined
+        # In its turn; its client is told to move back when it has joined.
+        _translate(context, connection, request)
         return
     given_here = context.ids.is_issued(message.member_id)
     if rule.mode is Mode.OBSERVE:

@@ -177,9 +177,8 @@ def test_a_transactional_commit_comes_from_the_producers_connection_and_keeps_it
     )
     assert call.message.generation_id_or_member_epoch == 7
     bench.reply(transactional_answer(ErrorCode.NONE))
-    heartbeat = bench.heartbeat(
-        consumer, "epochgate-a", 7
-    )  # the member is still reached through its own connection
+    # The member is still reached through its own connection.
+    heartbeat = bench.heartbeat(consumer, "epochgate-a", 7)
     assert bench.calls[-1].connection_id == consumer.id
     bench.beat(7)
     assert bench.error(heartbeat) == ErrorCode.NONE
