@@ -1,6 +1,6 @@
 """Measures what attackers can do to the process, and to a member beside them, directly at Kafka and through us.
 
-    python -m benchmarks.hostile [--calls 100000] [--seconds 10]
+    python -m benchmarks.hostile [--calls 100000] [--seconds 10] [--only TEXT] [--rounds 1]
 
 A broker with SASL and ACLs, and a group of one member whose principal alone may access it. Attacks are floods of
 JoinGroups, from connections that have not authenticated and from a principal without rights, with group ids of 30 kB;
@@ -14,13 +14,14 @@ import contextlib
 import json
 import multiprocessing
 import os
+import statistics
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
@@ -251,42 +252,67 @@ def members_of(admin: AdminClient, group: str) -> int:
     return len(admin.describe_consumer_groups([group])[group].result(30).members)
 
 
-def measure(calls: int, seconds: float) -> dict[str, Any]:
-    """Run each attack, directly and through Epochgate."""
+class Bed(NamedTuple):
+    """A broker with a group of each way, and Epochgate before it."""
+
+    admin: AdminClient
+    gateway: Gateway
+    topic: str
+    ways: dict[str, str]
+    """Way -> the address of its bootstrap broker: "direct" and "proxied"."""
+
+    def group(self, way: str) -> str:
+        return f"translated-{way}-{self.topic}"
+
+
+@contextlib.contextmanager
+def bed() -> Iterator[Bed]:
+    """Start the broker and Epochgate. Only the owner may act in the groups."""
     listener = ExtraListener("SASL", "SASL_PLAINTEXT", sasl_settings())
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     overrides = {"authorizer_class_name": authorizer, "super_users": "User:ANONYMOUS"}
-    results: dict[str, Any] = {}
     with kafka(listener, **overrides) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = f"hostile-{uuid4().hex[:8]}"
         admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(30)
         allow(admin, OWNER, ResourceType.TOPIC, topic, AclOperation.READ, AclOperation.DESCRIBE)
         with proxy(cluster.bootstrap_of("SASL")) as gateway:
-            for way, bootstrap in (("direct", cluster.bootstrap_of("SASL")), ("proxied", gateway.bootstrap)):
-                group = f"translated-{way}-{topic}"
-                for name in (group, f"another-{group}"):
+            ways = {"direct": cluster.bootstrap_of("SASL"), "proxied": gateway.bootstrap}
+            started = Bed(admin, gateway, topic, ways)
+            for way in ways:
+                for name in (started.group(way), f"another-{started.group(way)}"):
                     allow(admin, OWNER, ResourceType.GROUP, name, AclOperation.READ, AclOperation.DESCRIBE)
-                for name, attack in attacks(group.encode(), topic.encode(), calls, seconds).items():
-                    print(f"  {way}: {name}", flush=True)
-                    peak = Peak(gateway.process.pid)
-                    before = kept(gateway)
-                    member = Member(bootstrap, OWNER, group, topic)
-                    under(attack, bootstrap)
-                    members = members_of(admin, group)
-                    member.end()
-                    one: dict[str, Any] = {
-                        "longest_heartbeat_ms": round(member.longest_s * 1000, 1),
-                        "heartbeats_refused": member.refused,
-                        "members": members,
-                    }
-                    if way == "proxied":
-                        one |= {
-                            "peak_memory_mib": round(peak.bytes() / MIB, 1),
-                            "before": before,
-                            "after": kept(gateway),
-                        }
-                    results.setdefault(name, {})[way] = one
+            yield started
+
+
+def measure(started: Bed, only: str, calls: int, seconds: float) -> dict[str, Any]:
+    """Run each attack whose name contains ``only``, straight and through Epochgate."""
+    results: dict[str, Any] = {}
+    for way, bootstrap in started.ways.items():
+        group = started.group(way)
+        for name, attack in attacks(group.encode(), started.topic.encode(), calls, seconds).items():
+            if only not in name:
+                continue
+            print(f"  {way}: {name}", flush=True)
+            gateway = started.gateway
+            peak = Peak(gateway.process.pid)
+            before = kept(gateway)
+            member = Member(bootstrap, OWNER, group, started.topic)
+            under(attack, bootstrap)
+            members = members_of(started.admin, group)
+            member.end()
+            one: dict[str, Any] = {
+                "longest_heartbeat_ms": round(member.longest_s * 1000, 1),
+                "heartbeats_refused": member.refused,
+                "members": members,
+            }
+            if way == "proxied":
+                one |= {
+                    "peak_memory_mib": round(peak.bytes() / MIB, 1),
+                    "before": before,
+                    "after": kept(gateway),
+                }
+            results.setdefault(name, {})[way] = one
     return results
 
 
@@ -327,15 +353,33 @@ def show(results: dict[str, Any]) -> bool:
     return all_met
 
 
+def summarize(rounds: list[dict[str, Any]]) -> None:
+    """Print the longest Heartbeats of all rounds: least, median and most."""
+    for name, ways in rounds[0].items():
+        print(name)
+        for way in ways:
+            waits = sorted(one[name][way]["longest_heartbeat_ms"] for one in rounds)
+            print(f"  {way}: {waits[0]} to {waits[-1]} ms, median {statistics.median(waits):.1f} ms")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description=__doc__)
     parser.add_argument("--calls", type=int, default=100_000, help="JoinGroups of the flood")
     parser.add_argument("--seconds", type=float, default=10.0, help="of unauthenticated JoinGroups of 2 MB")
+    parser.add_argument("--only", default="", metavar="TEXT", help="attacks whose name contains this")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="of all attacks; of several, the waits are summed up"
+    )
     options = parser.parse_args()
-    results = measure(options.calls, options.seconds)
+    with bed() as started:
+        rounds = [
+            measure(started, options.only, options.calls, options.seconds) for _ in range(options.rounds)
+        ]
     REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(json.dumps(results, indent=2) + "\n")
-    show(results)
+    REPORT.write_text(json.dumps(rounds, indent=2) + "\n")
+    show(rounds[-1])
+    if len(rounds) > 1:
+        summarize(rounds)
     return 0
 
 

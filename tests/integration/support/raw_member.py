@@ -100,21 +100,28 @@ class RawMember:
         return int(answer.error_code)
 
     def sync(self, partitions: int = 0) -> Topics:
-        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn."""
+        """SyncGroup; a leader shares out `partitions` of the topic, one to each in turn.
+
+        Repeated until the coordinator has loaded its groups: a Heartbeat before it does not tell, since Kafka answers
+        it with no error while it loads.
+        """
         shares = {
             member: frozenset(range(turn, partitions, len(self._members)))
             for turn, member in enumerate(self._members if self.leads else ())
         }
-        answer = self._connection.call(
-            SyncGroupRequest(
-                group_id=self._group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                assignments=tuple(
-                    SyncGroupRequestAssignment(member_id=member, assignment=self._assignment(share))
-                    for member, share in shares.items()
-                ),
-            )
+        request = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=tuple(
+                SyncGroupRequestAssignment(member_id=member, assignment=self._assignment(share))
+                for member, share in shares.items()
+            ),
+        )
+        answer = eventually(
+            lambda: self._connection.call(request),
+            lambda answer: answer.error_code != LOADING,
+            what="the coordinator has loaded its groups",
         )
         assert answer.error_code == NONE, answer
         assignment, _ = entity_reader(ConsumerProtocolAssignment)(answer.assignment, 2)
