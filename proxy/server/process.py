@@ -17,7 +17,6 @@ from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
-from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -46,15 +45,15 @@ _START_ERRORS = (
 """Errors whose message is all that a person needs."""
 
 
-def make_translator(config: Config, policy: Policy, member_log: MemberLog | None = None) -> Translator:
-    """Make the translator that this configuration describes, with this policy, and the member log that it asks."""
+def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
+    """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log."""
     sole_process = config.sole_process and config.workers == 1 and config.fleet is None
     settings = TranslatorSettings(
         sole_process=sole_process,
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
     )
-    return Translator(policy, settings=settings)
+    return Translator(policy, settings=settings, member_log=None if fleet is None else fleet.log)
 
 
 def check_fleet(config: Config) -> None:

@@ -148,7 +148,7 @@ class Server:
             self._request_metrics,
             self.observability.record,
             Observer(self._topics),
-            fleet and fleet.carry_out,
+            None if fleet is None else fleet.carry_out,
         )
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)

@@ -72,8 +72,8 @@ class _DrivenConnection(msgspec.Struct):
 class TranslatorDriver:
     """Drives the translator. ``emit`` gets each event for log, metrics and journal.
 
-    ``observer`` is shown the group calls that pass through. ``carry_out`` is called after each event that the translator
-    was handed, for what it has asked of the member log.
+    ``observer`` is shown the group calls that pass through. ``carry_out`` is called after each event that the
+    translator was handed, for what it has asked of the member log.
     """
 
     def __init__(
@@ -116,7 +116,9 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
-        self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
+        self._handle_log_outputs = handler(
+            "log_outputs", lambda now, outputs: translator.handle_log_outputs(outputs, now)
+        )
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,

@@ -65,7 +65,7 @@ class Worker:
             fleet = make_fleet(start.config, replica)
             self._server = Server(
                 start.config,
-                make_translator(start.config, start.policy, fleet and fleet.log),
+                make_translator(start.config, start.policy, fleet),
                 listeners=ports.listeners,
                 policy=start.policy,
                 replica=replica,
