@@ -105,7 +105,7 @@ async def _serve(config: Config, policy: Policy, policy_path: Path | None, folde
     fleet = make_fleet(config, replica_name())
     server = Server(
         config,
-        make_translator(config, policy, fleet and fleet.log),
+        make_translator(config, policy, fleet),
         policy=policy,
         folder=folder,
         fleet=fleet,

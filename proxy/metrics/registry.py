@@ -322,8 +322,8 @@ class Metrics:
         )
         self.fleet_records = self._hot_counter(
             "fleet_records",
-            "Records of the member log, by kind (`probe`: of no member) and direction (`read`, `written`); each process "
-            "reads all.",
+            "Records of the member log, by kind (`probe`: of no member) and direction (`read`, `written`); every "
+            "process reads all.",
             "kind",
             "direction",
         )

@@ -66,6 +66,7 @@ class MemberLog:
             return Verdict.GONE
         if present is None and key not in self._members.entries and self._has_too_many_ids(key.group_id):
             self.claims_refused += 1
+            self._was_asked = True
             return Verdict.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.wants_expire = False
