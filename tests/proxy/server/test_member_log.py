@@ -41,9 +41,11 @@ class Fleet:
         if self.refuses is not None:
             raise MemberLogRefused(self.refuses)
         task_status.started()
-        with self._scope:
-            await trio.sleep_forever()
-        self.done.append("stopped")
+        try:
+            with self._scope:
+                await trio.sleep_forever()
+        finally:
+            self.done.append("stopped")
 
     async def wait_ready(self) -> bool:
         await self.may_be_read.wait()
