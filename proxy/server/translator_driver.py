@@ -132,7 +132,7 @@ class TranslatorDriver:
         """Return what :meth:`request`, which follows, is certain to cause; None if nothing is certain."""
         if request.api_key != _HEARTBEAT or self._working:
             return None
-        return self._translator.predict(connection, request)
+        return self._translator.predict(self._clock(), connection, request)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """Hand a client's group call to the translator."""

@@ -389,7 +389,7 @@ class ProxyProcess:
     def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
         """Return what the shell would send before the translation acts: a request to the broker, or an answer."""
         if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
-            return self.translator.predict(*arguments)
+            return self.translator.predict(self.now_s, *arguments)
         if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
             return prediction.answer_to(arguments[1])
         return None
