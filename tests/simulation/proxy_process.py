@@ -242,6 +242,8 @@ class ProxyProcess:
         """Close both sides, and tell the translator if it knew the connection."""
         if self.connections.pop(shell.connection.id, None) is None:
             return
+        if any(map(_is_question, shell.upstream_queue)):
+            self._watch.memberships.question_lost(shell.client.near)
         self._forget(shell)
         shell.client.close(self)
         shell.upstream.close(self)
