@@ -42,23 +42,28 @@ def remove_expired(context: Context, member: Member) -> Procedure[None]:
     """
     if not timeout_expired(context, member):
         return  # the client was heard again before it was this procedure's turn
+    kind, reason = _which_timeout(
+        context, member
+    )  # before the client is heard again, while the -1 is under way
     if context.settings.sole_process:
         # A lost answer changes nothing: then the broker's session timeout decides.
         with suppress(UpstreamLost):
             yield from leave(member)
-    forget_expired(context, member)
+    _forget(context, member, kind, reason)
 
 
 def forget_expired(context: Context, member: Member) -> None:
     """End such a membership here, without a request to the broker."""
-    if not member.joined:
-        return
+    _forget(context, member, *_which_timeout(context, member))
+
+
+def _which_timeout(context: Context, member: Member) -> tuple[EventKind, str]:
     if member.deadlines.session_deadline <= context.now:
-        kind, reason = EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
-    else:
-        kind, reason = (
-            EventKind.REBALANCE_EXPIRED,
-            f"did not rejoin within {member.client.rebalance_timeout_ms} ms",
-        )
-    context.memberships.end(member, MemberEvent.EXPIRED, kind, reason)
-    context.registry.drop_if_idle(member)
+        return EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
+    return EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.client.rebalance_timeout_ms} ms"
+
+
+def _forget(context: Context, member: Member, kind: EventKind, reason: str) -> None:
+    if member.joined:
+        context.memberships.end(member, MemberEvent.EXPIRED, kind, reason)
+        context.registry.drop_if_idle(member)

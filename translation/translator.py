@@ -3,13 +3,17 @@
 :mod:`translation.routing` decides what becomes of each request.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from translation import deadlines, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
+from translation.fleet.member_log import MemberLog
+from translation.fleet.outputs import Output, Settled
 from translation.member_state import MemberState
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
@@ -24,6 +28,10 @@ class Translator:
 
     Each method returns the actions to carry out, in order. ``now`` is in seconds of any clock that does not run
     backwards; it must be the same clock everywhere.
+
+    ``member_log`` is that of this process, if it is one of several replicas that have one. It is never the only process
+    then (``sole_process``). Every method may ask the member log for something, so its outputs are to be taken after
+    each; those that are not for the shell itself come back by :meth:`handle_log_outputs`.
     """
 
     def __init__(
@@ -33,23 +41,29 @@ class Translator:
         settings: TranslatorSettings | None = None,
         allowed_assignors: frozenset[str] = frozenset(),
         new_uuid: Callable[[], str] = kafka_uuid,
+        member_log: MemberLog | None = None,
     ) -> None:
+        settings = settings or TranslatorSettings()
+        if member_log is not None:
+            settings = msgspec.structs.replace(settings, sole_process=False)
         self._context = Context(
             policy,
-            settings or TranslatorSettings(),
+            settings,
             new_uuid,
             on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
             allowed_assignors=allowed_assignors,
+            member_log=member_log,
         )
         self._predicted: PredictedHeartbeat | None = None
 
-    def predict(self, connection: Connection, request: Request) -> PredictedHeartbeat | None:
+    def predict(self, now: float, connection: Connection, request: Request) -> PredictedHeartbeat | None:
         """Predict the request to the broker that a Heartbeat leads to; None if that is not certain.
 
         :meth:`handle_request` has to be called next, with the same request. The caller may send the predicted request
         before that, so that the broker works on it meanwhile.
         """
+        self._context.now = now
         self._predicted = predict_heartbeat(self._context, connection, request)
         return self._predicted
 
@@ -100,6 +114,7 @@ class Translator:
         context.now = now
         members = context.connections.members_on(connection_id)
         context.connections.client_disconnected(connection_id)
+        context.fleet.lapse(connection_id)
         context.abandon_joins(members, connection_id)
         return self._actions()
 
@@ -108,6 +123,18 @@ class Translator:
         context = self._context
         context.now = now
         context.connection_lost(connection_id)
+        return self._actions()
+
+    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+        """Handle what the member log of this process says of its members.
+
+        The shell produces a :class:`~translation.fleet.outputs.WriteRecord` itself, and keeps the health of partitions.
+        """
+        context = self._context
+        context.now = now
+        for output in outputs:
+            if isinstance(output, Settled):
+                context.scheduler.settled(output.key)
         return self._actions()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

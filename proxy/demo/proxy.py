@@ -23,9 +23,9 @@ class ReportingTranslator:
         self._translator = translator
         self._on_event = on_event
 
-    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
         """What is certain to come of a Heartbeat."""
-        return self._translator.predict(connection, request)
+        return self._translator.predict(now, connection, request)
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
         """A client's group call."""

@@ -11,7 +11,7 @@ from translation.policy.policy import Policy
 class Translation(Protocol):
     """A translator, as the driver uses it. ``now`` is :func:`trio.current_time`, in seconds."""
 
-    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
         """Return what a Heartbeat is certain to cause, if anything; handle_request follows with the same arguments."""
         ...
 

@@ -46,6 +46,12 @@ from translation.policy.policy import Policy
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.translation")
 _PAUSE_AFTER_ERROR_S = 1.0
 
+_LATE_S = 0.1
+"""A deadline that is handled so much too late was missed while the process stood still (SIGSTOP, a starved node)."""
+_GRACE_S = 1.0
+"""For so long after that, calls are read and no deadline is handled: clients may have called in time, and what they
+sent lies in the sockets. A member would be removed whose client has done all that it had to do."""
+
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _HEARTBEAT = int(ApiKey.HEARTBEAT)
@@ -126,7 +132,7 @@ class TranslatorDriver:
         """Return what :meth:`request`, which follows, is certain to cause; None if nothing is certain."""
         if request.api_key != _HEARTBEAT or self._working:
             return None
-        return self._translator.predict(connection, request)
+        return self._translator.predict(self._clock(), connection, request)
 
     def request(self, shell: TranslatedConnection, connection: Connection, request: Request) -> None:
         """Hand a client's group call to the translator."""
@@ -244,12 +250,17 @@ class TranslatorDriver:
         self._dispatch(self._handle_policy, None, policy)
 
     async def run_timers(self) -> None:
-        """Call the translator at its deadlines until cancelled."""
+        """Call the translator at its deadlines until cancelled.
+
+        After a standstill of the process, what its clients sent meanwhile is read first (:data:`_GRACE_S`).
+        """
         self._clock = trio.lowlevel.current_clock().current_time  # trio's current_time looks for it each time
         while True:
             self._deadline = self._translator.next_deadline()
             with trio.CancelScope(deadline=self._deadline) as self._timer:
                 await trio.sleep_forever()
+            if self._clock() - self._deadline > _LATE_S:
+                await trio.sleep(_GRACE_S)
             errors = self._errors
             self._dispatch(self._handle_time, None)
             if self._errors != errors:

@@ -10,6 +10,8 @@ bytes:
 * when the client disconnects, the broker's side stays until the translator releases it, unless the broker owes it a
   JoinGroup;
 * events of the translator are handled one after another, never nested;
+* a deadline that was missed by much, because the process stood still, is handled a second later: what clients sent
+  meanwhile is read first;
 * whether a client has disconnected is judged by what the kernel knows: what has arrived, even if the process was paused
   and has read nothing, but not what is still in flight.
 """
@@ -44,6 +46,9 @@ from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
+
+LATE_S, GRACE_MS = 0.1, 1_000
+"""The shell's own numbers (``proxy.server.translator_driver``)."""
 
 
 class ShellConnection:
@@ -120,6 +125,7 @@ class ProxyProcess:
         self._last_id = 0
         self._ahead_ms = 0
         """How far its clock is ahead of all others."""
+        self._grace_until_ms = -math.inf
         self._paused = False
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.start()
@@ -147,6 +153,7 @@ class ProxyProcess:
         self._work: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._working = False
         self._wake_ms = math.inf
+        self._grace_until_ms = -math.inf
 
     def crash(self) -> None:
         """End the process; the operating system closes the connections."""
@@ -235,6 +242,8 @@ class ProxyProcess:
         """Close both sides, and tell the translator if it knew the connection."""
         if self.connections.pop(shell.connection.id, None) is None:
             return
+        if any(map(_is_question, shell.upstream_queue)):
+            self._watch.memberships.question_lost(shell.client.near)
         self._forget(shell)
         shell.client.close(self)
         shell.upstream.close(self)
@@ -380,7 +389,7 @@ class ProxyProcess:
     def _predicted(self, what: str, *arguments: Any) -> PredictedHeartbeat | Answer | None:
         """Return what the shell would send before the translation acts: a request to the broker, or an answer."""
         if what == "handle_request" and arguments[1].api_key == ApiKey.HEARTBEAT:
-            return self.translator.predict(*arguments)
+            return self.translator.predict(self.now_s, *arguments)
         if what == "handle_reply" and (prediction := self._predictions.pop(arguments[0], None)) is not None:
             return prediction.answer_to(arguments[1])
         return None
@@ -489,10 +498,20 @@ class ProxyProcess:
                 self._look_at_time()
 
     def _look_at_time(self) -> None:
-        if self.translator.next_deadline() <= self.now_s:
-            self._do("handle_time")
-        else:
+        late_s = self.now_s - self.translator.next_deadline()
+        if late_s < 0:
             self._book()
+        elif self._kernel.now_ms < self._grace_until_ms:
+            pass  # looked at when it is over
+        elif late_s > LATE_S and self._grace_until_ms < self._kernel.now_ms:
+            self._grace_until_ms = self._kernel.now_ms + GRACE_MS
+            self._kernel.at(self._grace_until_ms, self._grace_over, self.incarnation)
+        else:
+            self._do("handle_time")
+
+    def _grace_over(self, incarnation: int) -> None:
+        if self.up and incarnation == self.incarnation and not self._later(self._grace_over, incarnation):
+            self._look_at_time()
 
 
 def _is_question(sent: Call | Ask) -> bool:

@@ -220,11 +220,18 @@ class MembershipWatch:
         """A process ends a membership.
 
         The first call on a connection is no sign of life before the broker has accepted it. If the session ends while
-        the broker is asked, the call came too late.
+        the broker is asked, or after the connection broke meanwhile and before another call, it has ended.
         """
         standing = self._watch.client_of.get(member_id)
-        if standing is not None and process.is_asking_about(standing.client):
+        if standing is not None and (
+            process.is_asking_about(standing.client) or standing.question_lost_ms >= standing.heard_ms
+        ):
             standing.end("its session ended before the broker had accepted its new connection")
+
+    def question_lost(self, client: Any) -> None:
+        """A connection broke while the broker was asked what its client may do."""
+        if client in self._watch.standings:
+            self._watch.standings[client].question_lost_ms = self._watch.kernel.now_ms
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         """A process reports an event: one that adopts a member does not know its generation."""

@@ -176,7 +176,7 @@ class Bench:
         request = self._requests[request_id] = Request(request_id, api_key, version, "app", message)
         prediction = None
         if api_key == ApiKey.HEARTBEAT:
-            prediction = self.translator.predict(connection, request)
+            prediction = self.translator.predict(self.now, connection, request)
         actions = self.translator.handle_request(self.now, connection, request)
         if prediction is not None:
             (call,) = actions

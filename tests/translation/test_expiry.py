@@ -23,6 +23,19 @@ def test_a_silent_client_is_removed_when_its_session_ends_and_its_partitions_are
     del other
 
 
+def test_the_reason_is_what_had_passed_although_the_client_is_heard_while_the_broker_removes_it() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), session_timeout_ms=10_000, rebalance_timeout_ms=20_000)
+    bench.advance(6)
+    bench.beat(1)  # the broker's session is kept
+    bench.advance(4)
+    assert bench.heartbeat_call().message.member_epoch == -1
+    bench.heartbeat(connection, A, 1)
+    bench.beat(-1)
+    assert bench.kinds()[-1] is EventKind.SESSION_EXPIRED
+
+
 def test_a_process_that_is_not_alone_leaves_a_silent_client_to_the_brokers_session_timeout() -> None:
     bench = Bench(settings=TranslatorSettings(sole_process=False))
     connection = bench.connect()

@@ -156,3 +156,18 @@ def test_an_older_process_with_the_instance_id_fences_nobody_before_the_broker_w
     bench.join(bench.connect(), "epochgate-older", instance_id="instance-1")
     commit = bench.commit(bench.connect(), "epochgate-newer", 3, instance_id="instance-1")
     assert commit not in bench.answers
+
+
+def test_a_late_join_group_replaces_nobody_although_somebody_else_called_under_the_newer_ones_id() -> None:
+    """Whether it is of the same client is told by the host of its last JoinGroup, which no other call moves."""
+    bench = Bench()
+    given_up, own, stranger = bench.connect(), bench.connect(), bench.connect("/10.9.9.9")
+    join = bench.join(own, "", instance_id="i-1")
+    bench.beat(1, orders=(0,))
+    bench.sync(own, bench.answers[join].member_id, bench.answers[join].generation_id)
+    bench.settle(1)
+    bench.heartbeat(stranger, bench.answers[join].member_id, bench.answers[join].generation_id)
+    bench.beat(1)
+    late = bench.join(given_up, "", instance_id="i-1")
+    assert bench.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.calls == []

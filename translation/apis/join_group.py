@@ -136,7 +136,7 @@ def _describe_client(
     message: JoinGroupRequest = request.message
     protocols = [protocol.name for protocol in message.protocols]
     context.connections.bind(member, connection)
-    member.last_join_on = connection.id
+    member.last_join_on, member.last_join_host = connection.id, connection.client_host
     member.client.client_id = request.client_id
     member.client.instance_id = message.group_instance_id or None
     static_members.claim_when_join_begins(context, member, is_new=not message.member_id)

@@ -187,7 +187,7 @@ class ClientConnections:
         holder = member.group.members.get(
             member.group.static_members.get(request.message.group_instance_id or "", "")
         )
-        if holder is not None and (holder.client.client_id, holder.client.client_host) == (
+        if holder is not None and (holder.client.client_id, holder.last_join_host) == (
             request.client_id,
             connection.client_host,
         ):

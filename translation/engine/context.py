@@ -12,6 +12,7 @@ part                    who uses it
 ``authorized_groups``   :mod:`translation.authorization` and what learns from the broker's answers
 ``ids``, ``natives``    whoever has to tell translated, native and classic members apart
 ``rules``               whoever asks for the policy's rule of a group
+``fleet``               whoever serves a member that another replica may serve, or speaks for it to the broker
 ``topic_names``         whoever turns topic ids into names
 ======================= ============================================================================================
 """
@@ -27,6 +28,7 @@ from translation.engine.authorized_groups import AuthorizedGroups
 from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.events import Events
+from translation.engine.fleet import Fleet
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.memberships import Memberships
@@ -34,6 +36,7 @@ from translation.engine.native_members import NativeMembers
 from translation.engine.procedure import WakeReason
 from translation.engine.registry import Registry
 from translation.engine.scheduler import Scheduler
+from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
@@ -50,8 +53,10 @@ class Context(Environment):
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
         allowed_assignors: frozenset[str],
+        member_log: MemberLog | None,
     ) -> None:
         super().__init__(settings)
+        self.fleet = Fleet(member_log)
         self.allowed_assignors = allowed_assignors
         self.rules = RuleCache(policy)
         self.topic_names: dict[Uuid, str] = {}
@@ -93,6 +98,7 @@ class Context(Environment):
         waiting = self.connections.members_on(connection_id)
         self.connections.upstream_lost(connection_id)
         self.authorized_groups.forget(connection_id)
+        self.fleet.lapse(connection_id)
         self.abandon_joins(waiting, connection_id)
         self.scheduler.connection_lost(connection_id)
 

@@ -47,6 +47,7 @@ class Member:
         "incarnation",
         "join",
         "join_answered_on",
+        "last_join_host",
         "last_join_on",
         "machine",
         "may_have_moved",
@@ -86,6 +87,9 @@ class Member:
         self.connection_id: ConnectionId | None = None
         self.last_join_on: ConnectionId | None = None
         """The connection of its last JoinGroup."""
+        self.last_join_host = ""
+        """The client host of that connection. Calls under its id may come from other hosts: anybody who may read the
+        group may make them."""
         self.join_answered_on: ConnectionId | None = None
         """That of its last JoinGroup which was answered with the generation that it has."""
         self.may_have_moved = False

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from translation.actions import CallId, ConnectionId, Request
+from translation.fleet.records import MemberKey
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -32,9 +33,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Let other procedures of the queue run until ``until`` (seconds); resume with a :class:`WakeReason`."""
+    """Let other procedures of the queue run until ``until`` (seconds); resume with a :class:`WakeReason`.
+
+    With ``settles`` it is resumed earlier, as soon as the member log has settled something of this member.
+    """
 
     until: float
+    settles: MemberKey | None = None
 
 
 class WakeReason(Enum):
@@ -45,6 +50,7 @@ class WakeReason(Enum):
     MEMBERSHIP_LOST = "the broker has no such membership any more"
     REPLACED = "another process has its instance id"
     ABANDONED = "nobody waits for the outcome any more"
+    SETTLED = "the member log has settled what it was asked"
 
 
 class UpstreamLost(Exception):
@@ -108,6 +114,7 @@ class RunningProcedure:
         "queue",
         "request",
         "sent",
+        "settles",
         "started",
         "timer_at",
         "turn_began_at",
@@ -133,6 +140,8 @@ class RunningProcedure:
         self.client_id = client_id
         self.timer_at = math.inf
         self.until = math.inf
+        self.settles: MemberKey | None = None
+        """The member of which something has to be settled before it goes on, while it waits for that."""
         self.wake_reason: WakeReason | None = None
         self.request: Request | None = None
         """The JoinGroup that this procedure answers, while it waits for partitions."""

@@ -23,6 +23,7 @@ from translation.engine.procedure import (
     Wait,
     WakeReason,
 )
+from translation.fleet.records import MemberKey
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
 _JOIN_GROUP = int(ApiKey.JOIN_GROUP)
@@ -55,6 +56,8 @@ class Scheduler:
         self._under_way: Counter[ConnectionId] = Counter()
         """Procedures that have not ended, by connection; those without a generator are known by their calls."""
         self._last_call_id = 0
+        self._settling: dict[MemberKey, list[RunningProcedure]] = {}
+        """Procedures that wait until the member log has settled something of a member."""
 
     def start(
         self,
@@ -112,9 +115,22 @@ class Scheduler:
         if procedure.until < math.inf:
             procedure.until = math.inf
             procedure.wake_reason = why
+            self._stop_settling(procedure)
             procedure.waiting_since = self._environment.now
             procedure.queue.waiting.appendleft(procedure)
             self._run_next(procedure.queue)
+
+    def settled(self, key: MemberKey) -> None:
+        """Resume the procedures that wait until the member log has settled something of this member."""
+        for procedure in list(self._settling.get(key, ())):
+            self.wake(procedure, WakeReason.SETTLED)
+
+    def _stop_settling(self, procedure: RunningProcedure) -> None:
+        key, procedure.settles = procedure.settles, None
+        if key is not None:
+            self._settling[key].remove(procedure)
+            if not self._settling[key]:
+                del self._settling[key]
 
     def _procedure_due(self, procedure: RunningProcedure, now: float) -> None:
         """Resume from a Wait whose time has come, or check the time limit of a request that has no response yet."""
@@ -250,6 +266,9 @@ class Scheduler:
         if isinstance(step, Wait):
             procedure.queue.running = None
             procedure.until = step.until
+            if step.settles is not None:
+                procedure.settles = step.settles
+                self._settling.setdefault(step.settles, []).append(procedure)
             self._book(procedure)
         else:
             self._send_or_fail(procedure, step)

@@ -12,7 +12,7 @@ from translation.policy.policy import Policy
 class ForwardEverything:
     """Answers every call with Forward and needs no connection after its client."""
 
-    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
         return None
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:
@@ -67,7 +67,7 @@ class Scripted(ForwardEverything):
         self.predicted: Callable[[Request], Prediction | None] = lambda _request: None
         self.deadline = math.inf
 
-    def predict(self, connection: Connection, request: Request) -> Prediction | None:
+    def predict(self, now: float, connection: Connection, request: Request) -> Prediction | None:
         return self.predicted(request)
 
     def handle_request(self, now: float, connection: Connection, request: Request) -> list[Action]:

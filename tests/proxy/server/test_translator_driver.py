@@ -1,6 +1,11 @@
 """Whom the driver asks about a group, and what it tells of a member that is translated from one call to the next."""
 
+import math
 from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from protocol_codecs import ApiKey
 from protocol_codecs.messages.consumer_protocol import (
@@ -110,3 +115,33 @@ async def test_an_answer_to_a_question_whose_client_is_gone_is_nobodys():
     driver.client_disconnected(ConnectionId(1))
     driver.reply(call.call_id, MetadataResponse())
     assert told == []
+
+
+@pytest.mark.parametrize(("late_s", "reads_first"), [(0.05, False), (0.2, True), (60.0, True)])
+async def test_after_a_standstill_calls_are_read_for_a_second_before_a_deadline_is_handled(
+    mock_clock, late_s, reads_first
+):
+    translator, handled = Scripted(), list[float]()
+    driver = TranslatorDriver(translator, RequestMetrics(Metrics()), lambda _: None)
+
+    def at_time(now: float) -> list[Any]:
+        handled.append(now)
+        translator.deadline = math.inf
+        return []
+
+    translator.on_time = at_time
+    translator.deadline = trio.current_time() + 5
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run_timers)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(5 + late_s)
+        await wait_all_tasks_blocked()
+        assert bool(handled) is not reads_first
+        mock_clock.jump(0.9)
+        await wait_all_tasks_blocked()
+        heard(driver, Shell(), 1)
+        assert bool(handled) is not reads_first
+        mock_clock.jump(0.2)
+        await wait_all_tasks_blocked()
+        assert handled
+        nursery.cancel_scope.cancel()

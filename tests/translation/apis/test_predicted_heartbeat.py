@@ -289,7 +289,7 @@ def test_a_heartbeat_and_its_answer_are_foreseen() -> None:
     request = Request(
         RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
     )
-    prediction = bench.translator.predict(connection, request)
+    prediction = bench.translator.predict(bench.now, connection, request)
     assert prediction is not None
     (call,) = bench.translator.handle_request(bench.now, connection, request)
     assert isinstance(call, Call)
@@ -306,7 +306,7 @@ def test_no_answer_is_foreseen_for_a_client_that_is_gone() -> None:
     request = Request(
         RequestId(100), ApiKey.HEARTBEAT, 4, "app", HeartbeatRequest(GROUP, generation_id=1, member_id=A)
     )
-    prediction = bench.translator.predict(connection, request)
+    prediction = bench.translator.predict(bench.now, connection, request)
     assert prediction is not None
     bench.translator.handle_request(bench.now, connection, request)
     bench.client_disconnected(connection)
