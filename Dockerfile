@@ -28,7 +28,7 @@ COPY proxy proxy
 COPY pipeline pipeline
 RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir "$WHEELS" . \
     && python -m venv --without-pip "$PREFIX" \
-    && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[demo]" \
+    && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[demo,fleet]" \
     && "$PREFIX/bin/epochgate" --version
 
 # The same with Spark.

@@ -35,13 +35,13 @@ $(VENV)/.pipeline: $(VENV)/.ready requirements/pipeline.lock
 
 lock: ## resolve the dependencies again (versions and hashes only)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra dev --extra docs \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra fleet --extra dev --extra docs \
 	    --output-file requirements/dev.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links --no-header --extra pipeline \
 	    --constraint requirements/dev.lock --output-file requirements/pipeline.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo \
+	    --no-emit-trusted-host --no-emit-find-links --no-header --extra demo --extra fleet \
 	    --constraint requirements/dev.lock --output-file requirements/image.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links --no-header --build-deps-for wheel --only-build-deps \

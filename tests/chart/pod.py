@@ -111,7 +111,8 @@ class Pod:
         plain = {
             at["name"]: self.inside(str(at["value"])) for at in self.container.get("env", []) if "value" in at
         }
-        process: dict[str, Any] = {"env": self._image.environment(**plain), "cwd": self.root}
+        secret = {at["name"]: "secret" for at in self.container.get("env", []) if "valueFrom" in at}
+        process: dict[str, Any] = {"env": self._image.environment(**plain, **secret), "cwd": self.root}
         if os.geteuid() == 0 and self._everybody_may_run_it():
             (user,) = [at.text for at in stage("epochgate") if at.name == "USER"]
             assert user == f"{UID}:{UID}"
@@ -149,13 +150,14 @@ class Pod:
 
 
 def _secret() -> dict[str, bytes]:
-    """What is in a Secret of cert-manager."""
+    """What is in a Secret of cert-manager, and in one with an account."""
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
     return {
         "tls.crt": b"".join(blob.bytes() for blob in issued.cert_chain_pems),
         "tls.key": issued.private_key_pem.bytes(),
         "ca.crt": authority.cert_pem.bytes(),
+        "password": b"secret",
     }
 
 

@@ -88,6 +88,7 @@ def test_every_value_says_what_it_is_for():
         ),
         ("journal-lost", "NOTE: the journal is in an emptyDir"),
         ("minimal", "NOTE: the partitions of a client that is killed stay without an owner"),
+        ("fleet", "Before you switch `fleet.enabled` off, roll out\n`fleet.expires: false`"),
     ],
 )
 def test_the_notes_say_how_to_point_a_client_at_it(variant, told):

@@ -159,6 +159,26 @@ CONTRADICTIONS = {
         ["--set", "autoscaling.enabled=true,resources.requests.cpu=null"],
         "is a part of resources.requests.cpu, which is not set",
     ),
+    "a member log that is not on": (
+        ["--set", "fleet.expires=true"],
+        "fleet: is described but not enabled",
+    ),
+    "a Secret without a name": (
+        ["--set-json", 'fleet={"enabled":true,"secretFiles":{"sasl.password":"password"}}'],
+        "fleet.secretName: needed",
+    ),
+    "a property of the member log's account in two places": (
+        [
+            "--set-json",
+            'fleet={"enabled":true,"secretName":"a","kafka":{"sasl.password":"b"},'
+            '"secretFiles":{"sasl.password":"password"}}',
+        ],
+        "fleet: sasl.password is given twice",
+    ),
+    "the member log in two places": (
+        ["--set", "config.fleet.expires=true"],
+        "config.fleet: this part of the configuration",
+    ),
     "a journal without its topic": (
         ["--set", "journal.to=topic"],
         "journal.topic: needed with journal.to: topic",

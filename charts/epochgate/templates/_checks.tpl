@@ -51,9 +51,22 @@
 {{- if and .Values.upstream.tls.clientCertificate.secretName (not .Values.upstream.tls.clientCertificate.clientsShareIdentity) -}}
 {{- fail "upstream.tls.clientCertificate: brokers may take all clients for the one principal of this certificate; set clientsShareIdentity: true if that is meant" -}}
 {{- end -}}
-{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "sole_process" "nothing: there are always two pods during a rollout" -}}
+{{- $own := dict "listeners" "listeners" "admin" "admin" "policy" "policy" "drain" "drain" "log" "log" "workers" "workers" "fleet" "fleet" "sole_process" "nothing: there are always two pods during a rollout" -}}
 {{- range $key, $_ := .Values.config -}}
 {{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
+{{- end -}}
+{{- with .Values.fleet -}}
+{{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .expires) -}}
+{{- fail "fleet: is described but not enabled; set fleet.enabled" -}}
+{{- end -}}
+{{- if and (or .secretFiles .secretEnvironment) (not .secretName) -}}
+{{- fail "fleet.secretName: needed for fleet.secretFiles and fleet.secretEnvironment" -}}
+{{- end -}}
+{{- range $property, $_ := merge (dict) .secretFiles .secretEnvironment -}}
+{{- if or (hasKey $.Values.fleet.kafka $property) (and (hasKey $.Values.fleet.secretFiles $property) (hasKey $.Values.fleet.secretEnvironment $property)) -}}
+{{- fail (printf "fleet: %s is given twice" $property) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- with dig "upstream" dict .Values.config -}}
 {{- range $key := list "bootstrap" "tls" -}}

@@ -45,10 +45,41 @@
       "log" (dict "level" .Values.log.level "format" .Values.log.format)
       "sole_process" false
       "workers" .Values.workers -}}
+{{- with .Values.fleet -}}
+{{- if .enabled -}}
+{{- $fleet := dict
+      "kafka" (include "epochgate.fleetKafka" $ | fromJson)
+      "topic" .topic
+      "partitions" .partitions
+      "replication" .replication
+      "expires" .expires -}}
+{{- $files := dict -}}
+{{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
+{{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}
+{{- $environment := dict -}}
+{{- range $property, $_ := .secretEnvironment -}}{{- $_ := set $environment $property (include "epochgate.fleetVariable" $property) -}}{{- end -}}
+{{- if $environment -}}{{- $_ := set $fleet "kafka_environment" $environment -}}{{- end -}}
+{{- $_ := set $config "fleet" $fleet -}}
+{{- end -}}
+{{- end -}}
 {{- if eq .Values.journal.to "volume" -}}
 {{- $_ := set $config "journal" (dict "path" "/var/lib/epochgate/journal") -}}
 {{- else if eq .Values.journal.to "topic" -}}
 {{- $_ := set $config "journal" (dict "topic" .Values.journal.topic) -}}
 {{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
+{{- end -}}
+
+{{/* librdkafka properties of the member log's account, without those from the Secret, as JSON. */}}
+{{- define "epochgate.fleetKafka" -}}
+{{- $kafka := deepCopy .Values.fleet.kafka -}}
+{{- if not (or (get $kafka "bootstrap.servers") (hasKey .Values.fleet.secretFiles "bootstrap.servers") (hasKey .Values.fleet.secretEnvironment "bootstrap.servers")) -}}
+{{- $_ := set $kafka "bootstrap.servers" (join "," .Values.upstream.bootstrap) -}}
+{{- end -}}
+{{- toJson $kafka -}}
+{{- end -}}
+
+{{/* The environment variable with a property of the member log's account. */}}
+{{- define "epochgate.fleetVariable" -}}
+{{- printf "FLEET_%s" (regexReplaceAll "[^A-Za-z0-9]" . "_" | upper) -}}
 {{- end -}}

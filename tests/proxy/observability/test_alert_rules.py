@@ -28,6 +28,8 @@ HEALTHY = {
     'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5x30",
     'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="REBALANCE_IN_PROGRESS"}': "0+600x30",
     'epochgate_journal_events_lost_total{sink="files"}': "12x30",
+    "epochgate_fleet_log_away": "16 0x30",
+    "epochgate_fleet_log_refused": "0x30",
 }
 """A proxy at work, with losses and errors that are long past."""
 
@@ -46,6 +48,11 @@ SCENARIOS = {
     },
     "EpochgateAnswersErrors": {
         'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5+60x30",
+    },
+    "EpochgateMemberLogAway": {"epochgate_fleet_log_away": "0x2 1x30"},
+    "EpochgateMemberLogRefused": {
+        "epochgate_fleet_log_away": "0x2 16x30",
+        "epochgate_fleet_log_refused": "0x2 1x30",
     },
     "EpochgateJournalLosesEvents": {'epochgate_journal_events_lost_total{sink="files"}': "12x8 400x30"},
 }
