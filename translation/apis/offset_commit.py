@@ -23,8 +23,9 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context, replaced
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
-from translation.migration.adoption import Verdict, lookup_member, readopt
+from translation.migration.adoption import readopt
 from translation.upstream.consumer_group_heartbeat import keepalive_heartbeat
+from translation.upstream.member_lookup import Described, lookup_member
 
 _OFFSET_COMMIT_FOR_MEMBERS = 9
 """The first OffsetCommit version that takes the commits of new-protocol members (KIP-848)."""
@@ -106,8 +107,10 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
     instance_id = request.message.group_instance_id
     if not instance_id or context.settings.sole_process:
         return False
-    verdict, _ = yield from lookup_member(context, member, connection, instance_id=instance_id)
-    return verdict is Verdict.REPLACED
+    described, _ = yield from lookup_member(
+        context, member.group.group_id, member.member_id, connection, instance_id=instance_id
+    )
+    return described is Described.REPLACED
 
 
 def _why_not(context: Context, member: Member, request: Request) -> ErrorCode:

@@ -69,12 +69,12 @@ class Registry:
 
     # -- who is who --------------------------------------------------------------------------------------------
 
-    def is_ours(self, member: Member) -> bool:
+    def is_ours(self, group_id: str, member_id: str) -> bool:
         """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
-        if member.joined or self._ids.is_issued(member.member_id):
+        member = self.find(group_id, member_id)
+        if (member is not None and member.joined) or self._ids.is_issued(member_id):
             return True
-        key = member.group.group_id, member.member_id
-        return may_be_translated(member.member_id) and key not in self._natives
+        return may_be_translated(member_id) and (group_id, member_id) not in self._natives
 
     def is_native(self, group_id: str, member_id: str) -> bool:
         """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
