@@ -24,11 +24,12 @@ from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent
 from translation.migration.upgrade import move_classic_member
 from translation.policy.policy import Rule
-from translation.upstream.member_lookup import Described, lookup_member
+from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _SESSION_TIMEOUT_MS = 45_000
 _REBALANCE_TIMEOUT_MS = 300_000
-"""What clients use by default; they hold from the adoption to the JoinGroup that says the client's own."""
+"""What clients use by default. They hold from the adoption to the JoinGroup that says the client's own, unless the
+member log has those."""
 
 
 def adopt_then(
@@ -39,19 +40,20 @@ def adopt_then(
     rule: Rule,
     proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
+    looked_up: Found | None,
 ) -> Procedure[None]:
     """Ask the broker about the member of a call; adopt it and ``proceed``, relay the call, or ``refuse`` it.
 
-    It is refused if the broker does not know the member either, and if it is a classic member whose turn it is to move
-    to the new protocol (UNKNOWN_MEMBER_ID: its client joins anew).
+    ``looked_up`` is what the broker has just said, if it was asked already.
+
+    It is refused if the broker does not know the member either, if it is a classic member whose turn it is to move to
+    the new protocol (UNKNOWN_MEMBER_ID: its client joins anew), and if another replica has come to serve the member
+    meanwhile.
     """
     if not member.joined:
-        described, found = yield from lookup_member(
-            context,
-            member.group.group_id,
-            member.member_id,
-            connection,
-            instance_id=request.message.group_instance_id,
+        group_id, instance_id = member.group.group_id, request.message.group_instance_id
+        described, found = looked_up or (
+            yield from lookup_member(context, group_id, member.member_id, connection, instance_id=instance_id)
         )
         if described is Described.NATIVE_MEMBER:
             context.natives.add(member.group.group_id, member.member_id)
@@ -60,6 +62,8 @@ def adopt_then(
         if described in (Described.UNKNOWN, Described.HIDDEN, Described.REPLACED):
             replaced = described is Described.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
+            if described is not Described.HIDDEN:
+                context.fleet.end(group_id, member.member_id)
             return
         if described is not Described.MEMBER or found is None:
             if request.api_key == ApiKey.HEARTBEAT and described not in (
@@ -71,6 +75,9 @@ def adopt_then(
                     refuse(ErrorCode.UNKNOWN_MEMBER_ID)
                     return
             context.forward(request)
+            return
+        if not context.fleet.may_speak_for(member):
+            refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         _adopt(context, member, connection, request, found)
     yield from proceed()
@@ -122,8 +129,11 @@ def _adopt(
     generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
-    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS
-    member.client.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    record = context.fleet.record(member)
+    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS if record is None else record.session_timeout_ms
+    member.client.rebalance_timeout_ms = (
+        _REBALANCE_TIMEOUT_MS if record is None else record.rebalance_timeout_ms
+    )
     member.client.subscription = frozenset(found.subscribed_topic_names)
     session_timeout.renew(member, context.now)
     member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s

@@ -33,7 +33,10 @@ from translation.migration.old_membership import (
 from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})
-"""Describeds for a consumer group in which the client has no membership of the new protocol."""
+"""Descriptions of a consumer group in which the client has no membership of the new protocol."""
+
+_NO_SUCH_MEMBER = frozenset({Described.UNKNOWN, Described.HIDDEN, Described.CLASSIC_GROUP})
+"""The broker has no member with the id, or does not show it: a membership would begin with epoch 0."""
 
 
 def join_preflight(
@@ -112,6 +115,13 @@ def join_preflight(
     member_id_required.ensure_id_of_ours(context, member, request, owns_partitions=owns_partitions)
     # All this took time, in which the client may have hung up and joined through another process under the same id.
     ensure_client_waiting(context, member, request)
+
+
+def ensure_may_begin(context: Context, member: Member) -> None:
+    """Raise if a membership must not begin under the client's id, because another replica may have begun it."""
+    code = context.fleet.why_not_begin(member)
+    if code != ErrorCode.NONE:
+        raise Failed(code, "another process has given out its member id, or serves it")
 
 
 def _must_relay(described: Described, *, owns_partitions: bool) -> bool:
@@ -216,6 +226,8 @@ def _lookup_member(
     if owns_partitions and described in (Described.LOADING, Described.UNAVAILABLE):
         # It may still be a member, and a heartbeat with epoch 0 would give away what it works on.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    if described in _NO_SUCH_MEMBER:
+        ensure_may_begin(context, member)
     ensure_client_waiting(context, member, request)
     return described, found
 
