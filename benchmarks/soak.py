@@ -5,7 +5,9 @@
 Memory, descriptors and tasks of the proxy vary with the clients that come and go. So the churn pauses from time to
 time, until the sessions of all clients that vanished have ended; producer and consumers continue. What the proxy uses
 then is permanent. If that has grown beyond its bound from the first pause to the last, the soak has failed: exit code
-1.
+1. It has failed too if the proxy has not answered a call: one of its clients waited in vain, or the proxy itself still
+has a client or a call to a broker when all clients have ended. A consumer that does not close because librdkafka lost
+all its brokers (`benchmarks.soak_clients`) is reported, and ended.
 """
 
 import argparse
@@ -18,9 +20,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.soak_clients import CLOSE_S, ConsumerProcess, Unclosed, last_lines, start_consumer, timed_out
 from benchmarks.test_bed import BUILD, Gateway, gateway, kafka, resident_bytes
 from benchmarks.wire import ClassicMember, Line, coordinator
 from tools.kafka.cluster import Cluster
@@ -40,33 +43,58 @@ SESSION_MS = 6000
 REST_S = 12.0
 """Longer than a session, so that nobody is waited for any more."""
 
+GONE_S = 30.0
+"""How long the proxy may take to notice that all clients have ended."""
+
+LEFT_OVER = ("epochgate_client_to_proxy_active_connections", "epochgate_upstream_calls_in_flight")
+"""Metrics that are 0 when no client is left and no call waits for an answer."""
+
 _QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 
 
 class Traffic:
-    """Clients as threads: producers, consumers of a translated group, and clients that come and go."""
+    """A producer, consumers of a translated group (processes), and clients that come and go."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, logs: Path) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
-        self._group = f"translated-{topic}"
+        self.group = f"translated-{topic}"
         self._over = threading.Event()
         self.resting = threading.Lock()
         """While somebody else holds it, no client comes or goes."""
         self.produced = self.consumed = self.came_and_went = 0
+        self.unanswered = 0
+        """Calls whose client has waited in vain for an answer."""
+        self._logs = logs
+        self._consumers: list[ConsumerProcess] = []
         self._threads = [
-            threading.Thread(target=self._consume, name=f"consumer-{n}") for n in range(CONSUMERS)
+            threading.Thread(target=target, name=target.__name__, daemon=True)
+            for target in (self._produce, self._churn)
         ]
-        self._threads += [threading.Thread(target=self._produce), threading.Thread(target=self._churn)]
 
     def start(self) -> None:
+        for number in range(CONSUMERS):
+            name = f"consumer-{number}"
+            self._consumers.append(start_consumer(name, self._bootstrap, self.group, self._topic, self._logs))
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
+    def stop(self) -> list[Unclosed]:
+        """Let all clients end in order; return the consumers that do not close. These still run."""
         self._over.set()
+        for consumer in self._consumers:
+            consumer.tell_to_close()
+        deadline = time.monotonic() + CLOSE_S
+        unclosed = [one.why_not() for one in self._consumers if not one.closed_by(deadline)]
         for thread in self._threads:
-            thread.join()
+            thread.join(2 * CLOSE_S)  # the longest call of theirs gives up after a minute
+        return unclosed
+
+    def end(self) -> None:
+        """End the clients that still run; then `consumed` and `unanswered` are complete."""
+        self._over.set()
+        self.consumed = sum(consumer.end() for consumer in self._consumers)
+        self.unanswered += sum(timed_out(consumer.log) for consumer in self._consumers)
 
     def _produce(self) -> None:
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 5, **_QUIET})
@@ -79,47 +107,39 @@ class Traffic:
             producer.poll(0)
         producer.flush(5)
 
-    def _consume(self) -> None:
-        consumer = self._consumer()
-        while not self._over.is_set():
-            with suppress(KafkaException):
-                self.consumed += len(consumer.consume(500, timeout=0.5))
-        consumer.close()
-
-    def _consumer(self) -> Consumer:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self._group,
-                "auto.offset.reset": "latest",
-                "session.timeout.ms": 10_000,
-                **_QUIET,
-            }
-        )
-        consumer.subscribe([self._topic])
-        return consumer
-
     def _churn(self) -> None:
         """Run members that join and leave or vanish, and useless connections."""
         while not self._over.wait(0.2):
-            with self.resting, suppress(OSError, RuntimeError, ConnectionError):
-                group = f"translated-churn-{self.came_and_went % 20}"
-                with Line(coordinator(self._bootstrap, group)) as line:
-                    ClassicMember(line, group, self._topic, session_ms=SESSION_MS).join()
-                Line(self._bootstrap).close()
-                with Line(self._bootstrap) as nonsense:
-                    nonsense.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            try:
+                with self.resting:
+                    self._come_and_go(f"translated-churn-{self.came_and_went % 20}")
+            except TimeoutError:
+                self.unanswered += 1
+            except (OSError, RuntimeError):
+                pass  # the broker restarts
             self.came_and_went += 1
+
+    def _come_and_go(self, group: str) -> None:
+        with Line(coordinator(self._bootstrap, group)) as line:
+            ClassicMember(line, group, self._topic, session_ms=SESSION_MS).join()
+        Line(self._bootstrap).close()
+        with Line(self._bootstrap) as nonsense:
+            nonsense.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
 
 
 def sample(proxy: Gateway) -> dict[str, float]:
     pid = proxy.process.pid
-    tasks = next(line for line in proxy.get("metrics").splitlines() if line.startswith("epochgate_tasks "))
     return {
         "memory_mib": resident_bytes(pid) / 2**20,
         "descriptors": float(len(list(Path(f"/proc/{pid}/fd").iterdir()))),
-        "tasks": float(tasks.split()[1]),
+        "tasks": _metric(proxy, "epochgate_tasks"),
     }
+
+
+def _metric(proxy: Gateway, name: str) -> float:
+    """Return a metric of the proxy, summed over its labels."""
+    lines = (line for line in proxy.get("metrics").splitlines() if line.startswith((f"{name} ", f"{name}{{")))
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 def soak(minutes: float) -> dict[str, Any]:
@@ -128,19 +148,48 @@ def soak(minutes: float) -> dict[str, Any]:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         config = {"retention.bytes": str(64 * 2**20), "segment.bytes": str(16 * 2**20)}
         admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(30)
-        traffic = Traffic(proxy.bootstrap, topic)
-        traffic.start()
+        traffic = Traffic(proxy.bootstrap, topic, proxy.folder)
         try:
+            traffic.start()
             rests = _live(proxy, cluster, traffic, minutes * 60)
+            unclosed = traffic.stop()
+            _explain(proxy, traffic.group, unclosed)
         finally:
-            traffic.stop()
-        report = judged(rests) | {"minutes": minutes}
-        report["traffic"] = {
-            "produced": traffic.produced,
-            "consumed": traffic.consumed,
-            "came and went": traffic.came_and_went,
+            traffic.end()
+        left_over = _left_over(proxy)
+        return {
+            **judged(rests),
+            "minutes": minutes,
+            "unanswered calls": traffic.unanswered,
+            "left over at the proxy": left_over,
+            "consumers that did not close": [str(one) for one in unclosed],
+            "answered": answered(traffic.unanswered, left_over, unclosed),
+            "traffic": {
+                "produced": traffic.produced,
+                "consumed": traffic.consumed,
+                "came and went": traffic.came_and_went,
+            },
         }
-        return report
+
+
+def _left_over(proxy: Gateway) -> float:
+    """Return how many connections and calls the proxy still has when no client is left."""
+    deadline = time.monotonic() + GONE_S
+    while True:
+        left = sum(_metric(proxy, name) for name in LEFT_OVER)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.5)
+
+
+def _explain(proxy: Gateway, group: str, unclosed: list[Unclosed]) -> None:
+    """Print what the proxy and the consumers' own logs say of consumers that do not close."""
+    if not unclosed:
+        return
+    print(f"  {len(unclosed)} consumers have not closed within {CLOSE_S:.0f} s")
+    print(f"  their group at the proxy: {proxy.get(f'api/groups?id={group}')}")
+    for of, log in (("the proxy's log", proxy.log), *((f"{one}. Its log", one.log) for one in unclosed)):
+        print(f"  {of} ends with:", *last_lines(log), sep="\n    ", flush=True)
 
 
 def _live(proxy: Gateway, cluster: Cluster, traffic: Traffic, seconds: float) -> list[dict[str, float]]:
@@ -183,6 +232,11 @@ def judged(rests: list[dict[str, float]]) -> dict[str, Any]:
     return {"rows": rows, "flat": all(row["flat"] for row in rows.values())}
 
 
+def answered(unanswered: int, left_over: float, unclosed: list[Unclosed]) -> bool:
+    """Return whether the proxy has answered every call."""
+    return not unanswered and not left_over and all(one.excused for one in unclosed)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -190,7 +244,7 @@ def main() -> int:
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))
-    return 0 if report["flat"] else 1
+    return 0 if report["flat"] and report["answered"] else 1
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class Standing:
         "moved",
         "over",
         "previous_generation",
+        "question_lost_ms",
         "rebalance_timeout_ms",
         "replaced",
         "session_timeout_ms",
@@ -83,6 +84,8 @@ class Standing:
         self.heard_ms = kernel.now_ms
         self.broken_ms = -(10**9)
         """When its way to the broker was last broken."""
+        self.question_lost_ms = -(10**9)
+        """When one of its connections last broke before the broker had said what it may do."""
         self.replaced = False
         """Whether another process has begun to join with its instance id since it did itself."""
         self.moved = False

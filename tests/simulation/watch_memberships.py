@@ -198,6 +198,7 @@ class MembershipWatch:
     def called(self, process: "ProxyProcess", call: Call) -> None:
         """The translation sends a request upstream, which may begin a membership for a client."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._watch.log.called(process, call.message.member_id, call.message.member_epoch)
             if call.message.member_epoch == 0:
                 client = process.connections[call.connection_id].client.near
                 self._watch.standings[client].joins_as = call.message.member_id
@@ -220,15 +221,24 @@ class MembershipWatch:
         """A process ends a membership.
 
         The first call on a connection is no sign of life before the broker has accepted it. If the session ends while
-        the broker is asked, the call came too late.
+        the broker is asked, or after the connection broke meanwhile and before another call, it has ended.
         """
         standing = self._watch.client_of.get(member_id)
-        if standing is not None and process.is_asking_about(standing.client):
+        if standing is not None and (
+            process.is_asking_about(standing.client) or standing.question_lost_ms >= standing.heard_ms
+        ):
             standing.end("its session ended before the broker had accepted its new connection")
+
+    def question_lost(self, client: Any) -> None:
+        """A connection broke while the broker was asked what its client may do."""
+        if client in self._watch.standings:
+            self._watch.standings[client].question_lost_ms = self._watch.kernel.now_ms
 
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         """A process reports an event: one that adopts a member does not know its generation."""
         standing = self._watch.client_of.get(event.member_id)
+        if event.kind in (EventKind.SESSION_EXPIRED, EventKind.REBALANCE_EXPIRED):
+            self._watch.log.expired(process, event.member_id)
         if event.kind is EventKind.SESSION_EXPIRED:
             self.expired(process, event.member_id)
         if event.kind is not EventKind.ADOPTED or standing is None:

@@ -6,28 +6,18 @@ from typing import Any
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
-from protocol_codecs.messages.leave_group import LeaveGroupResponse
-from protocol_codecs.messages.offset_commit import OffsetCommitResponse
 from protocol_codecs.messages.sync_group import SyncGroupResponse
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, Bench, owned
-from tests.translation.live_groups import described, mixed_group
-from translation.actions import Connection, ConnectionId, EventKind, RequestId
+from tests.translation.live_groups import described
+from tests.translation.victim import ACCEPTED, INSTANCE, REFUSED, VICTIM, a_victim, heartbeat_succeeds
+from translation.actions import Connection, EventKind, RequestId
 from translation.engine.member import Member
 from translation.group_migration import GroupMigration, Routing
 from translation.policy.policy import Mode, Policy, Rule
 from translation.policy.rule_cache import RuleCache
 from translation.settings import TranslatorSettings
-
-VICTIM = "epochgate-victim"
-INSTANCE = "instance-1"
-REFUSED = HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-ACCEPTED = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 
 Call = Callable[[Bench, Connection], RequestId]
 
@@ -73,22 +63,6 @@ def state_of_member(member: Member) -> Any:
     apart += ("client", "partitions", "broker", "deadlines", "join")
     values = [repr(getattr(part, name)) for part in parts for name in part.__slots__ if name not in apart]
     return member.state, member.queue.idle, values
-
-
-def a_victim(**settings: Any) -> tuple[Bench, Connection]:
-    """A static member at rest, served on its own connection, at a broker that lets nobody else act."""
-    bench = Bench(settings=TranslatorSettings(**settings))
-    connection = bench.connect()
-    bench.stable_member(connection, (0, 1), member_id=VICTIM, instance_id=INSTANCE)
-    bench._lets_in = False
-    bench._new_group = False
-    return bench, connection
-
-
-def heartbeat_succeeds(bench: Bench, connection: Connection) -> None:
-    heartbeat = bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
-    bench.beat(1)
-    assert bench.error(heartbeat) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -367,7 +341,7 @@ def test_a_sync_group_counts_for_a_classic_members_id_when_the_broker_has_accept
     assert not ids.may_become_classic("app-1", another.id)
 
 
-# -- sessions ------------------------------------------------------------------------------------------------------
+# -- sessions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 5_999, 1_800_001])
@@ -380,194 +354,7 @@ def test_a_session_timeout_that_a_broker_would_refuse_ends_nobody(timeout_ms: in
     heartbeat_succeeds(bench, own)
 
 
-# -- a stalled connection of somebody who may act -------------------------------------------------------------------
-
-
-def stalled_behind(bench: Bench, connection: Connection) -> ConnectionId:
-    """A procedure of a member waits on another connection, on which answers came until a moment ago."""
-    stalled = bench.connect()
-    bench.heartbeat(stalled, VICTIM, 1, instance_id=INSTANCE)
-    assert [call.connection_id for call in bench.calls] == [stalled.id]
-    return stalled.id
-
-
-def test_a_call_that_goes_unanswered_holds_up_those_on_other_connections_for_a_bounded_time() -> None:
-    bench, own = a_victim()
-    bench._lets_in = True
-    stalled = stalled_behind(bench, own)
-    bench.advance(1)  # nobody waits
-    heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.advance(2.9)
-    assert bench.closed == []
-    bench.advance(0.2)
-    assert bench.closed == [stalled]
-    (call,) = [call for call in bench.calls if call.connection_id == own.id]
-    bench.reply(ConsumerGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=5000), call)
-    assert bench.error(heartbeat) == ErrorCode.NONE
-
-
-def test_connections_that_stall_never_get_the_turn_of_a_member_that_is_served_elsewhere() -> None:
-    bench, own = a_victim()
-    bench._lets_in = True
-    stalled = [bench.connect() for _ in range(20)]
-    for connection in stalled:  # they may act, and read until now
-        bench.commit(connection, VICTIM, 7)
-    bench._lets_in = False
-    for connection in stalled:
-        bench.heartbeat(connection, VICTIM, 1, instance_id=INSTANCE)
-    assert len(bench.questions()) == 20
-    heartbeat_succeeds(bench, own)
-    assert bench.closed == []
-
-
-def test_a_call_that_nobody_waits_for_any_more_closes_no_connection() -> None:
-    bench, own = a_victim()
-    bench._lets_in = True
-    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    other = bench.connect()
-    bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
-    bench.client_disconnected(other)
-    bench.advance(9)
-    assert bench.closed == []
-
-
-def test_a_call_that_goes_unanswered_does_not_hold_up_the_end_of_a_session() -> None:
-    """Else the member of a client that has gone stays here for as long as the broker does not answer."""
-    bench, own = a_victim()
-    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.client_disconnected(own)
-    bench.advance(10.1)  # its session timeout is 10 s
-    assert bench.closed == []
-    bench.advance(5)
-    assert bench.closed == [own.id]
-    assert EventKind.SESSION_EXPIRED in bench.kinds()
-
-
-def test_a_client_is_kept_alive_on_the_connection_of_its_join_group_when_the_other_stalls() -> None:
-    bench = Bench()
-    own = bench.connect()
-    bench.stable_member(own, (0, 1), member_id=VICTIM, session_timeout_ms=300_000)
-    stalled = bench.connect()
-    bench.heartbeat(stalled, VICTIM, 1)
-    bench.advance(20)
-    assert bench.closed == [stalled.id]
-    assert any(
-        call.connection_id == own.id and call.message.member_epoch == 1
-        for call in bench.calls
-        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
-    )
-
-
-def test_a_slow_broker_ends_no_connection_while_nobody_else_waits() -> None:
-    bench, own = a_victim()
-    heartbeat = bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.advance(8)
-    bench.beat(1)
-    assert bench.error(heartbeat) == ErrorCode.NONE
-    assert bench.closed == []
-
-
-def test_calls_on_the_same_connection_wait_for_each_other_as_long_as_the_broker_takes() -> None:
-    bench, own = a_victim()
-    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.commit(own, VICTIM, 1, instance_id=INSTANCE)
-    bench.advance(8)
-    assert bench.closed == []
-
-
-# -- native members ------------------------------------------------------------------------------------------------
-
-
-NATIVE = "vvT4/e3hRkqyt1NzTWv0cA"
-NATIVE_IDS = [NATIVE, "Wv6fceSXTeWfbSvp3EbAoA", "OO7mw8SJ3_QwRA_ktvzo-A=="]
-"""As librdkafka 2.16, Java 4.4 and franz-go 1.22 make them."""
-
-
-@pytest.mark.parametrize("member_id", NATIVE_IDS)
-def test_a_commit_of_a_native_member_passes_through(member_id: str) -> None:
-    bench = Bench(new_group=False)
-    commit = bench.commit(bench.connect(), member_id, 12, version=9)
-    assert bench.forwarded == [commit]
-    assert bench.calls == []
-    assert bench.translator.next_deadline() == float("inf")
-
-
-def test_a_native_member_is_known_by_its_heartbeat_whatever_its_id_looks_like() -> None:
-    bench = Bench(new_group=False)
-    connection = bench.connect()
-    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=0)
-    heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.relayed_response(
-        connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=3)
-    )
-    commit = bench.commit(connection, VICTIM, 3, version=9)
-    assert bench.forwarded == [heartbeat, commit]
-    leaves = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=-1)
-    left = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, leaves)
-    bench.relayed_response(
-        connection, left, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=-1)
-    )
-    bench.commit(connection, VICTIM, 3, version=9)
-    assert [call.api_key for call in bench.calls] == [ApiKey.CONSUMER_GROUP_DESCRIBE]  # it may be translated
-
-
-def test_a_heartbeat_upstream_in_the_name_of_a_translated_member_makes_it_no_native_one() -> None:
-    bench, own = a_victim()
-    stranger = bench.connect()
-    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=VICTIM, member_epoch=1)
-    heartbeat = bench.send(stranger, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.relayed_response(
-        stranger, heartbeat, ConsumerGroupHeartbeatResponse(member_id=VICTIM, member_epoch=1)
-    )
-    heartbeat_succeeds(bench, own)
-
-
-def test_a_classic_member_of_a_mixed_group_is_given_an_id_of_ours_when_it_is_moved() -> None:
-    """The broker gave it an id as native members have; another process would take it for one of them."""
-    bench = Bench(new_group=False)
-    connection = bench.connect()
-    join = bench.join(connection, NATIVE)
-    bench.reply(mixed_group(NATIVE))
-    (left,) = bench.calls
-    assert left.api_key == ApiKey.LEAVE_GROUP
-    bench.reply(LeaveGroupResponse())
-    while bench.calls and bench.calls[0].api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
-        bench.reply(mixed_group("another"))
-    answer = bench.answers[join]
-    assert (answer.error_code, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "epochgate-uuid-1")
-
-
-def test_a_member_that_was_taken_for_a_classic_client_is_let_go_when_its_own_heartbeat_passes() -> None:
-    """Its id looks like one that a classic coordinator gave out."""
-    native = "app-7b4e1f0c-0000-4000-8000-000000000001"
-    bench = Bench(new_group=False)
-    connection = bench.connect()
-    commit = bench.commit(connection, native, 5, version=9)
-    bench.reply(described({native: (1, 5)}))
-    bench.reply(OffsetCommitResponse())
-    assert commit in bench.answers
-    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=native, member_epoch=5)
-    heartbeat = bench.send(connection, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
-    bench.relayed_response(
-        connection, heartbeat, ConsumerGroupHeartbeatResponse(member_id=native, member_epoch=5)
-    )
-    bench.advance(60)
-    assert bench.calls == []
-    relayed = bench.commit(connection, native, 5, version=9)
-    assert relayed in bench.forwarded
-
-
-def test_a_native_member_that_joined_as_a_classic_one_is_a_native_one_no_more() -> None:
-    bench = Bench(new_group=False)
-    natives = bench.translator._context.natives
-    natives.add(GROUP, NATIVE)
-    connection = bench.connect()
-    join = bench.join(connection, NATIVE)
-    bench.relayed_response(connection, join, JoinGroupResponse(member_id=NATIVE, generation_id=3))
-    assert (GROUP, NATIVE) not in natives
-
-
-# -- connections that outlive their client --------------------------------------------------------------------------
+# -- connections that outlive their client ----------------------------------------------------------------------------
 
 
 def test_a_connection_is_released_when_the_answer_for_a_client_that_is_gone_has_come() -> None:

@@ -40,6 +40,9 @@ class MemberLog:
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
         self._health = PartitionHealth(self._members, self._writes, self._reader)
+        self._was_asked = False
+        self.claims_refused = 0
+        """Claims that were refused because their group has too many dead member ids."""
 
     # -- what the translation asks -----------------------------------------------------------------------------
 
@@ -61,6 +64,10 @@ class MemberLog:
         present = partition.view.get(key)
         if present is not None and present.record.kind.is_dead:
             return Verdict.GONE
+        if present is None and key not in self._members.entries and self._has_too_many_ids(key.group_id):
+            self.claims_refused += 1
+            self._was_asked = True
+            return Verdict.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.wants_expire = False
         changed = terms is not None and terms != entry.terms
@@ -220,6 +227,13 @@ class MemberLog:
         """How many records of members are written and not read back."""
         return len(self._writes.unresolved)
 
+    def oldest_unresolved_s(self, now: float) -> float:
+        """For how long the oldest of them is written; 0 if there is none."""
+        for key in self._writes.unresolved:
+            write = self._members.entries[key].write
+            return 0.0 if write is None else now - write.written_at
+        return 0.0
+
     # -- what the shell reports --------------------------------------------------------------------------------
 
     def replay_to(self, partition: int, offset: int, now: float) -> None:
@@ -283,9 +297,20 @@ class MemberLog:
     def outputs(self) -> list[Output]:
         """What is to be done, in order; each is given once."""
         outputs, self._members.outputs = self._members.outputs, []
+        self._was_asked = False
         return outputs
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are :meth:`outputs`, or what was asked may have changed :meth:`next_deadline`."""
+        return self._was_asked or bool(self._members.outputs)
+
+    def _has_too_many_ids(self, group_id: str) -> bool:
+        view = self._members.partition(MemberKey(group_id, "")).view
+        return view.dead_beyond_alive(group_id) >= self.settings.dead_ids
 
     def _want(self, key: MemberKey, now: float) -> None:
         """Something may have to be written for a member: write it at once if that is allowed."""
+        self._was_asked = True
         self._writes.want(key)
         self._writes.write_wanted(self._members.number(key), now)

@@ -1,0 +1,42 @@
+"""`python -m benchmarks.soak_consumer BOOTSTRAP GROUP TOPIC`: one consumer of the soak, until its input ends.
+
+Then it prints how many records it has read, and closes. Its log is on standard error: what librdkafka does in its group
+and which metadata it gets, because that explains a close that does not come back (`benchmarks.soak_clients`).
+"""
+
+import sys
+import threading
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaException
+
+
+def main(bootstrap: str, group: str, topic: str) -> None:
+    over = threading.Event()
+    threading.Thread(target=_wait_for_the_end_of_input, args=(over,), daemon=True).start()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "latest",
+            "session.timeout.ms": 10_000,
+            "debug": "cgrp,metadata",
+            "error_cb": lambda _error: None,
+        }
+    )
+    consumer.subscribe([topic])
+    consumed = 0
+    while not over.is_set():
+        with suppress(KafkaException):
+            consumed += len(consumer.consume(500, timeout=0.5))
+    print(consumed, flush=True)
+    consumer.close()
+
+
+def _wait_for_the_end_of_input(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
