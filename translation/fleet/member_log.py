@@ -107,9 +107,16 @@ class MemberLog:
         return Verdict.UNAVAILABLE
 
     def heard(self, key: MemberKey, connection: int, now: float) -> None:
-        """A JoinGroup that waited on a confirmed connection was answered: its client was there all the time."""
+        """The client was heard here, or its JoinGroup that waited was answered: it was there all the time.
+
+        On a confirmed connection that is so for its confirmation too. A deadline that had passed does not count, unless
+        its record is written already.
+        """
         entry = self._members.entries.get(key)
-        if entry is not None and connection in entry.confirmed:
+        if entry is None:
+            return
+        entry.wants_expire = False
+        if connection in entry.confirmed:
             entry.confirmed[connection] = now
 
     def lapse(self, connection: int) -> None:
@@ -133,6 +140,18 @@ class MemberLog:
         entry.wants_expire = True
         self._want(key, now)
         return True
+
+    def release(self, key: MemberKey) -> None:
+        """The membership is forgotten here, and nothing is known of its end: its record is not renewed any more.
+
+        The record goes on to count until another does, or it is too old.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None:
+            entry.served = entry.issued = entry.wants_expire = False
+            entry.confirmed.clear()
+            entry.refresh_at = math.inf
+            self._members.forget_if_idle(key, entry)
 
     def end(self, key: MemberKey, now: float) -> None:
         """The broker has said that the member is gone, or has accepted its LeaveGroup."""
@@ -195,6 +214,10 @@ class MemberLog:
         """The record that counts for a member, as far as the log is read."""
         present = self._members.present(key)
         return present and present.record
+
+    def is_ready(self, key: MemberKey) -> bool:
+        """Whether what is read of this member may be relied on."""
+        return self._members.partition(key).health is Health.READY
 
     def health(self, partition: int) -> Health:
         """What is known of a partition."""
