@@ -9,7 +9,7 @@ another one (docs/how-to/operations.md). All rows are measured at the same time,
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ DIRECT = "classic client, straight at Kafka"
 ONE_PROCESS = "classic client, through Epochgate: one process"
 TWO_WORKERS = "classic client, through Epochgate: two workers"
 TWO_REPLICAS = "classic client, through Epochgate: two replicas"
+FLEET = "classic client, through Epochgate: three replicas that are one fleet"
 NATIVE = "native client, straight at Kafka"
 NATIVE_THROUGH = "native client, through Epochgate: one process"
 
@@ -84,11 +85,13 @@ def measure(kafka: Kafka, folder: Path) -> list[Row]:
         one = stack.enter_context(_proxies(kafka, folder / "one"))
         workers = stack.enter_context(_proxies(kafka, folder / "workers", workers=2))
         replicas = stack.enter_context(_proxies(kafka, folder / "replicas", replicas=2))
+        fleet = stack.enter_context(_proxies(kafka, folder / "fleet", replicas=3, fleet=_fleet(kafka)))
         groups = [
             _start(kafka, consumers, DIRECT, straight, "classic"),
             _start(kafka, consumers, ONE_PROCESS, one, "classic"),
             _start(kafka, consumers, TWO_WORKERS, workers, "classic"),
             _start(kafka, consumers, TWO_REPLICAS, replicas, "classic"),
+            _start(kafka, consumers, FLEET, fleet, "classic"),
             _start(kafka, consumers, NATIVE, straight, "consumer"),
             _start(kafka, consumers, NATIVE_THROUGH, one, "consumer"),
         ]
@@ -110,18 +113,33 @@ def table(rows: list[Row]) -> str:
 
 
 @contextlib.contextmanager
-def _proxies(kafka: Kafka, folder: Path, *, replicas: int = 1, workers: int = 1) -> Iterator[tuple[str, str]]:
+def _proxies(
+    kafka: Kafka,
+    folder: Path,
+    *,
+    replicas: int = 1,
+    workers: int = 1,
+    fleet: Mapping[str, object] | None = None,
+) -> Iterator[tuple[str, str]]:
     """Start this many proxies; yield the bootstrap addresses of the first and of the second client."""
     with contextlib.ExitStack() as stack:
         proxies: list[Proxy] = [
             stack.enter_context(
                 running_proxy(
-                    kafka.bootstrap, folder / str(number), sole_process=replicas == 1, workers=workers
+                    kafka.bootstrap,
+                    folder / str(number),
+                    sole_process=replicas == 1,
+                    workers=workers,
+                    fleet=fleet,
                 )
             )
             for number in range(replicas)
         ]
         yield proxies[0].bootstrap, proxies[-1].bootstrap
+
+
+def _fleet(kafka: Kafka) -> dict[str, object]:
+    return {"kafka": {"bootstrap.servers": kafka.bootstrap}, "replication": 1, "expires": True}
 
 
 def _start(kafka: Kafka, consumers: Consumers, entry: str, at: tuple[str, str], protocol: str) -> _Group:

@@ -90,8 +90,8 @@ class Config(Section, frozen=True, kw_only=True):
     fleet: Annotated[
         Fleet | None,
         Meta(
-            description="The member log, by which replicas agree who serves a member. It is read and checked, and "
-            "**has no effect yet**: nothing asks the log. `null`: replicas share nothing."
+            description="The member log, by which replicas agree who serves a member (docs/how-to/fleet.md). "
+            "`null`: replicas share nothing."
         ),
     ] = None
     sole_process: Annotated[
@@ -99,7 +99,8 @@ class Config(Section, frozen=True, kw_only=True):
         Meta(
             description="`false` if several proxies may serve the same clients (replicas behind one address): none of "
             "them then takes a silent client out of its group, which another may serve by now; the broker's "
-            "`group.consumer.session.timeout.ms` does. With several `workers` it is so whatever is said here."
+            "`group.consumer.session.timeout.ms` does. With several `workers`, or with `fleet`, it is so whatever is "
+            "said here."
         ),
     ] = True
     workers: Annotated[

@@ -7,6 +7,7 @@ in the Service (`sessionAffinity: ClientIP`).
 """
 
 import contextlib
+import json
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ listeners:
 admin: {{bind: {address}, port: {admin}}}
 policy: {{file: {folder}/policy.yaml}}
 sole_process: false
+fleet: {fleet}
 """
 _LISTENER = (
     '  - {{bind: {address}, port: {bootstrap}, advertised_host: {front}, nodes: {{"{node_id}": {node}}}}}'
@@ -129,7 +131,13 @@ class Service:
     """HAProxy and the pods, of which only some are started."""
 
     def __init__(
-        self, kafka: str, clients: Sequence[str], pods: Sequence[str], folder: Path, control: Path
+        self,
+        kafka: str,
+        clients: Sequence[str],
+        pods: Sequence[str],
+        folder: Path,
+        control: Path,
+        fleet: Mapping[str, object] | None = None,
     ) -> None:
         free = iter(free_ports(2 * len(clients) + 1))
         admin = next(free)
@@ -153,6 +161,7 @@ class Service:
                     address=pod.address,
                     admin=admin,
                     folder=folder,
+                    fleet=json.dumps(fleet),
                 )
             )
         self._file = folder / "haproxy.cfg"
@@ -224,10 +233,15 @@ class Service:
 
 @contextlib.contextmanager
 def service(
-    kafka: str, clients: Sequence[str], pods: Sequence[str], folder: Path, control: Path
+    kafka: str,
+    clients: Sequence[str],
+    pods: Sequence[str],
+    folder: Path,
+    control: Path,
+    fleet: Mapping[str, object] | None = None,
 ) -> Iterator[Service]:
-    """A Service that is gone at the end."""
-    one = Service(kafka, clients, pods, folder, control)
+    """A Service that is gone at the end. `fleet` is that section of the pods' configuration."""
+    one = Service(kafka, clients, pods, folder, control, fleet)
     try:
         yield one
     finally:

@@ -1,6 +1,7 @@
 """A rolling restart as the Deployment does it: twenty consumers, two pods, both replaced; nobody loses anything.
 
-What it cost is in build/chart/drain.json: how long each partition had no owner, and how many members rejoined.
+What it cost is in build/chart/drain.json, or drain-fleet.json: how long each partition had no owner, and how many
+members rejoined.
 """
 
 import json
@@ -33,16 +34,28 @@ def folder():
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("pods_are", ["apart", "a fleet"])
 def test_a_rolling_restart_loses_nothing_and_no_partition_has_two_owners(
-    kafka, folder, tmp_path, record_property
+    pods_are, kafka, folder, tmp_path, record_property
 ):
     if haproxy.program() is None:
         if os.environ.get("EPOCHGATE_REQUIRE_CHART"):
             pytest.fail("EPOCHGATE_REQUIRE_CHART is set, but haproxy is not installed")
         pytest.skip("haproxy is not installed")
+    fleet = {
+        "kafka": {"bootstrap.servers": kafka.bootstrap},
+        "topic": f"members-{uuid.uuid4().hex[:8]}",
+        "replication": 1,
+        "expires": True,
+    }
     names = [f"{kind}-{number}" for kind, (_assignor, count) in MEMBERS.items() for number in range(count)]
     with rollout.service(
-        kafka.bootstrap, names, ["a1", "b1", "a2", "b2"], folder, tmp_path / "control"
+        kafka.bootstrap,
+        names,
+        ["a1", "b1", "a2", "b2"],
+        folder,
+        tmp_path / "control",
+        fleet if pods_are == "a fleet" else None,
     ) as service:
         groups = {
             kind: Group(kind, assignor, kafka, Consumers(folder)) for kind, (assignor, _n) in MEMBERS.items()
@@ -70,7 +83,8 @@ def test_a_rolling_restart_loses_nothing_and_no_partition_has_two_owners(
         finally:
             for group in groups.values():
                 group.consumers.end()
-    (ROOT / "build" / "chart" / "drain.json").write_text(json.dumps(costs, indent=2) + "\n")
+    name = "drain.json" if pods_are == "apart" else "drain-fleet.json"
+    (ROOT / "build" / "chart" / name).write_text(json.dumps(costs, indent=2) + "\n")
     record_property("drain", costs)
     for group in groups.values():
         assert overlaps(group.consumers.logs) == []

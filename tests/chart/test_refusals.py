@@ -170,10 +170,9 @@ CONTRADICTIONS = {
     "a property of the member log's account in two places": (
         [
             "--set-json",
-            'fleet={"enabled":true,"secretName":"a","kafka":{"sasl.password":"b"},'
-            '"secretFiles":{"sasl.password":"password"}}',
+            'fleet={"enabled":true,"secretName":"a","kafka":{"a":"b"},"secretFiles":{"a":"password"}}',
         ],
-        "fleet: sasl.password is given twice",
+        "fleet: a is given twice",
     ),
     "the member log in two places": (
         ["--set", "config.fleet.expires=true"],

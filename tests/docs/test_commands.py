@@ -41,10 +41,11 @@ ELSEWHERE = {
 """The test that runs the command, or what the command calls."""
 
 NEVER_RUN = {
+    r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm uninstall .*|helm rollback .*": "No test here ran on a Kubernetes cluster",
     r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*": "Neither YARN nor Kubernetes was available",
 }
-"""Needs a cluster or a registry, which no test has. The page says so, in these words."""
+"""Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
 
 TUTORIAL = pages.Path("docs/tutorial/first-group.md")
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]

@@ -71,9 +71,11 @@ class Proxy:
         sole_process: bool = True,
         workers: int = 1,
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
+        fleet: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
+        self._fleet = fleet
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -185,6 +187,7 @@ class Proxy:
             "sole_process": self._sole_process,
             "workers": self._workers,
             "limits": dict(self._limits),
+            "fleet": self._fleet and dict(self._fleet),
         }
         return json.dumps(config, indent=2)
 
