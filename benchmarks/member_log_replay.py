@@ -65,7 +65,7 @@ def _fill(fleet: Fleet, members: int) -> None:
 
 async def _replay(fleet: Fleet, members: int) -> str:
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    driver = FleetDriver(fleet, dict(fleet.kafka), lambda _: None)
+    driver = FleetDriver(fleet, dict(fleet.kafka))
     began = time.monotonic()
     async with trio.open_nursery() as nursery:
         await nursery.start(driver.run)

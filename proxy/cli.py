@@ -16,6 +16,7 @@ import typer
 
 from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
+from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
 from proxy.config.policy_plan import LiveGroups, explain, plan, rule_reports, summary, unused, unused_rules
 from proxy.config.schema import Config
@@ -23,14 +24,18 @@ from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
+from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
-from proxy.server.process import make_translator, run_to_exit
+from proxy.server.process import StartError, check_fleet, make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.tls_context import TlsFilesError, check_files
 from proxy.workers.supervisor import Supervisor
 from translation.policy.policy import Policy
+
+_INVALID = (ConfigError, TlsFilesError, StartError, UnreadableSecret)
+"""What a configuration is refused with."""
 
 _ADMIN_S = 10.0
 """How long the admin port of a running proxy may take to answer."""
@@ -97,7 +102,14 @@ def run(
 
 
 async def _serve(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
-    server = Server(config, make_translator(config, policy), policy=policy, folder=folder)
+    fleet = make_fleet(config, replica_name())
+    server = Server(
+        config,
+        make_translator(config, policy, fleet),
+        policy=policy,
+        folder=folder,
+        fleet=fleet,
+    )
     await _run(server, server.set_policy, policy_path, server.certificates)
 
 
@@ -125,7 +137,7 @@ async def _run(
 def _load(config: Path) -> tuple[Config, Policy]:
     try:
         return _checked(config)
-    except (ConfigError, TlsFilesError) as error:
+    except _INVALID as error:
         raise _refused(error) from None
 
 
@@ -134,8 +146,11 @@ def _checked(config: Path) -> tuple[Config, Policy]:
 
     :raises ConfigError: one of them is invalid.
     :raises TlsFilesError: a certificate or key that it names can't be used.
+    :raises StartError: the Kafka client that ``fleet`` needs is not installed.
+    :raises UnreadableSecret: a secret of ``fleet`` is not there.
     """
     loaded = load_config(config)
+    check_fleet(loaded)
     check_files(tuple(listener.tls for listener in loaded.listeners), loaded.upstream.tls)
     return loaded, policy_of(loaded, config)
 
@@ -150,13 +165,13 @@ def _refused(error: Exception, code: ExitCode = ExitCode.USAGE) -> typer.Exit:
 def check_config(
     file: Annotated[Path, typer.Argument(help="The configuration file.")], output: Output = OutputFormat.TEXT
 ) -> None:
-    """Check a configuration file, the TLS files and the policy that it names, without starting anything.
+    """Check a configuration file, the TLS files, secrets and policy that it names, without starting anything.
 
     The exit code is 2 if one of them is invalid.
     """
     try:
         _checked(file)
-    except (ConfigError, TlsFilesError) as error:
+    except _INVALID as error:
         if output is OutputFormat.JSON:
             print_json({"file": str(file), "valid": False, "error": str(error)})
         raise _refused(error) from None

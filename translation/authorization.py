@@ -76,15 +76,22 @@ def is_authorized(
     if context.authorized_groups.includes(connection.id, request.message.group_id):
         if names_nobody or is_served_here:
             return True
-        if member is not None and member.deadlines.session_deadline < math.inf:
-            session_timeout.renew(member, context.now)  # alive now, however long the question takes
-            # It rejoins in time, if the answer comes before its session ends.
-            if request.api_key == ApiKey.JOIN_GROUP:
-                deadlines = member.deadlines
-                deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)
+        if member is not None:
+            renew_while_asked(context, member, request)
     steps = ask_broker(context, connection, request, proceed)
     context.scheduler.start(steps, ProcedureQueue(), connection.id, request.client_id)
     return False
+
+
+def renew_while_asked(context: Context, member: Member, request: Request) -> None:
+    """Start the session timeout of a call's member anew: its client is alive now, however long a question takes that
+    comes before the call."""
+    deadlines = member.deadlines
+    if deadlines.session_deadline < math.inf:
+        session_timeout.renew(member, context.now)
+        # It rejoins in time, if the answer comes before its session ends.
+        if request.api_key == ApiKey.JOIN_GROUP:
+            deadlines.rebalance_deadline = max(deadlines.rebalance_deadline, deadlines.session_deadline)
 
 
 def ask_broker(

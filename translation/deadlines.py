@@ -10,7 +10,7 @@ import math
 from translation.engine.context import Context
 from translation.engine.member import Group, Member
 from translation.engine.procedure import Procedure
-from translation.expiry import forget_expired, remove_expired, timeout_expired
+from translation.expiry import asks_log, forget_expired, remove_expired, timeout_expired
 from translation.rebalance_detection import announce_additions
 from translation.upstream.assignor_vote import update_assignors
 from translation.upstream.consumer_group_heartbeat import schedule_keepalive
@@ -23,6 +23,8 @@ _AFTER_TURN_S = 1.0
 def member_time(context: Context, member: Member, now: float) -> None:
     """Handle every deadline of a member that is due."""
     if timeout_expired(context, member):
+        if asks_log(context, member):
+            return  # until the log says something, or the client calls
         _start(context, member, expiring=True)
         if member.queue.waiting:  # for its turn, and what waits is dropped if its connection is lost before
             context.timers.book(member, now + context.settings.turn_limit_s + _AFTER_TURN_S)
@@ -52,7 +54,9 @@ def heartbeat(context: Context, member: Member) -> None:
     With several proxy processes this happens only while its client is connected here: otherwise another process may
     serve it, which would not learn of the epoch that this heartbeat moves.
     """
-    served_here = context.settings.sole_process or context.connections.is_connected(member.connection_id)
+    served_here = context.settings.sole_process or (
+        context.connections.is_connected(member.connection_id) and context.fleet.may_keep_alive(member)
+    )
     if member.joined and served_here and member.queue.idle and member.join.waiting is None:
         _start(context, member, expiring=False)
     elif member.deadlines.keep_alive_at <= context.now:

@@ -27,6 +27,12 @@ NO_COORDINATOR = frozenset(
 )
 """The broker did nothing, because it is not the group's coordinator, or has not loaded it yet."""
 
+MOVED_AWAY = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""The broker does not coordinate the group, or not any more: the client will go to another one."""
+
+IS_OUT = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
+"""Answers to an epoch that leaves, after which the broker is known not to have the member."""
+
 ENDS_MEMBERSHIP = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 """Codes for the client after which its membership is over (it joins anew, or it is told to stop)."""
 

@@ -3,15 +3,24 @@
 Two timeouts of the client end it. The session timeout runs from one sign of life to the next, except while the client
 waits in JoinGroup. The rebalance timeout runs from REBALANCE_IN_PROGRESS to the JoinGroup, and from the answer of that
 to the SyncGroup. :mod:`translation.deadlines` calls here when one of a member's deadlines is due.
+
+One of several replicas can't know whether the client is at another. With a member log (:mod:`translation.fleet`) it
+asks that first, and what the log says ends the membership; without one, only the broker's session timeout does.
 """
 
 import math
 from contextlib import suppress
 
+from protocol_codecs import ErrorCode
 from translation.actions import EventKind
 from translation.engine.context import Context
+from translation.engine.fleet import key_of
+from translation.engine.join_outcomes import Failed
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, UpstreamLost
+from translation.engine.procedure import Procedure, UpstreamLost, Wait
+from translation.error_mapping import IS_OUT
+from translation.fleet.member_log import MemberLog
+from translation.fleet.records import MemberKey
 from translation.leave_epoch import leave
 from translation.member_state import MemberEvent, MemberState
 
@@ -57,8 +66,69 @@ def forget_expired(context: Context, member: Member) -> None:
     _forget(context, member, *_which_timeout(context, member))
 
 
+# -- with a member log -------------------------------------------------------------------------------------------------
+
+
+def asks_log(context: Context, member: Member) -> bool:
+    """Whether the member log decides about a membership whose timeout has passed; it has been asked then.
+
+    It says :class:`~translation.fleet.outputs.Expired` if no other replica has served the client meanwhile. Nothing is
+    asked for a member that has no connection on which epoch -1 could go out: then the broker's session timeout decides.
+    """
+    log = context.fleet.log
+    if log is None or member.connection_id is None:
+        return False
+    return log.expire(key_of(member), context.now)
+
+
+def remove_dead(context: Context, member: Member) -> Procedure[None]:
+    """End a membership after the log has said that its id is dead, whatever its client has done since.
+
+    The log is told of the end only if the broker confirms it. Else somebody who meets the id sends epoch -1 again, or
+    the broker's session timeout decides.
+    """
+    kind, reason = _which_timeout(context, member)
+    with suppress(UpstreamLost):
+        response = yield from leave(member)
+        if response.error_code in IS_OUT:
+            context.fleet.end(member.group.group_id, member.member_id)
+    _forget(context, member, kind, reason)
+
+
+def ensure_dead(context: Context, member: Member) -> Procedure[None]:
+    """Have the log say that the id of a member is dead, before epoch -1 is sent because its client begins anew.
+
+    Nothing is asked without a member log, and of one that leaves the end of silent clients to the broker.
+
+    :raises Failed: another replica serves the member, or the log does not say anything: the client has to try again.
+    """
+    log = context.fleet.log
+    if log is None or not log.settings.expires:
+        return
+    key = key_of(member)
+    until = context.now + log.settings.wait_s
+    is_asked = not _is_dead(log, key) and log.expire(key, context.now)
+    while is_asked and member.joined and not _is_dead(log, key) and context.now < until:
+        yield Wait(until, settles=key)
+    if not _is_dead(log, key):
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the member log does not say that its id is dead")
+
+
+def _is_dead(log: MemberLog, key: MemberKey) -> bool:
+    record = log.record(key)
+    return record is not None and record.kind.is_dead
+
+
+def drop_taken(context: Context, member: Member) -> None:
+    """Forget a member that another replica serves, without a word to the broker."""
+    if member.joined:
+        context.memberships.drop_taken(member)
+    context.registry.drop_if_idle(member)
+
+
 def _which_timeout(context: Context, member: Member) -> tuple[EventKind, str]:
-    if member.deadlines.session_deadline <= context.now:
+    deadlines = member.deadlines
+    if deadlines.session_deadline <= context.now or deadlines.rebalance_deadline > context.now:
         return EventKind.SESSION_EXPIRED, f"no sign of life for {member.client.session_timeout_ms} ms"
     return EventKind.REBALANCE_EXPIRED, f"did not rejoin within {member.client.rebalance_timeout_ms} ms"
 

@@ -5,9 +5,10 @@ partitions go to others at once; after -2 the broker keeps them for the next mem
 session of the one that left ends.
 
 * -1 (:func:`leave`) goes out when the broker does not find the member that a LeaveGroup names, when the client went
-  silent or did not rejoin in time (:mod:`translation.expiry`; only by a process that serves the group alone), when it
-  goes back to the classic protocol (:mod:`translation.migration.old_membership`), and when it joins anew under another
-  member id.
+  silent or did not rejoin in time (:mod:`translation.expiry`; only by a process that serves the group alone, or when
+  the member log says that the id is dead), when it goes back to the classic protocol
+  (:mod:`translation.migration.old_membership`), and when it joins anew under another member id. Whoever meets a dead id
+  for which it may not have gone out sends it (:func:`leave_dead`).
 * -2 (:func:`leave_for_newer`) goes out when a newer process takes the instance id over
   (:func:`translation.static_members.release_instance`).
 * When the broker refuses the epoch of a client that joins again under its member id, what the broker still has of it
@@ -46,6 +47,16 @@ def leave_to_rejoin(member: Member) -> HeartbeatProcedure:
 def leave_for_newer(newer: Member, member_id: str) -> HeartbeatProcedure:
     """Leave the group on behalf of the member id that has the instance id, which the newer member takes over."""
     return (yield from _send(newer, member_id, LEAVE_STATIC_EPOCH))
+
+
+def leave_dead(group_id: str, member_id: str) -> HeartbeatProcedure:
+    """Leave the group for good on behalf of a dead member id, whoever served it; without the instance id, which it may
+    have lost to another."""
+    request = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=LEAVE_EPOCH)
+    response: ConsumerGroupHeartbeatResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION, request
+    )
+    return response
 
 
 def _send(member: Member, member_id: str, epoch: int) -> HeartbeatProcedure:

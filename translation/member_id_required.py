@@ -85,7 +85,7 @@ def ensure_id_of_ours(context: Context, member: Member, request: Request, *, own
     if (
         not member.joined
         and not owns_partitions
-        and not context.registry.is_ours(member)
+        and not context.registry.is_ours(member.group.group_id, member.member_id)
         and _may_be_given_one(request)
     ):
         raise NeedsNewMemberId("its own is of the form that native members have")

@@ -53,6 +53,7 @@ class MemberEvent(StrEnum):
     EXPIRED = "deadline expired"
     FENCED = "fenced"
     REPLACED = "replaced by a member with the same instance id"
+    TAKEN = "taken over by another replica"
 
     # of members whose calls pass through
     FIRST_SEEN = "first seen in its group"
@@ -85,6 +86,7 @@ TRANSITIONS: Transitions = {
         _E.EXPIRED: _S.ABSENT,
         _E.FENCED: _S.ABSENT,
         _E.REPLACED: _S.ABSENT,
+        _E.TAKEN: _S.ABSENT,
     },
     _S.PREPARE_REBALANCE: {
         _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
@@ -92,6 +94,7 @@ TRANSITIONS: Transitions = {
         _E.EXPIRED: _S.ABSENT,
         _E.FENCED: _S.ABSENT,
         _E.REPLACED: _S.ABSENT,
+        _E.TAKEN: _S.ABSENT,
     },
     _S.COMPLETING_REBALANCE: {
         # An assignment that changes now is carried by the SyncGroup answer, and is no event.
@@ -105,6 +108,7 @@ TRANSITIONS: Transitions = {
         _E.EXPIRED: _S.ABSENT,
         _E.FENCED: _S.ABSENT,
         _E.REPLACED: _S.ABSENT,
+        _E.TAKEN: _S.ABSENT,
     },
     _S.STABLE: {
         _E.ASSIGNMENT_CHANGED: _S.PREPARE_REBALANCE,
@@ -116,6 +120,7 @@ TRANSITIONS: Transitions = {
         _E.EXPIRED: _S.ABSENT,
         _E.FENCED: _S.ABSENT,
         _E.REPLACED: _S.ABSENT,
+        _E.TAKEN: _S.ABSENT,
     },
 }
 """Members that the proxy translates."""

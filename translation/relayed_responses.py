@@ -13,8 +13,10 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol_codecs.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
+from translation.error_mapping import MOVED_AWAY
 from translation.member_state import MemberEvent
 from translation.policy.assignors import why_not_translatable
 from translation.policy.policy import Mode
@@ -27,6 +29,8 @@ def observe_response(context: Context, connection: Connection, request: Request,
     """Learn from the response to a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
+    elif response.error_code in MOVED_AWAY:
+        context.fleet.lapse(connection.id)
     if response.error_code not in _ACCEPTED:
         return
     context.authorized_groups.add(connection.id, request.message.group_id)
@@ -35,6 +39,8 @@ def observe_response(context: Context, connection: Connection, request: Request,
             _joined_classic(context, request.message, response)
         case ApiKey.SYNC_GROUP:
             context.ids.has_joined_classic(request.message.member_id)
+        case ApiKey.LEAVE_GROUP:
+            _left(context, request.message, response)
         case ApiKey.CONSUMER_GROUP_HEARTBEAT:
             _heard_native(context, request.message, response)
 
@@ -61,6 +67,15 @@ def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinG
         context.registry.relay(group, response.member_id, math.inf)
     if not any(member.joined for member in group.members.values()):
         group.migration.relay_until_join()
+
+
+def _left(context: Context, message: LeaveGroupRequest, response: LeaveGroupResponse) -> None:
+    """The broker has removed members whose ids the member log may know."""
+    if message.member_id:
+        context.fleet.end(message.group_id, message.member_id)
+    for member in response.members:
+        if member.error_code == ErrorCode.NONE:
+            context.fleet.end(message.group_id, member.member_id)
 
 
 def _heard_native(

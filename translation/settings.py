@@ -49,6 +49,10 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no other process may serve the same members. Only then is the member of a silent client removed with
     epoch -1 when its session timeout ends; otherwise the broker's own session timeout removes it."""
 
+    broker_session_s: float = 45.0
+    """The broker's own session timeout (``group.consumer.session.timeout.ms``, which can't be shorter). With a member
+    log: after so long without a verdict on its calls a client is told to join anew."""
+
     relayed_s: float = 60.0
     """How long a member that the broker has as a classic one is relayed before the broker is asked for it again."""
 

@@ -33,10 +33,13 @@ def is_fenced(context: Context, group_id: str, member_id: str, instance_id: str 
 
 
 def membership_error(context: Context, member: Member, message: Any) -> ErrorCode:
-    """The code for a client whose membership has ended, maybe while its call waited."""
+    """The code for a client whose membership has ended here, maybe while its call waited.
+
+    If another replica serves the member, its client tries again, and hears there what becomes of it.
+    """
     if is_fenced(context, member.group.group_id, member.member_id, message.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if member.taken else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def claim_when_join_begins(context: Context, member: Member, *, is_new: bool) -> None:
@@ -80,16 +83,18 @@ def forget_instance(member: Member) -> None:
         del member.group.static_members[member.client.instance_id or ""]
 
 
-def release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[None]:
+def release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[list[str]]:
     """Release the instance id after the broker answered UNRELEASED_INSTANCE_ID: it has another member with it.
 
     A heartbeat with epoch -2 is sent for that member, and the new process takes its place. As in the classic protocol
     the JoinGroup that came last wins, so an older one fails. Only a process that comes without a member id is a new one
-    (``is_new``); one that has an id already replaces nobody but itself.
+    (``is_new``); one that has an id already replaces nobody but itself. Returns the other member ids that have left;
+    they are dead as soon as the broker has this member in their place.
 
-    :raises Failed: another process has the instance id.
+    :raises Failed: another process has the instance id, or another replica serves this one.
     """
     _fail_if_replaced(member)
+    left: list[str] = []
     describe = ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,))
     response: ConsumerGroupDescribeResponse = yield Send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe)
     for group in response.groups:
@@ -98,13 +103,18 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
                 if not is_new and described.member_id != member.member_id:
                     raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
                 _fail_if_replaced(member)
+                if not context.fleet.may_speak_for(member):
+                    raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
                 yield from leave_for_newer(member, described.member_id)
+                if described.member_id != member.member_id:
+                    left.append(described.member_id)
                 replaced = context.registry.find(member.group.group_id, described.member_id)
                 if replaced is not None and replaced is not member:
                     context.memberships.end(
                         replaced, MemberEvent.REPLACED, EventKind.FENCED, "a new process has its instance id"
                     )
                     context.registry.drop_if_idle(replaced)
+    return left
 
 
 def _fail_if_replaced(member: Member) -> None:

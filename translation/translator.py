@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from translation import deadlines, relayed_responses
+from translation import deadlines, log_outputs, relayed_responses
 from translation.actions import Action, CallId, Connection, ConnectionId, Request
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.engine.context import Context
 from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Output, Settled
+from translation.fleet.outputs import Output
 from translation.member_state import MemberState
 from translation.policy.policy import Policy
 from translation.routing.call_routing import predict_heartbeat, route
@@ -132,9 +132,7 @@ class Translator:
         """
         context = self._context
         context.now = now
-        for output in outputs:
-            if isinstance(output, Settled):
-                context.scheduler.settled(output.key)
+        log_outputs.handle_outputs(context, outputs)
         return self._actions()
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:

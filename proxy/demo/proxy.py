@@ -1,6 +1,6 @@
 """Runs the proxy in this process with the demo's own configuration, and reports the translator's events."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import trio
@@ -9,6 +9,7 @@ from proxy.config.schema import Admin, Config, Drain, Listener, Upstream
 from proxy.server.server import Server
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Emit, Event, Request
+from translation.fleet.outputs import Output
 from translation.policy.policy import Mode, Policy, Rule
 from translation.translator import Translator
 
@@ -58,6 +59,10 @@ class ReportingTranslator:
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """A connection is gone on both sides."""
         return self._report_events(self._translator.upstream_lost(now, connection_id))
+
+    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+        """What the member log says; there is none here."""
+        return self._report_events(self._translator.handle_log_outputs(outputs, now))
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

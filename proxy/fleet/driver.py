@@ -18,7 +18,10 @@ from proxy.fleet.log_client import (
     RecordRead,
     WriteFailed,
 )
-from proxy.fleet.topic import TopicIdentity, TopicRefused, identify_topic, prepare_topic
+from proxy.fleet.log_metrics import LogMetrics
+from proxy.fleet.refusals import MemberLogRefused, TopicRefused
+from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic
+from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
@@ -35,51 +38,86 @@ _logger = structlog.get_logger()
 
 
 class FleetDriver:
-    """The member log of this process on its topic. ``tell`` gets what the member log says, but for what is written."""
+    """The member log of this process on its topic.
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        properties: dict[str, Property],
-        tell: Callable[[Output], None],
-        *,
-        server: str = "",
-    ) -> None:
+    Made in trio, before what it reports to; :meth:`attach` connects the two.
+
+    :raises MemberLogRefused: librdkafka refuses the properties.
+    """
+
+    def __init__(self, fleet: Fleet, properties: dict[str, Property], *, server: str = "") -> None:
         self._fleet = fleet
         self._properties = properties
-        self._tell = tell
-        self._client = LogClient(fleet, properties, self._handle)
+        try:
+            self._client = LogClient(fleet, properties, self._handle)
+            self._admin = AdminClient({**properties, "log_level": 0})
+        except KafkaException as error:
+            raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
         settings = FleetSettings(partitions=fleet.partitions, server=server, expires=fleet.expires)
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
         self.refused: str | None = None
         """Why the log can't be used any more until this process is started again, or None."""
+        self._tell: Callable[[list[Output]], None] = lambda _outputs: None
+        self._on_refused: Callable[[str], None] = lambda _reason: None
+        self._metrics = LogMetrics(Metrics(), self.log)
+        self._away = set(range(fleet.partitions))
+        """Partitions that are not ready."""
+        self._scope = trio.CancelScope()
         self._replaced_at = -math.inf
         self._has_failed = False
         self._changed = trio.Event()
         self.replayed = trio.Event()
         """Set when every partition has been read to its end and written to."""
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Prepare the topic, start to read it, and go on until cancelled.
+    def attach(
+        self, tell: Callable[[list[Output]], None], on_refused: Callable[[str], None], metrics: Metrics
+    ) -> None:
+        """Report from now on: ``tell`` gets what the member log says, but for what is written and how it does.
 
-        :raises TopicRefused: the topic or the account is not as it has to be.
-        :raises KafkaException: no broker answers.
+        ``on_refused`` is called once, with the reason, if the log can't be used until the process is started again.
+        """
+        self._tell = tell
+        self._on_refused = on_refused
+        self._metrics = LogMetrics(metrics, self.log)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Prepare the topic, start to read it, and go on until :meth:`stop` is called.
+
+        What was written is then flushed, and both clients are closed, within four seconds.
+
+        :raises MemberLogRefused: the topic or the account is not as it has to be, or no broker answers.
         """
         try:
-            admin = AdminClient({**self._properties, "log_level": 0})
-            identity = await trio.to_thread.run_sync(prepare_topic, admin, self._fleet)
-            ends = await trio.to_thread.run_sync(self._client.ends)
-            self._client.start()
-            for partition, end in ends.items():
-                self.log.replay_to(partition, end, trio.current_time())
-            self.carry_out()
-            task_status.started()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_topic, admin, identity)
-                await self._keep_time()
+            with self._scope:
+                identity = await self._start()
+                task_status.started()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._watch_topic, identity)
+                    await self._keep_time()
         finally:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._client.stop)
+
+    async def _start(self) -> TopicIdentity:
+        try:
+            identity = await trio.to_thread.run_sync(
+                prepare_topic, self._admin, self._fleet, abandon_on_cancel=True
+            )
+            ends = await trio.to_thread.run_sync(self._client.ends)
+        except (KafkaException, TimeoutError) as error:
+            why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+            raise MemberLogRefused(
+                f"the brokers of `fleet.kafka` ({self._fleet.kafka.get('bootstrap.servers', '')}) can't be used: {why}"
+            ) from None
+        self._client.start()
+        for partition, end in ends.items():
+            self.log.replay_to(partition, end, trio.current_time())
+        self.carry_out()
+        return identity
+
+    def stop(self) -> None:
+        """Make :meth:`run` flush what was written, and return."""
+        self._scope.cancel()
 
     async def wait_ready(self) -> bool:
         """Wait until the log is read, or for :data:`READY_WITHIN_S`. Return whether it is read."""
@@ -88,32 +126,62 @@ class FleetDriver:
         return self.replayed.is_set()
 
     def carry_out(self) -> None:
-        """Do what the member log says; to be called after each of its inputs."""
+        """Do what the member log says; to be called after each of its inputs. It costs little if there is nothing."""
+        if not self.log.has_changed:
+            return
+        said: list[Output] = []
         for output in self.log.outputs():
             if isinstance(output, WriteRecord):
-                if self.refused is None:
-                    self._client.write(output)
-                continue
-            if isinstance(output, HealthChanged) and output.health is Health.READY:
-                partitions = range(self._fleet.partitions)
-                if all(self.log.health(partition) is Health.READY for partition in partitions):
-                    self.replayed.set()
-            self._tell(output)
+                self._write(output)
+            elif isinstance(output, HealthChanged):
+                self._note_health(output)
+            else:
+                said.append(output)
+        self._metrics.count_refused_claims()
         self._changed.set()
+        if said:
+            self._tell(said)
+
+    def _write(self, write: WriteRecord) -> None:
+        if self.refused is None:
+            self._client.write(write)
+            self._metrics.written(write)
+
+    def _note_health(self, changed: HealthChanged) -> None:
+        was_away = bool(self._away)
+        if changed.health is Health.READY:
+            self._away.discard(changed.partition)
+        else:
+            self._away.add(changed.partition)
+        if was_away == bool(self._away):
+            return
+        if self._away:
+            _logger.warning("the member log is away", partition=changed.partition)
+        else:
+            _logger.info("the member log is ready")
+            if not self.replayed.is_set():
+                self.replayed.set()
+                self._metrics.replayed()
 
     def _handle(self, events: list[LogEvent]) -> None:
         now = trio.current_time()
-        for event in events:
-            if self.refused is not None:
-                return
-            self._handle_one(event, now)
+        try:
+            for event in events:
+                if self.refused is not None:
+                    return
+                self._handle_one(event, now)
+        except Exception as error:  # noqa: BLE001  a bug here ends the use of the log, never the process
+            self._fail(error)
+        self._changed.set()
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms):
+                self._metrics.read(None)
                 self.log.read_probe(partition, writer, offset, appended_ms, now)
             case RecordRead(partition, key, _, Stored() as stored):
+                self._metrics.read(stored.record)
                 self.log.read(partition, key, stored, now)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
@@ -131,8 +199,15 @@ class FleetDriver:
     def _refuse(self, reason: str) -> None:
         """From now on the log counts as away: nothing is written, and nothing that is read counts."""
         if self.refused is None:
-            _logger.error("the member log can't be used", reason=reason)
+            _logger.error("the member log can't be used until this process is started again", reason=reason)
             self.refused = reason
+            self._metrics.refused()
+            self._on_refused(f"the member log can't be used: {reason}")
+
+    def _fail(self, error: Exception) -> None:
+        _logger.error("the member log failed", exc_info=error)
+        self._metrics.failed()
+        self._refuse("an unexpected error; the log has it")
 
     async def _keep_time(self) -> None:
         while True:
@@ -140,8 +215,12 @@ class FleetDriver:
             if self._has_failed and self._replaced_at + _REPLACE_EVERY_S <= now:
                 self._has_failed, self._replaced_at = False, now
                 self.log.replace_writer(self._client.replace_writer(), now)
-            if self.log.next_deadline() <= now:
-                self.log.handle_time(now)
+            try:
+                if self.log.next_deadline() <= now:
+                    self.log.handle_time(now)
+            except Exception as error:  # noqa: BLE001  likewise
+                self._fail(error)
+                return
             self.carry_out()
             self._changed = trio.Event()
             deadline = self.log.next_deadline()
@@ -150,11 +229,11 @@ class FleetDriver:
             with trio.move_on_at(max(deadline, now + 0.001)):
                 await self._changed.wait()
 
-    async def _watch_topic(self, admin: AdminClient, identity: TopicIdentity) -> None:
-        while True:
+    async def _watch_topic(self, identity: TopicIdentity) -> None:
+        while self.refused is None:
             await trio.sleep(_CHECK_EVERY_S)
             try:
-                found = await trio.to_thread.run_sync(identify_topic, admin, self._fleet)
+                found = await trio.to_thread.run_sync(identify_topic, self._admin, self._fleet)
             except TopicRefused as refused:
                 self._refuse(str(refused))
             except (KafkaException, TimeoutError):

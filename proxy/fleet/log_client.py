@@ -28,7 +28,8 @@ from confluent_kafka import (
 )
 
 from proxy.config.fleet import Fleet, Property
-from proxy.fleet.topic import TIMEOUT_S, TopicRefused, access_hint
+from proxy.fleet.refusals import TopicRefused
+from proxy.fleet.topic import TIMEOUT_S, access_hint
 from translation.fleet.counting import Stored
 from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
@@ -186,7 +187,7 @@ class LogClient:
         self._wake.set()
         return self.writer
 
-    def stop(self, timeout_s: float = 5.0) -> None:
+    def stop(self, timeout_s: float = 4.0) -> None:
         """Write what is queued, close both, and wait for the threads. It blocks, for ``timeout_s`` at most."""
         self._stopping.set()
         self._wake.set()

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from proxy.config.fleet import Fleet
+from proxy.fleet.refusals import TopicRefused
 from translation.fleet.counting import COMPACTION_LAG_MS, RETENTION_MS
 
 TIMEOUT_S = 10.0
@@ -30,10 +31,6 @@ _REQUIRED = {
     "message.timestamp.type": "LogAppendTime",
     "unclean.leader.election.enable": "false",
 }
-
-
-class TopicRefused(Exception):
-    """The topic can't be used; the message says why and what to do, for a person."""
 
 
 class TopicIdentity(NamedTuple):

@@ -35,3 +35,6 @@ class Bound(StrEnum):
 
     LOG_LINES = "log_lines"
     """A log line was suppressed because there were too many of its kind."""
+
+    FLEET_IDS = "fleet_ids"
+    """A member id was not claimed in the member log because its group has too many dead ones."""

@@ -47,7 +47,7 @@ _LATENCIES = (
     30.0,
 )
 _PAUSES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker")
+_ERROR_PLACES = ("translation", "connection", "observer", "upkeep", "worker", "fleet")
 _TRANSLATION = (0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1)
 
 
@@ -88,6 +88,7 @@ class Metrics:
         self._declare_requests()
         self._declare_translation()
         self._declare_journal()
+        self._declare_fleet()
         self._declare_process()
         self.groups: GroupSeries | None = None
         """Computes the metrics of groups; see :meth:`provide_groups`."""
@@ -302,6 +303,33 @@ class Metrics:
             "Finished files of the journal that were deleted because of `journal.keep_bytes`.",
         )
         self.journal_queue = self._gauge("journal_queue_events", "Events queued for the journal.", "sink")
+
+    def _declare_fleet(self) -> None:
+        self.fleet_away = self._gauge(
+            "fleet_log_away",
+            "Partitions of the member log (`fleet`) that can't be read or written now, or are not read yet.",
+        )
+        self.fleet_refused = self._gauge(
+            "fleet_log_refused",
+            "1 if the member log can't be used until this process is started again; /readyz and the log say why.",
+        )
+        self.fleet_unresolved = self._gauge(
+            "fleet_unresolved_records",
+            "Records of members that were written to the member log and not read back.",
+        )
+        self.fleet_oldest_unresolved = self._gauge(
+            "fleet_oldest_unresolved_seconds", "For how long the oldest of them has been written."
+        )
+        self.fleet_records = self._hot_counter(
+            "fleet_records",
+            "Records of the member log, by kind (`probe`: of no member) and direction (`read`, `written`); every "
+            "process reads all.",
+            "kind",
+            "direction",
+        )
+        self.fleet_replay = self._gauge(
+            "fleet_replay_seconds", "How long this process took at its start to read the member log."
+        )
 
     def _declare_process(self) -> None:
         self.internal_errors = self._counter(

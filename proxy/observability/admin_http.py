@@ -27,22 +27,33 @@ _GRACEFUL_S = 1.0
 
 
 class Health:
-    """Whether the process is ready for clients. ``reason`` says why not; None if it is ready."""
+    """Whether the process is ready for clients."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.reason: str | None = None
         self._metrics = metrics
+        self._failure: str | None = None
+        self._reason: str | None = None
         self.not_ready("starting")
+
+    @property
+    def reason(self) -> str | None:
+        """Why the process is not ready; None if it is."""
+        return self._failure or self._reason
 
     def not_ready(self, reason: str) -> None:
         """Report that the process should get no new clients, and why."""
-        self.reason = reason
+        self._reason = reason
         self._metrics.ready.set(0)
 
     def ready(self) -> None:
-        """Report that the process is ready for clients."""
-        self.reason = None
-        self._metrics.ready.set(1)
+        """Report that the process is ready for clients. It is not after :meth:`fail`."""
+        self._reason = None
+        self._metrics.ready.set(self._failure is None)
+
+    def fail(self, reason: str) -> None:
+        """Report that the process should get no new clients until it is started again, and why."""
+        self._failure = reason
+        self._metrics.ready.set(0)
 
 
 class AdminBackend(Processes, Protocol):

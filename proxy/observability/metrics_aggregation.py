@@ -25,6 +25,10 @@ _LOWEST = frozenset(
 _HIGHEST = frozenset(
     {
         f"{PREFIX}build_info",
+        f"{PREFIX}fleet_log_away",
+        f"{PREFIX}fleet_log_refused",
+        f"{PREFIX}fleet_oldest_unresolved_seconds",
+        f"{PREFIX}fleet_replay_seconds",
         f"{PREFIX}known_nodes",
         f"{PREFIX}policy_version",
         f"{PREFIX}unreachable_nodes",

@@ -18,7 +18,7 @@ from proxy.observability import formatting
 from proxy.observability.api import GROUP, merged_snapshot, requested_group
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot
-from proxy.observability.timeline import colour_of, timeline
+from proxy.observability.timeline import Timeline, colour_of, longest_without_owner, timeline
 from proxy.runtime.time_slice import TimeSlice
 
 SHOWN = 200
@@ -98,6 +98,13 @@ def _sums(snapshot: Snapshot) -> dict[str, int]:
     }
 
 
+def _gap(group: GroupView | None, drawn: Timeline | None, now: float) -> float:
+    """Return for how long a partition was without an owner in the group's last rebalance, or since; 0 if none was."""
+    if group is None or drawn is None or group.last_rebalance is None:
+        return 0.0
+    return longest_without_owner(drawn, group.last_rebalance.started_at, now)
+
+
 async def _rendered(template: Template, **context: object) -> str:
     """Render a template in time slices."""
     time_slice, parts = TimeSlice(), list[str]()
@@ -150,6 +157,7 @@ def page_routes(processes: Processes) -> list[Route]:
             group=shown,
             group_id=group_id,
             drawn=drawn,
+            gap=_gap(shown, drawn, snapshot.time),
             colour_of=colour_of,
             members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
             events=() if shown is None else shown.events[: -_EVENTS_SHOWN - 1 : -1],

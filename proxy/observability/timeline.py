@@ -195,6 +195,24 @@ def _ticks(seconds: float) -> Iterable[Mark]:
         number += 1
 
 
+def longest_without_owner(drawn: Timeline, since: float, now: float) -> float:
+    """Return the longest time, in seconds, that a drawn partition was without an owner and that ended after ``since``.
+
+    Times are in seconds since 1970. A rebalance is over when all members have rejoined; a partition that one of them
+    has given up may reach its next owner later, at that one's next Heartbeat.
+    """
+    start = now - drawn.seconds
+    return max(
+        (
+            bar.seconds
+            for lane in drawn.lanes
+            for bar in lane.bars
+            if bar.colour < 0 and start + (bar.left + bar.width) / 100 * drawn.seconds >= since
+        ),
+        default=0.0,
+    )
+
+
 def colour_of(drawn: Timeline, member: MemberView) -> int:
     """Return the number of a member's colour; -1 if it has no bar."""
     return drawn.colours.get(member.id, -1)

@@ -1,20 +1,28 @@
 """Start and end of every process of the proxy: the only one, a supervisor or a worker."""
 
 import gc
+import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import structlog
 
 from proxy.cluster.dialer import UnreachableError
+from proxy.config.fleet import UnreadableSecret, kafka_properties
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
+from proxy.fleet.refusals import MemberLogRefused
 from proxy.runtime.fd_limits import raise_file_limit
 from proxy.transport.listeners import BindError
 from proxy.transport.tls_context import TlsFilesError
 from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
+
+if TYPE_CHECKING:
+    from proxy.fleet.driver import FleetDriver
 
 COLLECTOR_THRESHOLDS = (20_000, 10, 5)
 """Thresholds of the garbage collector's three generations (:func:`gc.set_threshold`)."""
@@ -26,15 +34,58 @@ class StartError(Exception):
     """The process can't start; the message says why."""
 
 
-def make_translator(config: Config, policy: Policy) -> Translator:
-    """Make the translator that this configuration describes, with this policy."""
-    sole_process = config.sole_process and config.workers == 1
+_START_ERRORS = (
+    BindError,
+    UnreachableError,
+    StartError,
+    TlsFilesError,
+    UnreadableSecret,
+    MemberLogRefused,
+)
+"""Errors whose message is all that a person needs."""
+
+
+def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
+    """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log."""
+    sole_process = config.sole_process and config.workers == 1 and config.fleet is None
     settings = TranslatorSettings(
         sole_process=sole_process,
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
     )
-    return Translator(policy, settings=settings)
+    return Translator(policy, settings=settings, member_log=None if fleet is None else fleet.log)
+
+
+def check_fleet(config: Config) -> None:
+    """Check what the member log needs on this machine: its Kafka client, and the secrets of its account.
+
+    :raises StartError: the client is not installed.
+    :raises UnreadableSecret: a secret is not there.
+    """
+    if config.fleet is None:
+        return
+    if find_spec("confluent_kafka") is None:
+        raise StartError(
+            "`fleet` needs confluent-kafka, which is not installed: pip install 'epochgate[fleet]'"
+        )
+    kafka_properties(config.fleet, os.environ)
+
+
+def make_fleet(config: Config, server: str) -> "FleetDriver | None":
+    """Make the member log of this process, which ``server`` names there for people; None without ``fleet``.
+
+    To be called in trio.
+
+    :raises StartError: its Kafka client is not installed.
+    :raises UnreadableSecret: a secret of its account is not there.
+    :raises MemberLogRefused: librdkafka refuses the properties of its account.
+    """
+    if config.fleet is None:
+        return None
+    check_fleet(config)
+    from proxy.fleet.driver import FleetDriver  # noqa: PLC0415 - needs confluent-kafka, which only it does
+
+    return FleetDriver(config.fleet, kafka_properties(config.fleet, os.environ), server=server)
 
 
 def tune_gc() -> None:
@@ -55,7 +106,7 @@ def run_to_exit(serve: Callable[[], None]) -> None:
     code = ExitCode.SUCCESS
     try:
         serve()
-    except* (BindError, UnreachableError, StartError, TlsFilesError) as errors:
+    except* _START_ERRORS as errors:
         code = ExitCode.FAILED
         for error in leaves(errors):
             _log.error("can't start", reason=str(error))

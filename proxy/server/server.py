@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -49,6 +50,9 @@ from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
 from translation.policy.rule_cache import RuleCache
 
+if TYPE_CHECKING:
+    from proxy.fleet.driver import FleetDriver
+
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.server")
 
 
@@ -77,6 +81,9 @@ class Server:
     ``certificates`` have to be reloaded when their files change. ``last_good_tls`` replaces files that can't be used at
     the start: their contents before, by the number of the listener or :data:`proxy.transport.tls_context.UPSTREAM`.
 
+    ``fleet`` is the member log that the translator asks; it is run here, from before clients can connect until all are
+    gone.
+
     :raises BindError: a port can't be bound.
     :raises TlsFilesError: a certificate can't be used.
     """
@@ -92,6 +99,7 @@ class Server:
         replica: str | None = None,
         folder: Path | None = None,
         last_good_tls: Mapping[int, Contents] | None = None,
+        fleet: "FleetDriver | None" = None,
     ) -> None:
         self._config = config
         self._last_good = last_good_tls or {}
@@ -134,9 +142,16 @@ class Server:
         self._rules = RuleCache(policy or Policy())
         self._held_calls = HeldCallsBudget(config.limits.group_calls_held_max_bytes)
         self.metrics.large_group_calls_held.set_function(lambda: self._held_calls.taken)
+        self._fleet = fleet
         self.driver = TranslatorDriver(
-            translator, self._request_metrics, self.observability.record, Observer(self._topics)
+            translator,
+            self._request_metrics,
+            self.observability.record,
+            Observer(self._topics),
+            None if fleet is None else fleet.carry_out,
         )
+        if fleet is not None:
+            fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )
@@ -173,6 +188,7 @@ class Server:
 
         :raises UnreachableError: no broker answered in time.
         :raises BindError: another process has taken a port meanwhile.
+        :raises MemberLogRefused: the member log can't be used.
         """
         admin_may_close = trio.Event()
         statistics = trio.lowlevel.current_statistics
@@ -190,12 +206,24 @@ class Server:
                     timeout_s = self._config.upstream.startup_timeout_s
                     reached = await reach_brokers(self._dialer, self.nodes, timeout_s)
                     _log.info("cluster reached", broker=str(reached), nodes=len(self.nodes))
+                    if self._fleet is not None:
+                        await self._read_member_log(self._fleet, nursery)
                 if not self._stopping.is_set():
                     await self._serve_clients(task_status)
+                if self._fleet is not None:
+                    self._fleet.stop()
                 admin_may_close.set()
         finally:
             self._close_ports()
             self._pipes.close()
+
+    async def _read_member_log(self, fleet: "FleetDriver", nursery: trio.Nursery) -> None:
+        self.health.not_ready("the member log is not read yet")
+        await nursery.start(fleet.run)
+        if not await fleet.wait_ready():
+            _log.warning(
+                "starting without the member log: only members that are new are served until it is read"
+            )
 
     async def _serve_clients(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:

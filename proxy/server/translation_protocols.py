@@ -1,10 +1,12 @@
 """The interfaces between the driver, the translator and the connections."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from protocol_codecs import Message
 from proxy.session.speculation import Prediction
 from translation.actions import Action, Call, CallId, Connection, ConnectionId, Request, RequestId
+from translation.fleet.outputs import Output
 from translation.policy.policy import Policy
 
 
@@ -43,6 +45,10 @@ class Translation(Protocol):
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         """Both sides of a connection are closed: no call on it will be answered."""
+        ...
+
+    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+        """Note what the member log says of members."""
         ...
 
     def next_deadline(self) -> float:

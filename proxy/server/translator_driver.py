@@ -7,7 +7,7 @@ the first are done.
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -39,6 +39,7 @@ from translation.actions import (
     Request,
     RequestId,
 )
+from translation.fleet.outputs import Output
 from translation.passthrough.observer import Observer
 from translation.passthrough.topic_names import TopicNames
 from translation.policy.policy import Policy
@@ -77,7 +78,8 @@ class _DrivenConnection(msgspec.Struct):
 class TranslatorDriver:
     """Drives the translator. ``emit`` gets each event for log, metrics and journal.
 
-    ``observer`` is shown the group calls that pass through.
+    ``observer`` is shown the group calls that pass through. ``carry_out`` is called after each event that the
+    translator was handed, for what it has asked of the member log.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class TranslatorDriver:
         request_metrics: RequestMetrics,
         emit: Callable[[Event], None],
         observer: Observer | None = None,
+        carry_out: Callable[[], None] | None = None,
     ) -> None:
         self._translator = translator
+        self._carry_out = carry_out
         self._request_metrics = request_metrics
         observer = observer or Observer(TopicNames())
         self.reporter = EventReporter(observer, emit, request_metrics.metrics)
@@ -118,6 +122,9 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
+        self._handle_log_outputs = handler(
+            "log_outputs", lambda now, outputs: translator.handle_log_outputs(outputs, now)
+        )
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,
@@ -249,6 +256,10 @@ class TranslatorDriver:
         """Replace the policy."""
         self._dispatch(self._handle_policy, None, policy)
 
+    def log_said(self, outputs: Sequence[Output]) -> None:
+        """Hand the translator what the member log says."""
+        self._dispatch(self._handle_log_outputs, None, outputs)
+
     async def run_timers(self) -> None:
         """Call the translator at its deadlines until cancelled.
 
@@ -293,6 +304,8 @@ class TranslatorDriver:
                     except Exception as error:  # noqa: BLE001  likewise
                         self._failed(type(action).__name__, getattr(action, "connection_id", about), error)
                 handler.durations.observe(took_s)
+                if self._carry_out is not None:
+                    self._carry_out()
         finally:
             self._working = False
         if self._timer is not None and (deadline := self._translator.next_deadline()) != self._deadline:

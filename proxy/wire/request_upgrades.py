@@ -24,7 +24,7 @@ from protocol_codecs.registry import APIS
 from proxy.wire.framing import correlation_id_of, request_frame, response_body_offset, response_frame
 from proxy.wire.request_header import RequestHeader
 from translation import rebalance_timeout
-from translation.apis.offset_commit import TIMESTAMPS_IN, without_timestamps
+from translation.apis.commit_messages import TIMESTAMPS_IN, without_timestamps
 
 
 def lowest_offered_version(api_key: int, lowest: int) -> int:

@@ -15,7 +15,7 @@ from proxy.observability.observability import replica_name
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure
-from proxy.server.process import make_translator, run_to_exit
+from proxy.server.process import make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.write_buffer import WriteBuffer
 from proxy.workers.control_messages import (
@@ -61,12 +61,15 @@ class Worker:
             structlog.contextvars.bind_contextvars(worker=start.worker)
             configure(start.config.log)
             ports = WorkerPorts(start.config, start.ports, self._connections, self._send)
+            replica = f"{replica_name()}/{start.worker}"
+            fleet = make_fleet(start.config, replica)
             self._server = Server(
                 start.config,
-                make_translator(start.config, start.policy),
+                make_translator(start.config, start.policy, fleet),
                 listeners=ports.listeners,
                 policy=start.policy,
-                replica=f"{replica_name()}/{start.worker}",
+                replica=replica,
+                fleet=fleet,
                 folder=Path(start.folder),
                 last_good_tls=start.tls,
             )

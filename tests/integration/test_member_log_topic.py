@@ -18,7 +18,9 @@ from support.secured import TlsFiles, allow, secret, secured_cluster
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
-from proxy.fleet.topic import TopicRefused, required_settings
+from proxy.fleet.refusals import TopicRefused
+from proxy.fleet.topic import required_settings
+from proxy.metrics.registry import Metrics
 from translation.fleet.outputs import Expired, Health, Output, Taken, Terms, Verdict
 from translation.fleet.records import MemberKey, member_key, partition_of
 from translation.fleet.seats import Seat
@@ -34,12 +36,15 @@ class Replica:
 
     def __init__(self, fleet: Fleet) -> None:
         self.said: list[Output] = []
+        self.refusals: list[str] = []
         self.changed = trio.Event()
-        self.driver = FleetDriver(fleet, dict(fleet.kafka), self.hear, server="test")
+        self.metrics = Metrics()
+        self.driver = FleetDriver(fleet, dict(fleet.kafka), server="test")
+        self.driver.attach(self.hear, self.refusals.append, self.metrics)
         self.log = self.driver.log
 
-    def hear(self, output: Output) -> None:
-        self.said.append(output)
+    def hear(self, outputs: list[Output]) -> None:
+        self.said += outputs
         self.changed.set()
         self.changed = trio.Event()
 
@@ -89,7 +94,7 @@ def topic(group) -> str:
 
 
 async def refusal(fleet: Fleet) -> str:
-    driver = FleetDriver(fleet, dict(fleet.kafka), lambda _: None)
+    driver = FleetDriver(fleet, dict(fleet.kafka))
     with pytest.raises(TopicRefused) as refused, trio.fail_after(30):
         await driver.run()
     return str(refused.value)

@@ -40,9 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="MS",
         help="the network holds up what begins and what ends a membership, for at most so long",
     )
+    parser.add_argument(
+        "--fleet", action="store_true", help="the processes are two to four replicas with one member log"
+    )
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        result = run_seed(options.seed, hold_ups_ms=options.hold_ups, always_story=True)
+        result = run_seed(options.seed, hold_ups_ms=options.hold_ups, fleet=options.fleet, always_story=True)
         print(result.story)
         return 0 if result.failure is None else 1
     seeds: Sequence[int] = seeds_of(options.seeds)
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed: list[Result] = []
     counts: Counter[str] = Counter()
     steps, done, began = 0, 0, time.monotonic()
-    for result in _results(seeds, options.hold_ups, options.jobs):
+    for result in _results(seeds, options.hold_ups, options.jobs, fleet=options.fleet):
         done += 1
         steps += result.steps
         counts.update(result.counts)
@@ -79,13 +82,13 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
-def run_seed(seed: int, *, hold_ups_ms: int = 0, always_story: bool = False) -> Result:
+def run_seed(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, always_story: bool = False) -> Result:
     """Run the history of a seed, on the requested kind of network."""
-    return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms), always_story=always_story)
+    return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet), always_story=always_story)
 
 
-def _results(seeds: Sequence[int], hold_ups_ms: int, jobs: int) -> Iterator[Result]:
-    run_one = partial(run_seed, hold_ups_ms=hold_ups_ms)
+def _results(seeds: Sequence[int], hold_ups_ms: int, jobs: int, *, fleet: bool) -> Iterator[Result]:
+    run_one = partial(run_seed, hold_ups_ms=hold_ups_ms, fleet=fleet)
     if jobs <= 1:
         yield from map(run_one, seeds)
         return

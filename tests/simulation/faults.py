@@ -270,6 +270,30 @@ def _move(world: "World") -> None:
         client.close_lines()
 
 
+def _go_and_come_back(world: "World") -> None:
+    """Have a client go to another replica and back, where its connections are still open and nothing is read."""
+    client = _pick(world, _classic(world))
+    if client is None or len(world.processes) < 2:
+        return
+    kernel = world.kernel
+    home = world.homes.get(client.host, 0)
+    elsewhere = (home + kernel.between(1, len(world.processes) - 1)) % len(world.processes)
+    here, away_ms = world.processes[home], kernel.between(200, 6_000)
+    world.watch.fault(f"{client} goes to {world.processes[elsewhere]}, and in {away_ms} ms back to {here}")
+    if here.member_log is not None:
+        here.member_log.cannot_read_until_ms = kernel.now_ms + away_ms + 2_000
+    standing = world.watch.standings[client]
+    standing.broken_ms, standing.moved = kernel.now_ms + away_ms, True
+    left = client.leave_lines()
+    world.homes[client.host] = elsewhere
+
+    def back() -> None:
+        world.homes[client.host] = home
+        client.return_to_lines(left)
+
+    kernel.after(away_ms, back)
+
+
 def _fail_over(world: "World") -> None:
     kernel = world.kernel
     if world.broker.trouble is None:
@@ -277,6 +301,70 @@ def _fail_over(world: "World") -> None:
         world.watch.fault(f"the coordinator fails over ({away_ms} ms away, {loading_ms} ms loading)")
         _everybody_broken(world, away_ms + loading_ms)
         world.broker.fail_over(away_ms=away_ms, loading_ms=loading_ms, cuts=cuts)
+
+
+# -- the member log ------------------------------------------------------------------------------------------------
+
+
+def _a_while_ms(world: "World") -> int:
+    return (500, 1_500, 3_000, 10_000, 20_000)[world.kernel.between(0, 4)]
+
+
+def _log_away(world: "World") -> None:
+    for_ms = _a_while_ms(world)
+    world.watch.fault(f"the member log is away for {for_ms} ms")
+    for process in world.processes:
+        if process.member_log is not None:
+            until_ms = world.kernel.now_ms + for_ms
+            process.member_log.cannot_read_until_ms = process.member_log.cannot_write_until_ms = until_ms
+    _everybody_broken(world, for_ms)
+
+
+def _log_of_one(world: "World", *, reads: bool) -> None:
+    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    if process is not None:
+        for_ms = _a_while_ms(world)
+        world.watch.fault(f"{process} can't {'read' if reads else 'write'} the member log for {for_ms} ms")
+        way, until_ms = process.member_log, world.kernel.now_ms + for_ms
+        if reads:
+            way.cannot_read_until_ms = until_ms
+        else:
+            way.cannot_write_until_ms = until_ms
+        _everybody_broken(world, for_ms)
+
+
+def _log_unreadable(world: "World") -> None:
+    _log_of_one(world, reads=True)
+
+
+def _log_unwritable(world: "World") -> None:
+    _log_of_one(world, reads=False)
+
+
+def _log_fails(world: "World") -> None:
+    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    if process is not None:
+        world.watch.fault(f"what {process} was writing to the member log fails")
+        _everybody_broken(world)
+        process.member_log.fail()
+
+
+def _log_lost(world: "World") -> None:
+    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    if process is not None:
+        world.watch.fault(f"{process} has to read the member log again")
+        _everybody_broken(world)
+        process.member_log.lose()
+
+
+def _replace(world: "World") -> None:
+    """Start a replica anew at once, under the same name."""
+    process = _pick(world, [p for p in world.processes if p.up])
+    if process is not None:
+        world.watch.fault(f"{process} is replaced")
+        _everybody_broken(world)
+        process.crash()
+        process.start()
 
 
 # -- topics and policy ---------------------------------------------------------------------------------------------
@@ -350,6 +438,13 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "a proxy stands still": _proxy_pause,
     "a proxy's clock jumps": _clock_jumps,
     "a client moves to another replica": _move,
+    "a client goes to another replica and back": _go_and_come_back,
+    "the member log is away": _log_away,
+    "a replica can't read the member log": _log_unreadable,
+    "a replica can't write the member log": _log_unwritable,
+    "writing the member log fails": _log_fails,
+    "the member log is read again": _log_lost,
+    "a replica is replaced": _replace,
     "the coordinator fails over": _fail_over,
     "partitions are added": _add_partitions,
     "a topic is created again": _recreate_topic,

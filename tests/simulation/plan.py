@@ -52,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slow_network: bool
     hold_ups_ms: int = 0
     """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
+    fleet: bool = False
+    """Whether the processes are replicas with one member log (:mod:`tests.simulation.fleet`)."""
     starts_observed: bool = False
     """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
@@ -98,6 +100,19 @@ FAULTS = {
 """Faults, with weights."""
 
 
+FLEET_FAULTS = {
+    "the member log is away": 3,
+    "a replica can't read the member log": 4,
+    "a replica can't write the member log": 3,
+    "writing the member log fails": 2,
+    "the member log is read again": 1,
+    "a replica is replaced": 3,
+    "a client moves to another replica": 6,
+    "a client goes to another replica and back": 4,
+    "a client ends without a word": 2,
+}
+"""Faults of a fleet, with weights; some of the others happen more often there."""
+
 SWITCH = "the policy changes the mode"
 """From observe to translate or back, while the group lives. It happens only among clients that could be in one classic
 group."""
@@ -107,10 +122,11 @@ POLICY_CHANGES_EVERY = 5
 """In every fifth seed the policy changes."""
 
 
-def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
+def make_plan(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
-    Every fourth plan has no faults, every fifth has a policy that changes.
+    Every fourth plan has no faults, every fifth has a policy that changes. With ``fleet`` the processes are two to four
+    replicas with a member log, and what else can go wrong then goes wrong too.
     """
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
     broker_session_ms, broker_heartbeat_ms = chance.choice(((45_000, 5_000), (12_000, 3_000), (6_000, 1_500)))
@@ -132,8 +148,13 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
             key=lambda fault: fault.at_ms,
         )
     )
+    fleet_chance = random.Random(f"fleet {seed}")  # noqa: S311  reproducible on purpose
+    if fleet and not faultless:
+        faults += _fleet_faults(fleet_chance, calm_from_ms)
     family = _family(chance, ends_observed=starts_observed != bool(switches % 2)) if switches else ALL_KINDS
     processes = chance.choice((1, 1, 2))
+    if fleet:
+        processes = fleet_chance.randint(2, 4)
     # A broker puts a classic process with a known instance id in the place of a new-protocol member without a
     # rebalance, which is not safe; only a process that has the old member can see to it that it leaves first.
     may_be_static = not switches or processes == 1
@@ -159,6 +180,7 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
         processes=processes,
         hold_ups_ms=hold_ups_ms,
         slow_network=slow_network,
+        fleet=fleet,
         starts_observed=starts_observed,
         clients=tuple(_or_through_the_proxy(others, client) for client in clients),
         newcomers=tuple(_or_through_the_proxy(others, client) for client in newcomers),
@@ -166,6 +188,12 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0) -> Plan:
         calm_from_ms=calm_from_ms,
         hostiles=_hostiles(others, calm_from_ms, broker_session_ms),
     )
+
+
+def _fleet_faults(chance: random.Random, until_ms: int) -> tuple[FaultPlan, ...]:
+    """Choose what goes wrong in a fleet only, or more often there."""
+    kinds = chance.choices(list(FLEET_FAULTS), list(FLEET_FAULTS.values()), k=chance.randint(1, 8))
+    return tuple(FaultPlan(at_ms=chance.randint(1_000, until_ms), kind=kind) for kind in kinds)
 
 
 def _native(others: random.Random, name: str, topics: dict[str, int], until_ms: int) -> ClientPlan:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from protocol_codecs import ApiKey
 from tests.simulation.authorizer import OPEN_GROUP
 from tests.simulation.clients.hostile import Hostile
+from tests.simulation.fleet.log_topic import LogTopic, LogWay
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network, Party
 from tests.simulation.violation import Violation
@@ -44,6 +45,8 @@ from translation.actions import (
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
+from translation.fleet.member_log import MemberLog
+from translation.fleet.outputs import Output
 from translation.policy.policy import Mode, Policy
 from translation.translator import Translator
 
@@ -100,10 +103,12 @@ class Surroundings(Protocol):
     watch: Watch
     policy: Policy
     """The content of its policy file."""
+    log_topic: LogTopic | None
+    """The member log of the replicas, if they are a fleet."""
 
 
 class ProxyProcess:
-    """One replica. ``make_translator`` returns a new one without state, as after a restart."""
+    """One replica. ``make_translator`` returns a new one without state, as after a restart, with this member log."""
 
     def __init__(
         self,
@@ -111,7 +116,7 @@ class ProxyProcess:
         world: Surroundings,
         network: Network,
         broker: Party,
-        make_translator: Callable[[], Translator],
+        make_translator: Callable[[MemberLog | None], Translator],
     ) -> None:
         self.name = name
         self.up = False
@@ -141,7 +146,12 @@ class ProxyProcess:
         self.policy = self._world.policy
         self.policy_read_ms = self._kernel.now_ms
         self.incarnation += 1
-        self.translator = self._make_translator()
+        self.member_log: LogWay | None = None
+        if self._world.log_topic is not None:
+            self.member_log = LogWay(
+                self._world.log_topic, self.name, lambda: self.now_s, self._log_says, self._later
+            )
+        self.translator = self._make_translator(None if self.member_log is None else self.member_log.log)
         self.connections: dict[ConnectionId, ShellConnection] = {}
         self._client_on: dict[ConnectionId, Party] = {}
         """Whose each connection is or was."""
@@ -154,6 +164,8 @@ class ProxyProcess:
         self._working = False
         self._wake_ms = math.inf
         self._grace_until_ms = -math.inf
+        if self.member_log is not None:
+            self.member_log.start()
 
     def crash(self) -> None:
         """End the process; the operating system closes the connections."""
@@ -169,6 +181,8 @@ class ProxyProcess:
         self.connections.clear()
         self._by_link.clear()
         self._requests.clear()
+        if self.member_log is not None:
+            self.member_log.end()
         self._watch.process_died(self)
 
     def pause(self) -> None:
@@ -350,13 +364,14 @@ class ProxyProcess:
             return
         self._working = True
         try:
-            while self._work:
+            while self._work or self._log_has_something_to_do():
                 what, arguments = self._work.popleft()
                 prediction = self._predicted(what, *arguments)
                 relayed = self._relayed_unseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
-                actions = getattr(self.translator, what)(self.now_s, *arguments)
+                order = (*arguments, self.now_s) if what == "handle_log_outputs" else (self.now_s, *arguments)
+                actions = getattr(self.translator, what)(*order)
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if prediction is not None:
@@ -368,6 +383,16 @@ class ProxyProcess:
         finally:
             self._working = False
         self._book()
+
+    def _log_says(self, outputs: list[Output]) -> None:
+        """Hand on what the member log says of members."""
+        self._do("handle_log_outputs", outputs)
+
+    def _log_has_something_to_do(self) -> bool:
+        """Have the member log write what the translation asked for; return whether it said something at once."""
+        if self.member_log is not None:
+            self.member_log.carry_out()
+        return bool(self._work)
 
     def _observer(self, client: Party) -> Any:
         """Return the observer of this client's calls."""
@@ -476,6 +501,8 @@ class ProxyProcess:
         self._wake_ms = math.inf
         if self.up and not self._paused:
             self._look_at_time()
+        if self.up and self.member_log is not None:
+            self.member_log.look_at_time()
 
     def _book(self) -> None:
         deadline = self.translator.next_deadline()

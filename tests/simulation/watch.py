@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ApiKey, ErrorCode
+from tests.simulation.fleet.watch_log import LogWatch
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
 from tests.simulation.promptness import Promptness
@@ -64,6 +65,7 @@ class Watch:
         self.commits = CommitWatch(self)
         self.memberships = MembershipWatch(self)
         self.answers = AnswerWatch(self)
+        self.log = LogWatch(self)
         self.observers: dict[Any, Any] = {}
         """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}

@@ -45,6 +45,8 @@ class AnswerWatch:
         codes = codes_in(message)
         if arrives:
             self._check_codes(standing, ask, codes)
+        if codes == {ErrorCode.NONE} and hasattr(ask.message, "member_id"):
+            watch.log.answered(process, ask.message.member_id, ApiKey(ask.api_key).name)
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
                 watch.memberships.join_answered(process, standing, ask, message, arrives=arrives)

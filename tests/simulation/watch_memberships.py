@@ -198,6 +198,7 @@ class MembershipWatch:
     def called(self, process: "ProxyProcess", call: Call) -> None:
         """The translation sends a request upstream, which may begin a membership for a client."""
         if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self._watch.log.called(process, call.message.member_id, call.message.member_epoch)
             if call.message.member_epoch == 0:
                 client = process.connections[call.connection_id].client.near
                 self._watch.standings[client].joins_as = call.message.member_id
@@ -236,6 +237,8 @@ class MembershipWatch:
     def emitted(self, process: "ProxyProcess", event: Event) -> None:
         """A process reports an event: one that adopts a member does not know its generation."""
         standing = self._watch.client_of.get(event.member_id)
+        if event.kind in (EventKind.SESSION_EXPIRED, EventKind.REBALANCE_EXPIRED):
+            self._watch.log.expired(process, event.member_id)
         if event.kind is EventKind.SESSION_EXPIRED:
             self.expired(process, event.member_id)
         if event.kind is not EventKind.ADOPTED or standing is None:

@@ -11,6 +11,7 @@ from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient
 from tests.simulation.clients.hostile import Hostile, Victim
 from tests.simulation.clients.native import NativeMember
+from tests.simulation.fleet.log_topic import LogTopic
 from tests.simulation.hold_ups import HoldUps
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link, Network
@@ -19,6 +20,7 @@ from tests.simulation.proxy_process import ProxyProcess
 from tests.simulation.watch import Watch
 from tests.simulation.watch_hostile import HostileWatch
 from tests.simulation.watch_natives import NativeWatch
+from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -52,6 +54,7 @@ class World:
         for name, partitions in plan.topics.items():
             self.broker.set_topic(name, partitions)
         self.learn_topics()
+        self.log_topic = LogTopic(self.kernel, self.watch.log, plan.seed) if plan.fleet else None
         self.processes = [
             ProxyProcess(f"proxy{n}", self, self.network, self.broker, self._translator)
             for n in range(plan.processes)
@@ -85,9 +88,9 @@ class World:
         self._uuids += 1
         return f"m{self._uuids}"
 
-    def _translator(self) -> Translator:
+    def _translator(self, member_log: MemberLog | None) -> Translator:
         settings = TranslatorSettings(sole_process=self.plan.processes == 1, revocation_grace_s=20.0)
-        return Translator(self.policy, settings=settings, new_uuid=self._new_uuid)
+        return Translator(self.policy, settings=settings, new_uuid=self._new_uuid, member_log=member_log)
 
     def _network(self) -> Network:
         if self.plan.hold_ups_ms:

@@ -59,7 +59,7 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         return
     epoch = member.member_epoch
     asked = keepalive_request(context, member, client_is_here=True)
-    response = yield from send_heartbeat(member, asked)
+    response = yield from send_heartbeat(context, member, asked)
     yield from conclude(context, member, connection, request, epoch, asked, response)
 
 

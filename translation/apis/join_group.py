@@ -26,12 +26,18 @@ from translation.engine.join_wait import join_wait_limit_s, take_over_waiting_jo
 from translation.engine.member import Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, UpstreamLost
+from translation.expiry import drop_taken
 from translation.leave_epoch import leave, leave_to_rejoin
 from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.convertibility import passthrough_backoff_s
-from translation.migration.join_preflight import ensure_client_waiting, ensure_convertible, join_preflight
+from translation.migration.join_preflight import (
+    ensure_client_waiting,
+    ensure_convertible,
+    ensure_may_begin,
+    join_preflight,
+)
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
@@ -123,7 +129,15 @@ def join(
         refuse_superseded(context, member)  # on other connections, which are still there
         raise
     else:
-        _answer(context, member, request, owned_partitions)
+        if context.fleet.may_speak_for(member):
+            _answer(context, member, request, owned_partitions)
+        else:
+            drop_taken(context, member)
+            _taken(member).apply(context, member, request)
+
+
+def _taken(member: Member) -> Failed:
+    return Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"another replica serves {member.member_id}")
 
 
 def _describe_client(
@@ -168,15 +182,16 @@ def _heartbeat_until_joined(
     of that time. Raises the :class:`Outcome` with which the JoinGroup ends if the broker does not accept any.
     """
     topics = member.client.subscription
+    replaced: list[str] = []
     attempts = 0
     refused_before = False
     while True:
-        joining = member.member_epoch == 0
+        joining = _begins_membership(context, member)
         response = yield from full_heartbeat(context, member, topics, NONE if joining else owned_partitions)
         code = response.error_code
         if code == ErrorCode.NONE:
             if joining:
-                _begin_membership(context, member, incarnation)
+                _begin_membership(context, member, incarnation, replaced)
             return owned_partitions
         if context.now < deadline and _is_transient(code, joining=joining):
             yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
@@ -210,7 +225,8 @@ def _heartbeat_until_joined(
             # id. SyncGroup withholds what the client reports as owned and does not get back, so that it joins again.
             yield from _leave_old_membership(context, member, code)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
-            yield from static_members.release_instance(context, member, is_new=not request.message.member_id)
+            is_new = not request.message.member_id
+            replaced += yield from static_members.release_instance(context, member, is_new=is_new)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
             yield from _check_once_more(context, member, request, deadline, why, first=first)
@@ -219,10 +235,25 @@ def _heartbeat_until_joined(
             raise Failed(error_mapping.for_join(code), why)
 
 
-def _begin_membership(context: Context, member: Member, incarnation: int) -> None:
+def _begins_membership(context: Context, member: Member) -> bool:
+    """Whether the next heartbeat is the first of a membership; raises if that may not begin here."""
+    if member.member_epoch > 0:
+        return False
+    ensure_may_begin(context, member)
+    return True
+
+
+def _begin_membership(context: Context, member: Member, incarnation: int, replaced: list[str]) -> None:
     """Record that the broker accepted the first heartbeat: the group is a consumer group, and its members are
-    heartbeated, because they may lose partitions to this one."""
+    heartbeated, because they may lose partitions to this one.
+
+    ``replaced`` are the member ids that had this one's instance id before.
+    """
+    for replaced_id in replaced:
+        context.fleet.end(member.group.group_id, replaced_id)
     member.group.migration.converted()
+    if member.connection_id is not None:  # of an id that the log did not know before
+        context.fleet.claim(member, member.connection_id)
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
         context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")
@@ -264,6 +295,11 @@ def _end_abandoned_memberships(
             and (other.connection_id, other.client.client_id) == (connection.id, request.client_id)
             and other.queue.idle
         ):
+            if context.fleet.log is not None:
+                # Its id may be used elsewhere: it goes the way of one whose client fell silent.
+                other.deadlines.session_deadline = context.now
+                context.book(other)
+                continue
             yield from leave(other)
             if other.joined:
                 reason = "its client joined anew under another member id"
@@ -273,6 +309,8 @@ def _end_abandoned_memberships(
 
 def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
     """End an old membership under this member's id, whatever the broker still has of it."""
+    if not context.fleet.may_speak_for(member):
+        raise _taken(member)
     yield from leave_to_rejoin(member)
     if member.joined:
         # The client goes on working on what it owns.
@@ -334,6 +372,7 @@ def _answer(context: Context, member: Member, request: Request, owned_partitions
         context.connections.is_waiting(waiting) for waiting in (request, *member.join.superseded_requests)
     )
     member.join_answered_on = member.last_join_on
+    context.fleet.heard(member, member.last_join_on)
     session_timeout.renew(member, context.now)
     # The client is within its contract until this has passed without a SyncGroup.
     rebalance_timeout.start(member, context.now)

@@ -53,14 +53,21 @@ def leave_group(context: Context, connection: Connection, request: Request) -> P
 
 def _left(context: Context, member: Member | None, code: int) -> Procedure[int]:
     """End a membership as the broker's code for it says; return the code for the client."""
-    if member is None or not member.joined:
+    if member is None:
+        return code
+    if not member.joined:
+        if code == ErrorCode.NONE:
+            context.fleet.end(member.group.group_id, member.member_id)
         return code
     if code in _NOT_DONE_BY_BROKER:
+        if not context.fleet.may_speak_for(member):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         response = yield from leave(member)
         code = response.error_code
         if code in _NOT_DONE_BY_BROKER:
             code = ErrorCode.NONE  # it is out, which is what was asked for
     if code == ErrorCode.NONE:
+        context.fleet.end(member.group.group_id, member.member_id)
         context.memberships.end(member, MemberEvent.LEFT, EventKind.LEFT, "LeaveGroup")
         context.registry.drop_if_idle(member)
     return code

@@ -54,6 +54,7 @@ def is_predictable(
             )
         )
         and (context.settings.sole_process or not connection.peer_closed())
+        and context.fleet.serves(member, connection.id)
     )
 
 
@@ -76,6 +77,7 @@ class PredictedHeartbeat:
         """Send the heartbeat. The member still has no procedure under way."""
         member = self._member
         session_timeout.renew(member, self._context.now)
+        self._context.fleet.heard(member, self._connection.id)
         self._context.scheduler.start_with(
             to_send(self.upstream_request), self, member.queue, self._connection.id, self.request.client_id
         )

@@ -56,17 +56,21 @@ class Context(Environment):
         member_log: MemberLog | None,
     ) -> None:
         super().__init__(settings)
-        self.fleet = Fleet(member_log)
         self.allowed_assignors = allowed_assignors
         self.rules = RuleCache(policy)
         self.topic_names: dict[Uuid, str] = {}
         """By topic id. An id never changes its name, so nothing here gets stale."""
         self.ids = MemberIds(new_uuid, settings.issued_ids_limit)
+        self.fleet = Fleet(self, self.ids, member_log)
         self.natives = NativeMembers(settings.native_members_limit)
         self.authorized_groups = AuthorizedGroups(settings.authorized_groups_limit)
         self.connections = ClientConnections(self._release, self._awaits_answer)
         self.scheduler = Scheduler(
-            self, self.connections, self.authorized_groups.withdraw, self.connection_lost
+            self,
+            self.connections,
+            self.authorized_groups.withdraw,
+            self.connection_lost,
+            self.fleet.lapse,
         )
         self.events = Events(self, self.connections, self.topic_names)
         self.memberships = Memberships(self, self.events, self.scheduler)
@@ -75,6 +79,7 @@ class Context(Environment):
             self.connections,
             self.ids,
             self.natives,
+            self.fleet,
             on_member_time=on_member_time,
             on_group_time=on_group_time,
         )

@@ -1,20 +1,134 @@
 """What this process may do for its members, as far as the member log says: everything, if it has no member log.
 
 Each of several replicas has a member log (:mod:`translation.fleet`), by which they agree which of them serves a member,
-and whether the member is ended. The rest of the translation asks here and needs not know whether there is one.
+and whether the member is ended. Others ask here and need not know whether there is one; only
+:mod:`translation.serving` and :mod:`translation.expiry`, where a member log makes another way of things, look at it.
 """
 
+from collections import OrderedDict
+
+from protocol_codecs import ErrorCode
 from translation.actions import ConnectionId
+from translation.engine.environment import Environment
+from translation.engine.member import Member
+from translation.engine.member_ids import ISSUED_PREFIX, MemberIds
 from translation.fleet.member_log import MemberLog
+from translation.fleet.outputs import Terms, Verdict
+from translation.fleet.records import MemberKey, MemberRecord, member_key
+
+_UNAVAILABLE_LIMIT = 10_000
+"""Members whose calls are remembered to have had no verdict."""
 
 
 class Fleet:
     """The member log of this process (None: it shares its groups with no other that has one), asked about members."""
 
-    def __init__(self, log: MemberLog | None) -> None:
+    def __init__(self, environment: Environment, ids: MemberIds, log: MemberLog | None) -> None:
+        self._environment = environment
+        self._ids = ids
         self.log = log
+        self._unavailable: OrderedDict[MemberKey, tuple[float, float]] = OrderedDict()
+        """Of members whose calls get no verdict: the times of the first and of the last such call."""
+
+    # -- serving -----------------------------------------------------------------------------------------------
+
+    def serves(self, member: Member, connection_id: ConnectionId) -> bool:
+        """Whether calls of this member on this connection may be served without asking the log."""
+        if self.log is None:
+            return True
+        return self.log.verdict(key_of(member), connection_id, self._environment.now) is Verdict.SERVE
+
+    def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
+        """The client of a member that is served here gave a sign of life."""
+        if self.log is not None and connection_id is not None:
+            self.log.heard(key_of(member), connection_id, self._environment.now)
 
     def lapse(self, connection_id: ConnectionId) -> None:
         """A connection is closed, or its broker does not coordinate the group any more: it confirms nothing now."""
         if self.log is not None:
             self.log.lapse(connection_id)
+
+    def gives_up_on(self, key: MemberKey) -> bool:
+        """Whether a member's calls have had no verdict for so long that its client is to join anew.
+
+        By then the broker has ended the membership, unless the client has been served elsewhere; there it comes back.
+        """
+        now, session_s = self._environment.now, self._environment.settings.broker_session_s
+        first, last = self._unavailable.pop(key, (now, now))
+        if now - last >= session_s:
+            first = now  # its client has been elsewhere in between
+        self._unavailable[key] = first, now
+        if len(self._unavailable) > _UNAVAILABLE_LIMIT:
+            self._unavailable.popitem(last=False)
+        return now - first >= session_s
+
+    def settled(self, key: MemberKey) -> None:
+        """The log has settled something of a member, so its calls have a verdict."""
+        self._unavailable.pop(key, None)
+
+    def claim(self, member: Member, connection_id: ConnectionId) -> None:
+        """The broker has a member that is served here, whether the log knew it before or not. Nobody waits for it."""
+        if self.log is not None:
+            self.log.claim(key_of(member), connection_id, self._environment.now, terms_of(member))
+
+    def record(self, member: Member) -> MemberRecord | None:
+        """The record that counts for a member; None if there is none, or no member log."""
+        return None if self.log is None else self.log.record(key_of(member))
+
+    # -- speaking to the broker --------------------------------------------------------------------------------
+
+    def may_speak_for(self, member: Member) -> bool:
+        """Whether an owned list, epoch -1 or -2, or epoch 0 may be sent for a member, as far as is read of the log.
+
+        Also for the id of a classic coordinator that nobody has claimed: no replica has it as a member of the new
+        protocol.
+        """
+        if self.log is None:
+            return True
+        key = key_of(member)
+        if self.log.may_speak_for(key):
+            return True
+        return self.log.record(key) is None and not member.member_id.startswith(ISSUED_PREFIX)
+
+    def why_not_begin(self, member: Member) -> ErrorCode:
+        """The code for a client whose membership must not begin under its id with epoch 0; NONE if it may.
+
+        An epoch 0 that comes late to the broker is an owned list of nothing: what the client works on would be given
+        away. So only the process that issued an id sends it, and only until another has served the member.
+        """
+        if self.log is None:
+            return ErrorCode.NONE
+        if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if self.may_speak_for(member) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def may_keep_alive(self, member: Member) -> bool:
+        """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""
+        return self.log is None or self.log.may_keep_alive(key_of(member))
+
+    # -- ends --------------------------------------------------------------------------------------------------
+
+    def end(self, group_id: str, member_id: str) -> None:
+        """The broker has said that a member is gone, or has accepted its LeaveGroup: its id is dead."""
+        if self.log is not None and member_id:
+            self.log.end(member_key(group_id, member_id), self._environment.now)
+
+    def release(self, member: Member) -> None:
+        """A member's record is dropped here: whatever the log says of it is not renewed any more."""
+        self.release_key(key_of(member))
+
+    def release_key(self, key: MemberKey) -> None:
+        """No record of a member is here, although the log says that it is served here."""
+        if self.log is not None:
+            self.log.release(key)
+
+
+def key_of(member: Member) -> MemberKey:
+    """The key under which the log has a member."""
+    return member_key(member.group.group_id, member.member_id)
+
+
+def terms_of(member: Member) -> Terms:
+    """What a member's last JoinGroup asked for."""
+    client = member.client
+    return Terms(client.session_timeout_ms, client.rebalance_timeout_ms, client.instance_id)

@@ -56,5 +56,8 @@ def wait_in_join(member: Member, request: Request, until: float) -> Procedure[No
     if wake_reason is WakeReason.REPLACED:
         # As classic brokers do with the JoinGroup that waits of the older process.
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, str(wake_reason.value))
+    if wake_reason is WakeReason.TAKEN:
+        # It is a member still, of which the client hears where it is served: here it is to try again.
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(wake_reason.value))
     if wake_reason is WakeReason.ABANDONED:
         raise Failed(ErrorCode.UNKNOWN_MEMBER_ID, "nobody waits for it any more")

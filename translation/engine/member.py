@@ -56,6 +56,7 @@ class Member:
         "partitions",
         "previous_generation",
         "queue",
+        "taken",
         "timer_at",
     )
 
@@ -82,6 +83,9 @@ class Member:
         """Counts the memberships under this id, so that an answer that comes after the end is recognised."""
         self.adopted = False
         """Found at the broker, and has not joined here yet: what its client owns is not known."""
+
+        self.taken = False
+        """Its last membership here did not end: another replica serves it."""
 
         # how its client is reached
         self.connection_id: ConnectionId | None = None

@@ -60,6 +60,10 @@ class MemberIds:
         """Whether this process gave out the id, so that no classic coordinator can know it."""
         return member_id in self._issued
 
+    def forget(self, member_id: str) -> None:
+        """Another process has served the member: no membership begins here under the id any more."""
+        self._issued.pop(member_id, None)
+
     def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
         """Record that a JoinGroup with this id is relayed on a connection: a classic coordinator learns of the id."""
         self._issued.pop(member_id, None)

@@ -12,7 +12,11 @@ from translation.engine.scheduler import Scheduler
 from translation.member_state import MemberEvent, MemberState
 from translation.partitions import NONE
 
-_WAKES = {MemberEvent.FENCED: WakeReason.MEMBERSHIP_LOST, MemberEvent.REPLACED: WakeReason.REPLACED}
+_WAKES = {
+    MemberEvent.FENCED: WakeReason.MEMBERSHIP_LOST,
+    MemberEvent.REPLACED: WakeReason.REPLACED,
+    MemberEvent.TAKEN: WakeReason.TAKEN,
+}
 """What a JoinGroup that waits is told when its membership ends."""
 
 
@@ -39,13 +43,21 @@ class Memberships:
         The record itself stays until its procedures have ended
         (:meth:`~translation.engine.registry.Registry.drop_if_idle`).
         """
+        self._end(member, event, kind, reason)
+
+    def drop_taken(self, member: Member) -> None:
+        """Forget the membership of a member that another replica serves: it goes on, so no event says that it ended."""
+        self._end(member, MemberEvent.TAKEN, None, MemberEvent.TAKEN.value)
+
+    def _end(self, member: Member, event: MemberEvent, kind: EventKind | None, reason: str) -> None:
         was_joined = member.joined
+        member.taken = kind is None
         member.partitions.possibly_owned = NONE
         member.partitions.reported_owned = None
         member.adopted = False
         member.join_answered_on = None
         self.change_state(member, event, reason)
-        if was_joined:
+        if was_joined and kind is not None:
             self._events.emit(kind, member, reason=reason)
         member.incarnation += 1
         generation.forget(member)
@@ -59,7 +71,7 @@ class Memberships:
         ) = math.inf
         if member.join.waiting is not None:
             self._scheduler.wake(member.join.waiting, _WAKES.get(event, WakeReason.ABANDONED))
-        if was_joined:
+        if was_joined and kind is not None:
             self.heartbeat_group(member.group)
 
     def heartbeat_group(self, group: Group) -> None:

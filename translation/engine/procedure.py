@@ -49,6 +49,7 @@ class WakeReason(Enum):
     SUPERSEDED = "a newer call of the same kind takes over"
     MEMBERSHIP_LOST = "the broker has no such membership any more"
     REPLACED = "another process has its instance id"
+    TAKEN = "another replica serves the member"
     ABANDONED = "nobody waits for the outcome any more"
     SETTLED = "the member log has settled what it was asked"
 

@@ -5,9 +5,11 @@ from itertools import islice
 
 from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
+from translation.engine.fleet import Fleet
 from translation.engine.member import Group, Member
 from translation.engine.member_ids import LONGEST_MEMBER_ID, MemberIds, may_be_translated
 from translation.engine.native_members import NativeMembers
+from translation.fleet.records import LENGTH_OF_HASH, MemberKey, shortened
 
 _EVICTION_CANDIDATES = 100
 """Groups that are looked at when one has to be forgotten, those first that were not looked at for longest."""
@@ -25,6 +27,7 @@ class Registry:
         connections: ClientConnections,
         ids: MemberIds,
         natives: NativeMembers,
+        fleet: Fleet,
         *,
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
@@ -33,6 +36,7 @@ class Registry:
         self._connections = connections
         self._ids = ids
         self._natives = natives
+        self._fleet = fleet
         self.on_member_time = on_member_time
         self.on_group_time = on_group_time
         self.groups: dict[str, Group] = {}
@@ -59,6 +63,16 @@ class Registry:
         group = self.groups.get(group_id)
         return None if group is None else group.members.get(member_id)
 
+    def find_key(self, key: MemberKey) -> Member | None:
+        """The member that the member log has under this key, which may have a hash in the place of a long id."""
+        member = self.find(*key)
+        group = self.groups.get(key.group_id)
+        if member is None and group is not None and len(key.member_id) == LENGTH_OF_HASH:
+            return next(
+                (one for one in group.members.values() if shortened(one.member_id) == key.member_id), None
+            )
+        return member
+
     def member(self, group_id: str, member_id: str) -> Member:
         """The member's record, made on first use."""
         group = self.group(group_id)
@@ -69,12 +83,12 @@ class Registry:
 
     # -- who is who --------------------------------------------------------------------------------------------
 
-    def is_ours(self, member: Member) -> bool:
+    def is_ours(self, group_id: str, member_id: str) -> bool:
         """Whether a member of the new protocol is a classic client for which some process of Epochgate speaks."""
-        if member.joined or self._ids.is_issued(member.member_id):
+        member = self.find(group_id, member_id)
+        if (member is not None and member.joined) or self._ids.is_issued(member_id):
             return True
-        key = member.group.group_id, member.member_id
-        return may_be_translated(member.member_id) and key not in self._natives
+        return may_be_translated(member_id) and (group_id, member_id) not in self._natives
 
     def is_native(self, group_id: str, member_id: str) -> bool:
         """Whether this is the id of a member that speaks the new protocol by itself, as far as is known here."""
@@ -110,6 +124,7 @@ class Registry:
             del group.members[member.member_id]
             member.queue.detach_owner()
             self._connections.unbind(member)
+            self._fleet.release(member)
             if (
                 member.client.instance_id is not None
                 and group.static_members.get(member.client.instance_id) == member.member_id

@@ -23,6 +23,7 @@ from translation.engine.procedure import (
     Wait,
     WakeReason,
 )
+from translation.error_mapping import MOVED_AWAY
 from translation.fleet.records import MemberKey
 
 # Bound once: Python 3.11 looks for a member of an enum for as long as a small message takes to be decoded.
@@ -37,7 +38,8 @@ class Scheduler:
     """Runs the procedures of one process.
 
     ``on_unauthorized`` is called when the broker refuses a request that a procedure sent on a connection for a group;
-    ``on_connection_lost`` when a connection on which an answer does not come is closed.
+    ``on_connection_lost`` when a connection on which an answer does not come is closed; ``on_no_coordinator`` when the
+    broker of a connection answers that it does not coordinate a group.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class Scheduler:
         connections: ClientConnections,
         on_unauthorized: Callable[[ConnectionId, str], None],
         on_connection_lost: Callable[[ConnectionId], None],
+        on_no_coordinator: Callable[[ConnectionId], None],
     ) -> None:
         self._environment = environment
         self._connections = connections
         self._on_unauthorized = on_unauthorized
         self._on_connection_lost = on_connection_lost
+        self._on_no_coordinator = on_no_coordinator
         self._calls: dict[CallId, RunningProcedure] = {}
         self._calls_on: dict[ConnectionId, set[CallId]] = {}
         self._under_way: Counter[ConnectionId] = Counter()
@@ -101,8 +105,11 @@ class Scheduler:
         if procedure is None:
             return
         self._forget_call(procedure, call_id)
-        if getattr(message, "error_code", 0) == _NOT_AUTHORIZED and procedure.sent is not None:
+        code = getattr(message, "error_code", 0)
+        if code == _NOT_AUTHORIZED and procedure.sent is not None:
             self._on_unauthorized(procedure.connection_id, procedure.sent.message.group_id)
+        elif code in MOVED_AWAY:
+            self._on_no_coordinator(procedure.connection_id)
         self._resume_with_reply(procedure, message)
 
     def connection_lost(self, connection_id: ConnectionId) -> None:

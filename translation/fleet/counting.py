@@ -40,7 +40,7 @@ served is written anew long before. This needs writers that keep two conditions:
 * clocks of brokers differ by :data:`CLOCK_SKEW_MS` at most.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ def counts(candidate: Stored, present: Stored | None) -> bool:
 class PartitionView:
     """What counts for each member of one partition, as far as it has been read."""
 
-    __slots__ = ("_alive", "_dead", "newest_ms", "position")
+    __slots__ = ("_alive", "_dead", "_dead_beyond_alive", "newest_ms", "position")
 
     def __init__(self) -> None:
         self.position = 0
@@ -96,6 +96,7 @@ class PartitionView:
         # In the order of their offsets, so that the oldest is the first.
         self._alive: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead: OrderedDict[MemberKey, Stored] = OrderedDict()
+        self._dead_beyond_alive: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._alive) + len(self._dead)
@@ -107,6 +108,10 @@ class PartitionView:
     def get(self, key: MemberKey) -> Stored | None:
         """The record that counts for a member, or None."""
         return self._alive.get(key) or self._dead.get(key)
+
+    def dead_beyond_alive(self, group_id: str) -> int:
+        """By how many the dead member ids of a group are more than the others of it; negative if they are fewer."""
+        return self._dead_beyond_alive[group_id]
 
     def stamp(self, key: MemberKey) -> Stamp:
         """What a record that is written now has to say it saw."""
@@ -121,10 +126,19 @@ class PartitionView:
         self.read_to(stored.offset + 1, stored.appended_ms)
         if not counts(stored, present):
             return False
-        self._alive.pop(key, None)
-        self._dead.pop(key, None)
-        (self._dead if stored.record.kind.is_dead else self._alive)[key] = stored
+        if present is not None:
+            self._drop(key, present)
+        is_dead = stored.record.kind.is_dead
+        (self._dead if is_dead else self._alive)[key] = stored
+        self._dead_beyond_alive[key.group_id] += 1 if is_dead else -1
         return True
+
+    def _drop(self, key: MemberKey, stored: Stored) -> None:
+        is_dead = stored.record.kind.is_dead
+        del (self._dead if is_dead else self._alive)[key]
+        self._dead_beyond_alive[key.group_id] -= 1 if is_dead else -1
+        if not self._dead_beyond_alive[key.group_id]:
+            del self._dead_beyond_alive[key.group_id]
 
     def read_to(self, position: int, appended_ms: int = 0) -> None:
         """Everything before this offset has been read; ``appended_ms`` if something else than a member was."""
@@ -139,6 +153,6 @@ class PartitionView:
                 key, stored = next(iter(records.items()))
                 if self.newest_ms - stored.appended_ms <= kept_ms:
                     break
-                del records[key]
+                self._drop(key, stored)
                 forgotten.append(key)
         return forgotten

@@ -40,6 +40,9 @@ class MemberLog:
         self._writes = WriteQueue(self._members, now)
         self._reader = RecordReader(self._members, self._writes)
         self._health = PartitionHealth(self._members, self._writes, self._reader)
+        self._was_asked = False
+        self.claims_refused = 0
+        """Claims that were refused because their group has too many dead member ids."""
 
     # -- what the translation asks -----------------------------------------------------------------------------
 
@@ -61,6 +64,10 @@ class MemberLog:
         present = partition.view.get(key)
         if present is not None and present.record.kind.is_dead:
             return Verdict.GONE
+        if present is None and key not in self._members.entries and self._has_too_many_ids(key.group_id):
+            self.claims_refused += 1
+            self._was_asked = True
+            return Verdict.UNAVAILABLE
         entry = self._members.entry(key, present)
         entry.wants_expire = False
         changed = terms is not None and terms != entry.terms
@@ -100,9 +107,16 @@ class MemberLog:
         return Verdict.UNAVAILABLE
 
     def heard(self, key: MemberKey, connection: int, now: float) -> None:
-        """A JoinGroup that waited on a confirmed connection was answered: its client was there all the time."""
+        """The client was heard here, or its JoinGroup that waited was answered: it was there all the time.
+
+        On a confirmed connection that is so for its confirmation too. A deadline that had passed does not count, unless
+        its record is written already.
+        """
         entry = self._members.entries.get(key)
-        if entry is not None and connection in entry.confirmed:
+        if entry is None:
+            return
+        entry.wants_expire = False
+        if connection in entry.confirmed:
             entry.confirmed[connection] = now
 
     def lapse(self, connection: int) -> None:
@@ -126,6 +140,18 @@ class MemberLog:
         entry.wants_expire = True
         self._want(key, now)
         return True
+
+    def release(self, key: MemberKey) -> None:
+        """The membership is forgotten here, and nothing is known of its end: its record is not renewed any more.
+
+        The record goes on to count until another does, or it is too old.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None:
+            entry.served = entry.issued = entry.wants_expire = False
+            entry.confirmed.clear()
+            entry.refresh_at = math.inf
+            self._members.forget_if_idle(key, entry)
 
     def end(self, key: MemberKey, now: float) -> None:
         """The broker has said that the member is gone, or has accepted its LeaveGroup."""
@@ -189,6 +215,10 @@ class MemberLog:
         present = self._members.present(key)
         return present and present.record
 
+    def is_ready(self, key: MemberKey) -> bool:
+        """Whether what is read of this member may be relied on."""
+        return self._members.partition(key).health is Health.READY
+
     def health(self, partition: int) -> Health:
         """What is known of a partition."""
         return self._members.partitions[partition].health
@@ -196,6 +226,13 @@ class MemberLog:
     def unresolved(self) -> int:
         """How many records of members are written and not read back."""
         return len(self._writes.unresolved)
+
+    def oldest_unresolved_s(self, now: float) -> float:
+        """For how long the oldest of them is written; 0 if there is none."""
+        for key in self._writes.unresolved:
+            write = self._members.entries[key].write
+            return 0.0 if write is None else now - write.written_at
+        return 0.0
 
     # -- what the shell reports --------------------------------------------------------------------------------
 
@@ -260,9 +297,20 @@ class MemberLog:
     def outputs(self) -> list[Output]:
         """What is to be done, in order; each is given once."""
         outputs, self._members.outputs = self._members.outputs, []
+        self._was_asked = False
         return outputs
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there are :meth:`outputs`, or what was asked may have changed :meth:`next_deadline`."""
+        return self._was_asked or bool(self._members.outputs)
+
+    def _has_too_many_ids(self, group_id: str) -> bool:
+        view = self._members.partition(MemberKey(group_id, "")).view
+        return view.dead_beyond_alive(group_id) >= self.settings.dead_ids
 
     def _want(self, key: MemberKey, now: float) -> None:
         """Something may have to be written for a member: write it at once if that is allowed."""
+        self._was_asked = True
         self._writes.want(key)
         self._writes.write_wanted(self._members.number(key), now)

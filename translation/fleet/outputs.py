@@ -105,3 +105,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     tries: int = 4
     """Records that are written for one claim or end, if others win each time."""
     writes_per_s: float = 500.0
+    dead_ids: int = 1000
+    """By so many the dead member ids of a group may be more than its others; then no id is claimed that is not known.
+
+    Whoever may read the group can make ids, and each is kept for an hour by all replicas.
+    """

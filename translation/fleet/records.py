@@ -24,6 +24,7 @@ FORMAT_HEADER = "v"
 
 LONGEST_NAME = 255
 """Characters of a group or member id that is written as it is; of a longer one its hash is."""
+LENGTH_OF_HASH = 64
 
 LONGEST_VALUE = 4096
 """Bytes of a value. A record that the broker refuses for its size would be refused for ever."""

@@ -13,62 +13,23 @@ it owns, and reports it in a JoinGroup:
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupDescribeResponseMember,
-)
+from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from translation import generation, session_timeout, static_members
 from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.engine.member import Member
-from translation.engine.procedure import Procedure, Send
+from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent
 from translation.migration.upgrade import move_classic_member
 from translation.policy.policy import Rule
-
-_CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
+from translation.upstream.member_lookup import Described, Found, lookup_member
 
 _SESSION_TIMEOUT_MS = 45_000
 _REBALANCE_TIMEOUT_MS = 300_000
-"""What clients use by default; they hold from the adoption to the JoinGroup that says the client's own."""
-
-
-class Verdict(Enum):
-    """What the broker knows of a member."""
-
-    MEMBER = auto()
-    """A member of the new protocol that some process of Epochgate serves: this one may take it over."""
-
-    NATIVE_MEMBER = auto()
-    """A member whose client speaks the new protocol itself: the proxy must send nothing for it."""
-
-    CLASSIC_MEMBER = auto()
-    """A classic member in a consumer group: the broker itself answers its calls."""
-
-    CLASSIC_GROUP = auto()
-    """No consumer group."""
-
-    LOADING = auto()
-    """The coordinator still loads the group."""
-
-    UNAVAILABLE = auto()
-    """The broker gives no description; if the call is relayed, its answer tells the client why."""
-
-    REPLACED = auto()
-    """Another member has its instance id."""
-
-    HIDDEN = auto()
-    """A consumer group whose members this principal may not see, because it may not describe all of their topics."""
-
-    UNKNOWN = auto()
-    """A consumer group without this member."""
-
-
-Found = tuple[Verdict, ConsumerGroupDescribeResponseMember | None]
+"""What clients use by default. They hold from the adoption to the JoinGroup that says the client's own, unless the
+member log has those."""
 
 
 def adopt_then(
@@ -79,31 +40,44 @@ def adopt_then(
     rule: Rule,
     proceed: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
+    looked_up: Found | None,
 ) -> Procedure[None]:
     """Ask the broker about the member of a call; adopt it and ``proceed``, relay the call, or ``refuse`` it.
 
-    It is refused if the broker does not know the member either, and if it is a classic member whose turn it is to move
-    to the new protocol (UNKNOWN_MEMBER_ID: its client joins anew).
+    ``looked_up`` is what the broker has just said, if it was asked already.
+
+    It is refused if the broker does not know the member either, if it is a classic member whose turn it is to move to
+    the new protocol (UNKNOWN_MEMBER_ID: its client joins anew), and if another replica has come to serve the member
+    meanwhile.
     """
     if not member.joined:
-        verdict, found = yield from lookup_member(
-            context, member, connection, instance_id=request.message.group_instance_id
+        group_id, instance_id = member.group.group_id, request.message.group_instance_id
+        described, found = looked_up or (
+            yield from lookup_member(context, group_id, member.member_id, connection, instance_id=instance_id)
         )
-        if verdict is Verdict.NATIVE_MEMBER:
+        if described is Described.NATIVE_MEMBER:
             context.natives.add(member.group.group_id, member.member_id)
             context.forward(request)
             return
-        if verdict in (Verdict.UNKNOWN, Verdict.HIDDEN, Verdict.REPLACED):
-            replaced = verdict is Verdict.REPLACED
+        if described in (Described.UNKNOWN, Described.HIDDEN, Described.REPLACED):
+            replaced = described is Described.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
+            if described is not Described.HIDDEN:
+                context.fleet.end(group_id, member.member_id)
             return
-        if verdict is not Verdict.MEMBER or found is None:
-            if request.api_key == ApiKey.HEARTBEAT and verdict not in (Verdict.UNAVAILABLE, Verdict.LOADING):
-                mixed = verdict is Verdict.CLASSIC_MEMBER
+        if described is not Described.MEMBER or found is None:
+            if request.api_key == ApiKey.HEARTBEAT and described not in (
+                Described.UNAVAILABLE,
+                Described.LOADING,
+            ):
+                mixed = described is Described.CLASSIC_MEMBER
                 if (yield from move_classic_member(context, member, connection, request, rule, mixed=mixed)):
                     refuse(ErrorCode.UNKNOWN_MEMBER_ID)
                     return
             context.forward(request)
+            return
+        if not context.fleet.may_speak_for(member):
+            refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         _adopt(context, member, connection, request, found)
     yield from proceed()
@@ -120,8 +94,10 @@ def readopt(
     has a generation that is above the broker's epoch too: it is of a classic group before this membership.
     """
     instance_id = request.message.group_instance_id
-    verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
-    if verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
+    described, found = yield from lookup_member(
+        context, member.group.group_id, member.member_id, connection, instance_id=instance_id
+    )
+    if described in (Described.LOADING, Described.UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     carried = generation.in_request(request)
     if found is not None and generation.is_of_another_membership(member, carried, found.member_epoch):
@@ -131,55 +107,12 @@ def readopt(
     if member.joined:
         reason = ErrorCode.FENCED_MEMBER_EPOCH.name
         context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
-    if verdict is Verdict.REPLACED:
+    if described is Described.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
     if found is None:
         return static_members.membership_error(context, member, request.message)
     _adopt(context, member, connection, request, found)
     return ErrorCode.NONE
-
-
-def lookup_member(
-    context: Context, member: Member, connection: Connection, *, instance_id: str | None = None
-) -> Procedure[Found]:
-    """Ask the broker what it knows of a member; with an instance id, also whether another member has that.
-
-    The description is returned for :attr:`Verdict.MEMBER` only.
-    """
-    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
-    if version is None:
-        return Verdict.CLASSIC_GROUP, None
-    response: ConsumerGroupDescribeResponse = yield Send(
-        ApiKey.CONSUMER_GROUP_DESCRIBE,
-        version,
-        ConsumerGroupDescribeRequest(group_ids=(member.group.group_id,)),
-    )
-    if not response.groups:
-        return Verdict.UNAVAILABLE, None
-    described = response.groups[0]
-    match described.error_code:
-        case ErrorCode.NONE:
-            pass
-        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return Verdict.HIDDEN, None
-        case ErrorCode.GROUP_ID_NOT_FOUND:
-            return Verdict.CLASSIC_GROUP, None
-        case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Verdict.LOADING, None
-        case _:
-            return Verdict.UNAVAILABLE, None
-    for found in described.members:
-        if found.member_id == member.member_id:
-            if found.member_type == _CLASSIC_MEMBER:
-                return Verdict.CLASSIC_MEMBER, None
-            if found.member_epoch < 0:
-                return Verdict.UNKNOWN, None  # a static member that is away: its client has to join again
-            return (
-                (Verdict.MEMBER, found) if context.registry.is_ours(member) else (Verdict.NATIVE_MEMBER, None)
-            )
-    if instance_id is not None and any(found.instance_id == instance_id for found in described.members):
-        return Verdict.REPLACED, None
-    return Verdict.UNKNOWN, None
 
 
 def _adopt(
@@ -196,8 +129,11 @@ def _adopt(
     generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
-    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS
-    member.client.rebalance_timeout_ms = _REBALANCE_TIMEOUT_MS
+    record = context.fleet.record(member)
+    member.client.session_timeout_ms = _SESSION_TIMEOUT_MS if record is None else record.session_timeout_ms
+    member.client.rebalance_timeout_ms = (
+        _REBALANCE_TIMEOUT_MS if record is None else record.rebalance_timeout_ms
+    )
     member.client.subscription = frozenset(found.subscribed_topic_names)
     session_timeout.renew(member, context.now)
     member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
@@ -218,7 +154,7 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
     False too if the broker has no such member. To leave and join anew instead would give away at once what the client
     reports as owned.
     """
-    _, found = yield from lookup_member(context, member, connection)
+    _, found = yield from lookup_member(context, member.group.group_id, member.member_id, connection)
     if found is None or found.member_epoch == member.member_epoch:
         return False
     _take_epoch(member, found)

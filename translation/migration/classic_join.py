@@ -8,6 +8,7 @@ from translation.engine.join_outcomes import Failed, refused
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send, Wait
 from translation.migration.old_membership import leave_classic
+from translation.serving import settle_relayed
 
 _JOIN_RETRIES = 50
 _JOIN_RETRY_S = 0.2
@@ -32,6 +33,10 @@ def relay_classic_join(
             context.answer(request, refused(request, failed.error_code))
             return
         context.registry.drop_group_if_empty(group)
+    code = yield from settle_relayed(context, request)
+    if code != ErrorCode.NONE:
+        context.answer(request, refused(request, code))
+        return
     if _client_is_gone(context, request):
         context.answer(request, refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return

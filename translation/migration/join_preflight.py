@@ -17,7 +17,7 @@ from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure
 from translation.member_id_required import NeedsNewMemberId
-from translation.migration.adoption import Found, Verdict, adopt_for_join, lookup_member, resync_epoch
+from translation.migration.adoption import adopt_for_join, resync_epoch
 from translation.migration.convertibility import (
     Obstacle,
     find_obstacle,
@@ -30,9 +30,13 @@ from translation.migration.old_membership import (
     leave_classic_membership,
     leave_consumer_membership,
 )
+from translation.upstream.member_lookup import Described, Found, lookup_member
 
-_IN_A_CONSUMER_GROUP = frozenset({Verdict.CLASSIC_MEMBER, Verdict.UNKNOWN, Verdict.HIDDEN})
-"""Verdicts for a consumer group in which the client has no membership of the new protocol."""
+_IN_A_CONSUMER_GROUP = frozenset({Described.CLASSIC_MEMBER, Described.UNKNOWN, Described.HIDDEN})
+"""Descriptions of a consumer group in which the client has no membership of the new protocol."""
+
+_NO_SUCH_MEMBER = frozenset({Described.UNKNOWN, Described.HIDDEN, Described.CLASSIC_GROUP})
+"""The broker has no member with the id, or does not show it: a membership would begin with epoch 0."""
 
 
 def join_preflight(
@@ -84,25 +88,25 @@ def join_preflight(
             instance_id=instance_id,
             owns_partitions=owns_partitions,
         )
-        verdict, found = yield from look()
+        described, found = yield from look()
         told = _completes_a_move(old_classic_membership, owns_partitions=owns_partitions)
-        if verdict is Verdict.CLASSIC_GROUP and not told and not context.ids.is_issued(member.member_id):
+        if described is Described.CLASSIC_GROUP and not told and not context.ids.is_issued(member.member_id):
             if (yield from has_classic_members(group.group_id)):
                 raise StaysClassic  # if it is not a member, the broker refuses it
             # It is no classic group either. Another client's first heartbeat may have converted it in between.
-            verdict, found = yield from look()
-        if _must_relay(verdict, owns_partitions=owns_partitions):
+            described, found = yield from look()
+        if _must_relay(described, owns_partitions=owns_partitions):
             raise StaysClassic
-        if verdict in _IN_A_CONSUMER_GROUP:
+        if described in _IN_A_CONSUMER_GROUP:
             left = yield from _leave_classic_memberships(
-                context, member, request, verdict, old_classic_membership
+                context, member, request, described, old_classic_membership
             )
             old_classic_membership = None
             if left and _may_have_become_classic(group, context.now):
-                verdict, found = yield from look()
+                described, found = yield from look()
         if found is not None:
             adopt_for_join(context, member, found)
-        elif verdict is Verdict.CLASSIC_GROUP:
+        elif described is Described.CLASSIC_GROUP:
             old_classic_membership = yield from _await_convertible(
                 context, member, request, old_classic_membership, deadline
             )
@@ -113,14 +117,21 @@ def join_preflight(
     ensure_client_waiting(context, member, request)
 
 
-def _must_relay(verdict: Verdict, *, owns_partitions: bool) -> bool:
+def ensure_may_begin(context: Context, member: Member) -> None:
+    """Raise if a membership must not begin under the client's id, because another replica may have begun it."""
+    code = context.fleet.why_not_begin(member)
+    if code != ErrorCode.NONE:
+        raise Failed(code, "another process has given out its member id, or serves it")
+
+
+def _must_relay(described: Described, *, owns_partitions: bool) -> bool:
     """Whether the broker itself has to answer the JoinGroup.
 
     A classic member that reports owned partitions stays classic: a heartbeat with epoch 0 reports none, and the broker
     would give away at once what the client still works on. A JoinGroup under a native member's id would make that a
     classic member.
     """
-    return verdict is Verdict.NATIVE_MEMBER or (verdict is Verdict.CLASSIC_MEMBER and owns_partitions)
+    return described is Described.NATIVE_MEMBER or (described is Described.CLASSIC_MEMBER and owns_partitions)
 
 
 def _end_consumer_membership(
@@ -158,7 +169,7 @@ def _leave_classic_memberships(
     context: Context,
     member: Member,
     request: Request,
-    verdict: Verdict,
+    described: Described,
     old_classic_membership: PendingMove | None,
 ) -> Procedure[bool]:
     """End the classic memberships in a consumer group of a client that owns nothing; return whether it had any.
@@ -166,13 +177,13 @@ def _leave_classic_memberships(
     :raises NeedsNewMemberId: it must not join the new protocol under the id that it had as a classic member.
     """
     group = member.group
-    if verdict is Verdict.CLASSIC_MEMBER:
+    if described is Described.CLASSIC_MEMBER:
         yield from leave_classic_membership(group.group_id, member.member_id, member.client.instance_id)
     if old_classic_membership is not None:
         yield from leave_classic(group, old_classic_membership)
-    if verdict is Verdict.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
+    if described is Described.CLASSIC_MEMBER and member_id_required.may_be_left_again(context, request):
         raise NeedsNewMemberId("another process may be ending its classic membership too")
-    return verdict is Verdict.CLASSIC_MEMBER or old_classic_membership is not None
+    return described is Described.CLASSIC_MEMBER or old_classic_membership is not None
 
 
 def _may_have_become_classic(group: Group, now: float) -> bool:
@@ -195,20 +206,30 @@ def _lookup_member(
     owns_partitions: bool,
 ) -> Procedure[Found]:
     """Ask the broker who the member is, again while its coordinator loads; raise if the JoinGroup must not go on."""
-    verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
-    while verdict is Verdict.LOADING and context.now < deadline:
+    look = partial(
+        lookup_member,
+        context,
+        member.group.group_id,
+        member.member_id,
+        connection,
+        instance_id=instance_id,
+    )
+    described, found = yield from look()
+    while described is Described.LOADING and context.now < deadline:
         yield from wait_in_join(member, request, context.now + context.settings.load_retry_s)
-        verdict, found = yield from lookup_member(context, member, connection, instance_id=instance_id)
-    if verdict is Verdict.REPLACED:
+        described, found = yield from look()
+    if described is Described.REPLACED:
         raise Failed(ErrorCode.FENCED_INSTANCE_ID, "another process has its instance id")
-    if owns_partitions and verdict is Verdict.HIDDEN and not context.ids.is_issued(member.member_id):
+    if owns_partitions and described is Described.HIDDEN and not context.ids.is_issued(member.member_id):
         # The broker knows who it is, and believes what the classic JoinGroup of a member of either protocol reports.
         raise StaysClassic
-    if owns_partitions and verdict in (Verdict.LOADING, Verdict.UNAVAILABLE):
+    if owns_partitions and described in (Described.LOADING, Described.UNAVAILABLE):
         # It may still be a member, and a heartbeat with epoch 0 would give away what it works on.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
+    if described in _NO_SUCH_MEMBER:
+        ensure_may_begin(context, member)
     ensure_client_waiting(context, member, request)
-    return verdict, found
+    return described, found
 
 
 def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:

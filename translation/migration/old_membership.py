@@ -13,7 +13,8 @@ from translation.engine.join_outcomes import Failed
 from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
 from translation.engine.procedure import Procedure, Send
-from translation.error_mapping import NO_COORDINATOR
+from translation.error_mapping import IS_OUT, NO_COORDINATOR
+from translation.expiry import ensure_dead
 from translation.leave_epoch import leave
 from translation.member_state import MemberEvent
 
@@ -24,20 +25,23 @@ _LEAVE_VERSION = 3
 def leave_consumer_membership(context: Context, member: Member, reason: str) -> Procedure[None]:
     """End the membership of the new protocol of a client that has given up its partitions and joins anew.
 
-    It may have ended by itself.
+    It may have ended by itself. With a member log its id is dead first, so that an epoch -1 that is late hits nobody.
 
-    :raises Failed: the coordinator was not there to do it.
+    :raises Failed: the coordinator was not there to do it, or the log did not say that the id is dead.
     """
     group = member.group
     if member.joined:
         group.leaving.add(member.member_id)
         try:
+            yield from ensure_dead(context, member)
             response = yield from leave(member)
         finally:
             group.leaving.discard(member.member_id)
         # Else it would stay in the group until its session ends there.
         if response.error_code in NO_COORDINATOR:
             raise Failed(response.error_code, "its membership could not be ended")
+        if response.error_code in IS_OUT:
+            context.fleet.end(group.group_id, member.member_id)
     group.pending_moves.pop(member.member_id, None)
     if member.joined:
         context.memberships.end(member, MemberEvent.LEFT, EventKind.POLICY_CHANGED, reason)

@@ -11,7 +11,8 @@ of these ways, decided by what the policy says and by what is known of its group
 * **Adopted first**: the member is unknown here, so the broker is asked for it (:mod:`translation.migration.adoption`).
 
 A call that is not relayed goes on only if its sender may act in the group (:mod:`translation.authorization`). If the
-broker has to be asked for that, the call is routed again afterwards, with ``authorized``.
+broker has to be asked for that, the call is routed again afterwards, with ``authorized``. A Heartbeat, SyncGroup or
+JoinGroup then goes on only if its member is served by this replica (:mod:`translation.serving`).
 """
 
 import math
@@ -24,9 +25,9 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest
 from protocol_codecs.messages.sync_group import SyncGroupResponse
-from translation import authorization, session_timeout, static_members
+from translation import authorization, serving, session_timeout, static_members
 from translation.actions import Connection, Request
-from translation.apis import leave_group, offset_commit, offset_fetch
+from translation.apis import commit_messages, leave_group, offset_commit, offset_fetch
 from translation.apis.describe_groups import describe_groups
 from translation.apis.heartbeat import heartbeat
 from translation.apis.predicted_heartbeat import PredictedHeartbeat, is_predictable
@@ -39,6 +40,9 @@ from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed
+from translation.upstream.member_lookup import Found
+
+_COMMITS = frozenset({ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT})
 
 
 def route(context: Context, connection: Connection, request: Request) -> None:
@@ -79,6 +83,7 @@ def _route_heartbeat(
         refusal=lambda code: HeartbeatResponse(error_code=code),
         route_again=_route_heartbeat,
         authorized=authorized,
+        claims=True,
     )
 
 
@@ -93,6 +98,7 @@ def _route_sync_group(
         refusal=lambda code: SyncGroupResponse(error_code=code),
         route_again=_route_sync_group,
         authorized=authorized,
+        claims=True,
     )
 
 
@@ -109,9 +115,10 @@ def _route_commit(
         connection,
         request,
         translate=offset_commit.commit,
-        refusal=lambda code: offset_commit.refused(request, code),
+        refusal=lambda code: commit_messages.refused(request, code),
         route_again=_route_commit,
         authorized=authorized,
+        claims=False,
     )
 
 
@@ -124,11 +131,13 @@ def _route_member_call(
     refusal: Callable[[ErrorCode], Any],
     route_again: Callable[..., None],
     authorized: bool,
+    claims: bool,
 ) -> None:
     """Route a call of one member: relay or refuse it, or start the procedure that translates it.
 
     ``refusal`` makes the response that refuses it with a code. ``route_again`` is called, with ``authorized``, when the
-    broker has said that the sender may act in the group.
+    broker has said that the sender may act in the group. ``claims``: the call shows that its client is here, so its
+    member is to be served here (:mod:`translation.serving`).
     """
     message = request.message
     group_id, member_id = message.group_id, message.member_id
@@ -143,14 +152,33 @@ def _route_member_call(
     proceed = partial(route_again, context, connection, request, authorized=True)
     if not authorized and not authorization.is_authorized(context, connection, request, known, proceed):
         return
-    if static_members.is_fenced(context, group_id, member_id, message.group_instance_id):
+    go_on = partial(_translate_or_refuse, context, connection, request, translate, refuse)
+    if claims and not serving.is_served_here(context, connection, request, member_id, go_on, refuse):
+        return
+    go_on(None)
+
+
+def _translate_or_refuse(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    translate: Callable[[Context, Member, Connection, Request], Procedure[None]],
+    refuse: Callable[[ErrorCode], None],
+    found: Found | None,
+) -> None:
+    """Go on with a call that may be served here; ``found`` is what the broker has said of a member that it has not."""
+    message = request.message
+    group_id, member_id = message.group_id, message.member_id
+    if is_relayed(context, group_id, member_id):  # since a moment ago
+        context.forward(request)
+    elif static_members.is_fenced(context, group_id, member_id, message.group_instance_id):
         refuse(ErrorCode.FENCED_INSTANCE_ID)
     elif request.api_key == ApiKey.HEARTBEAT and downgrade.has_to_move_back(context, connection, request):
         refuse(ErrorCode.UNKNOWN_MEMBER_ID)
     else:
         member = context.registry.member(group_id, member_id)
         steps = partial(translate, context, member, connection, request)
-        _translate_or_adopt(context, member, connection, request, steps, refuse)
+        _translate_or_adopt(context, member, connection, request, steps, refuse, found)
 
 
 def _translate_or_adopt(
@@ -160,16 +188,17 @@ def _translate_or_adopt(
     request: Request,
     translate: Callable[[], Procedure[None]],
     refuse: Callable[[ErrorCode], None],
+    found: Found | None,
 ) -> None:
     """Start the procedure of a call; if the member is unknown here, ask the broker about it first."""
-    if member.joined:
+    if member.joined or (context.fleet.log is not None and request.api_key in _COMMITS):
         if member.deadlines.session_deadline < math.inf:
             # Alive now, however long the call has to wait for its turn.
             session_timeout.renew(member, context.now)
         steps = translate()
     else:
         rule = context.rules.rule_for(member.group.group_id)
-        steps = adopt_then(context, member, connection, request, rule, translate, refuse)
+        steps = adopt_then(context, member, connection, request, rule, translate, refuse, found)
     context.scheduler.start(steps, member.queue, connection.id, request.client_id)
 
 

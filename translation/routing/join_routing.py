@@ -12,7 +12,7 @@ from functools import partial
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupRequest
-from translation import authorization, member_id_required, relayed_responses, static_members
+from translation import authorization, member_id_required, relayed_responses, serving, static_members
 from translation.actions import Authorized, Connection, EventKind, Request
 from translation.apis import join_group
 from translation.engine.context import Context
@@ -51,11 +51,13 @@ def route_join_group(
     elif why_not is not None:
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         # What becomes of the group depends on the broker's response (relayed_responses).
-        context.forward(request)
+        serving.relay_join(context, connection, request)
     elif context.registry.is_native(message.group_id, message.member_id):
         context.forward(request)
     elif heartbeat_version(connection) is None:
-        _relay_until_policy_change(context, request, "the broker has no ConsumerGroupHeartbeat v1")
+        _relay_until_policy_change(
+            context, connection, request, "the broker has no ConsumerGroupHeartbeat v1"
+        )
     elif context.registry.group(message.group_id).migration.relays_joins(context.now) and not _has_joined(
         context, message
     ):
@@ -125,7 +127,9 @@ def _is_joining_upstream(context: Context, message: JoinGroupRequest) -> bool:
     )
 
 
-def _relay_until_policy_change(context: Context, request: Request, reason: str) -> None:
+def _relay_until_policy_change(
+    context: Context, connection: Connection, request: Request, reason: str
+) -> None:
     """Relay a JoinGroup, and all calls of its group until the policy changes."""
     message: JoinGroupRequest = request.message
     group = context.registry.group(message.group_id)
@@ -133,7 +137,7 @@ def _relay_until_policy_change(context: Context, request: Request, reason: str) 
     if message.member_id:
         context.registry.relay(group, message.member_id, math.inf)
     context.events.emit_group(EventKind.PASSED_THROUGH, group.group_id, request, reason)
-    context.forward(request)
+    serving.relay_join(context, connection, request)
 
 
 def _relay_unconverted(context: Context, connection: Connection, request: Request) -> None:
@@ -152,7 +156,7 @@ def _relay_or_move(context: Context, connection: Connection, request: Request, *
     message: JoinGroupRequest = request.message
     group = context.registry.groups.get(message.group_id)
     if group is None or not (group.pending_moves or group.members):
-        context.forward(request)
+        serving.relay_join(context, connection, request)
         return
     member = group.members.get(message.member_id)
     if member is not None and member.joined:  # whatever older membership its client may have left
@@ -199,9 +203,24 @@ def _translate(context: Context, connection: Connection, request: Request) -> No
     elif static_members.is_fenced(context, message.group_id, member_id, message.group_instance_id):
         context.answer(request, refused(request, ErrorCode.FENCED_INSTANCE_ID))
         return
+    go_on = partial(_join, context, connection, request, member_id)
+    if serving.is_served_here(
+        context,
+        connection,
+        request,
+        member_id,
+        lambda _found: go_on(),
+        lambda code: context.answer(request, refused(request, code)),
+    ):
+        go_on()
+
+
+def _join(context: Context, connection: Connection, request: Request, member_id: str) -> None:
+    """Start the procedure of a JoinGroup whose member may be served here."""
+    group = context.registry.group(request.message.group_id)
     group.migration.translate_join(context.now)
     group.relayed_until.pop(member_id, None)
-    member = context.registry.member(message.group_id, member_id)
+    member = context.registry.member(group.group_id, member_id)
     move = None
     if group.pending_moves:
         given_here = context.ids.is_issued(member_id)

@@ -48,8 +48,15 @@ def heartbeat_version(connection: Connection) -> int | None:
     )
 
 
-def send_heartbeat(member: Member, request: ConsumerGroupHeartbeatRequest) -> HeartbeatProcedure:
-    """Send a heartbeat; record whether its response was lost, and which assignor the broker accepted with it."""
+def send_heartbeat(
+    context: Context, member: Member, request: ConsumerGroupHeartbeatRequest
+) -> HeartbeatProcedure:
+    """Send a heartbeat; record whether its response was lost, and which assignor the broker accepted with it.
+
+    An owned list is not sent if another replica has come to serve the member: as if the coordinator were not there.
+    """
+    if request.topic_partitions is not None and not context.fleet.may_speak_for(member):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     membership = member.incarnation
     try:
         response: ConsumerGroupHeartbeatResponse = yield to_send(request)
@@ -130,7 +137,7 @@ def full_heartbeat(
     """
     # Taken before the answer: a repeated heartbeat must not mistake its own epoch for the one that was asked for.
     joining = member.member_epoch == 0
-    response = yield from send_heartbeat(member, _full_request(context, member, topics, owned))
+    response = yield from send_heartbeat(context, member, _full_request(context, member, topics, owned))
     if response.error_code == ErrorCode.NONE:
         member.broker.subscription = topics
         member.broker.subscribed_on = member.queue.running_on
@@ -152,7 +159,7 @@ def keepalive_heartbeat(
     An assignor that the policy has changed goes with it. One that the broker does not have is given up.
     """
     request = keepalive_request(context, member, client_is_here=client_is_here)
-    response = yield from send_heartbeat(member, request)
+    response = yield from send_heartbeat(context, member, request)
     return (yield from complete_heartbeat(context, member, request, response, client_is_here=client_is_here))
 
 
@@ -175,11 +182,11 @@ def complete_heartbeat(
         if member.broker.reply_lost and context.connections.is_connected(member.broker.subscribed_on):
             return response
         request = _minimal_request(member)
-        response = yield from send_heartbeat(member, request)
+        response = yield from send_heartbeat(context, member, request)
     elif response.error_code in _TRIED_AGAIN:
         yield from _drop_what_was_refused(context, member, response.error_code)
         request = keepalive_request(context, member, client_is_here=client_is_here)
-        response = yield from send_heartbeat(member, request)
+        response = yield from send_heartbeat(context, member, request)
     if response.error_code == _NONE:
         _apply_response(
             context,

@@ -1,11 +1,12 @@
 """Translations that do what a test says."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.session.speculation import Prediction
 from translation.actions import Action, CallId, Connection, ConnectionId, Forward, Release, Request
+from translation.fleet.outputs import Output
 from translation.policy.policy import Policy
 
 
@@ -38,6 +39,9 @@ class ForwardEverything:
         return [Release(connection_id)]
 
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
+        return []
+
+    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
         return []
 
     def next_deadline(self) -> float:

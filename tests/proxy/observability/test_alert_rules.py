@@ -16,7 +16,10 @@ RULES = FILES / "rules.yaml"
 DURING = "15m"
 
 HEALTHY = {
+    "up": "1x30",
     "epochgate_ready": "1x30",
+    'epochgate_tls_certificate_expiry_timestamp_seconds{where="listeners"}': "1814400x30",  # 21 days after 1970
+    'epochgate_tls_is_current{where="listeners"}': "1x30",
     "epochgate_stuck_groups": "0x30",
     "epochgate_policy_is_current": "1x30",
     "epochgate_unreachable_nodes": "0x30",
@@ -32,9 +35,14 @@ HEALTHY = {
 """A proxy at work, with losses and errors that are long past."""
 
 SCENARIOS = {
+    "EpochgateDown": {"up": "1x5 0x30", "epochgate_ready": "1x5 _x30"},
     "EpochgateNotReady": {"epochgate_ready": "1x2 0x30"},
     "EpochgateGroupStuck": {"epochgate_stuck_groups": "0x2 2x30"},
     "EpochgatePolicyRefused": {"epochgate_policy_is_current": "1x2 0x30"},
+    "EpochgateCertificateExpires": {
+        'epochgate_tls_certificate_expiry_timestamp_seconds{where="listeners"}': "1123200x30",  # 13 days
+    },
+    "EpochgateCertificateRefused": {'epochgate_tls_is_current{where="listeners"}': "1x2 0x30"},
     "EpochgateBrokerUnreachable": {"epochgate_unreachable_nodes": "0x2 1x30"},
     "EpochgateUpstreamErrors": {
         'epochgate_proxy_to_server_errors_total{kind="unreachable"}': "7+30x30",

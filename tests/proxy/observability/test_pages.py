@@ -21,7 +21,7 @@ from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import GroupView, Snapshot
 from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.observability.status_page import SHOWN, group_path
-from proxy.observability.timeline import timeline
+from proxy.observability.timeline import longest_without_owner, timeline
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.partitions import TopicPartitionSet
@@ -255,6 +255,18 @@ def test_the_timeline_shows_a_hand_over_and_the_pause_before_it(site):
     ]
     assert second.bars[-1].lasts
     assert sum(bar.width for bar in second.bars) == pytest.approx(100 * 100 / 101)
+    assert longest_without_owner(drawn, 955, NOW_S) == pytest.approx(10)
+    assert longest_without_owner(drawn, 961, NOW_S) == 0
+
+
+def test_the_words_about_the_last_rebalance_say_what_the_picture_shows(site):
+    site.record(life("m-1", owned=topic(0, 1)), 900)
+    site.record([changed("Stable", "CompletingRebalance", "m-1", owned=topic(0))], 950)
+    site.record([changed("CompletingRebalance", "Stable", "m-1", owned=topic(0))], 950.001)
+    site.record([changed("Stable", "Stable", "m-2", owned=topic(1))], 950.3)
+    text = site.http.get("/groups/g").text
+    assert "its members rejoined within 1 ms" in text
+    assert "a partition was without an owner for 300 ms" in text
 
 
 def test_a_client_that_gets_another_member_id_keeps_its_colour(site):

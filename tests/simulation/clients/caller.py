@@ -143,6 +143,18 @@ class Caller:
         for link in list(self._outstanding):
             self.close_line(link)
 
+    def leave_lines(self) -> dict[str, Link]:
+        """Dial anew for the next requests, but keep every connection open; return the connections by line."""
+        left = dict(self.lines)
+        self.lines.clear()
+        return left
+
+    def return_to_lines(self, left: dict[str, Link]) -> None:
+        """Close the connections dialled since, and use the ones that were left again, as far as they are open."""
+        for link in set(self.lines.values()) - set(left.values()):
+            self.close_line(link)
+        self.lines.update({line: link for line, link in left.items() if link in self._outstanding})
+
     def retire_line(self, line: str) -> None:
         """Close a line, after its requests in flight have arrived; the next request dials another connection."""
         link = self.lines.pop(line, None)

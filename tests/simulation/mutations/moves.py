@@ -14,9 +14,10 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.registry import Registry
 from translation.leave_epoch import leave
-from translation.migration import adoption, classic_join, downgrade, join_preflight
+from translation.migration import classic_join, downgrade, join_preflight
 from translation.routing import join_routing
 from translation.settings import TranslatorSettings
+from translation.upstream.member_lookup import Described, Found
 
 
 def go_back_with_partitions_in_hand() -> AbstractContextManager[Any]:
@@ -81,13 +82,13 @@ def _nobody_has_to_wait(*_: Any) -> Any:
 def believe_that_a_group_is_neither_kind() -> AbstractContextManager[Any]:
     """The answer that a group is no consumer group counts although the group may have been converted since."""
     look = join_preflight._lookup_member
-    first: dict[tuple[int, int], adoption.Found] = {}
+    first: dict[tuple[int, int], Found] = {}
 
     def broken(
         context: Context, member: Member, connection: Any, request: Any, *rest: Any, **named: Any
     ) -> Any:
         asked = id(context), request.id
-        if asked not in first or first[asked][0] is not adoption.Verdict.CLASSIC_GROUP:
+        if asked not in first or first[asked][0] is not Described.CLASSIC_GROUP:
             first[asked] = yield from look(context, member, connection, request, *rest, **named)
         return first[asked]
 

@@ -104,6 +104,8 @@ class Replica:
                     raise Disagreement(f"{right} is not known")
             elif right is None or found.offset != right.offset:
                 raise Disagreement(f"{found} counts instead of {right}")
+        beyond = sum(1 if self.view.get(key).record.kind.is_dead else -1 for key in self.view)
+        assert self.view.dead_beyond_alive("g") == beyond
 
     def _may_forget(self, entry: Entry) -> bool:
         assert entry.record is not None
@@ -278,7 +280,8 @@ class OneVersionMoreThanWhatCounts(PartitionView):
 
 class ForgetsTheDeadAtOnce(PartitionView):
     def forget(self) -> list[MemberKey]:
-        self._dead.clear()
+        for key in list(self._dead):
+            self._drop(key, self._dead[key])
         return super().forget()
 
 

@@ -152,6 +152,50 @@ def test_a_claim_waits_until_it_is_read_back(bench: Bench) -> None:
     assert not bench.written
 
 
+def test_ids_that_are_not_known_are_not_claimed_in_a_group_with_too_many_dead_ones() -> None:
+    """Whoever may read the group can make them, and all replicas keep each for an hour."""
+    bench = Bench(dead_ids=2).ready().served()
+    ids = [member_key("payments", f"made-up-{number}") for number in range(4)]
+    for key in ids[:3]:
+        assert bench.log.claim(key, B, bench.now, issued=True) is Verdict.SERVE
+        bench.read(MemberRecord(Kind.ENDED, bench.offset + 1), THEIRS, key)
+    # Three are dead and one lives.
+    assert bench.log.claim(ids[3], B, bench.now) is Verdict.UNAVAILABLE
+    assert bench.log.claim(ids[3], B, bench.now, issued=True) is Verdict.UNAVAILABLE
+    assert bench.log.claims_refused == 2
+    assert bench.claim(B) is Verdict.PENDING, "a member that is known goes on"
+    assert bench.log.claim(member_key("another", "id"), B, bench.now) is Verdict.PENDING
+    # They are forgotten.
+    bench.now += FORGET_DEAD_MS / 1000 + 1
+    bench.read(MemberRecord(Kind.SERVED, bench.offset, first=True), THEIRS, member_key("another", "2"))
+    assert bench.log.claim(ids[3], B, bench.now, issued=True) is Verdict.SERVE
+
+
+def test_an_id_that_was_claimed_before_there_were_too_many_goes_on() -> None:
+    bench = Bench(dead_ids=1).ready()
+    assert bench.log.claim(KEY, A, bench.now, issued=True) is Verdict.SERVE
+    for number in range(3):
+        bench.read(
+            MemberRecord(Kind.ENDED, bench.offset, first=True), THEIRS, member_key("payments", f"{number}")
+        )
+    assert bench.claim(A) is Verdict.SERVE
+    assert bench.claim(B) is Verdict.PENDING
+
+
+def test_a_member_whose_claim_is_confirmed_changes_nothing(bench: Bench) -> None:
+    """So nothing has to be carried out after each of its calls."""
+    bench.served()
+    assert bench.claim() is Verdict.SERVE
+    assert not bench.log.has_changed
+    assert bench.log.claim(KEY, B, bench.now) is Verdict.PENDING
+    assert bench.log.has_changed
+    bench.take()
+    assert not bench.log.has_changed
+    assert bench.log.oldest_unresolved_s(bench.now + 3) == 3
+    bench.read_back()
+    assert bench.log.oldest_unresolved_s(bench.now + 3) == 0
+
+
 def test_a_new_connection_at_its_own_server_is_confirmed_by_another_record(bench: Bench) -> None:
     bench.served()
     assert bench.claim(B) is Verdict.PENDING

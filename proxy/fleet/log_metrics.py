@@ -1,0 +1,62 @@
+"""Shows the member log of this process as metrics (``epochgate_fleet_…``)."""
+
+import trio
+
+from proxy.metrics.bounds import Bound
+from proxy.metrics.registry import Metrics
+from translation.fleet.member_log import MemberLog
+from translation.fleet.outputs import Health, WriteRecord
+from translation.fleet.records import Kind, MemberRecord, decode_value
+
+_PROBE = "probe"
+_KINDS = (*(str(kind) for kind in Kind), _PROBE)
+
+
+class LogMetrics:
+    """Counts what is read and written, and has the gauges ask the member log at each scrape."""
+
+    def __init__(self, metrics: Metrics, log: MemberLog) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._claims_refused = 0
+        self._is_refused = False
+        self._began = trio.current_time()
+        records = metrics.fleet_records
+        self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
+        self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
+        metrics.fleet_away.set_function(self._away)
+        metrics.fleet_unresolved.set_function(log.unresolved)
+        metrics.fleet_oldest_unresolved.set_function(
+            lambda: log.oldest_unresolved_s(trio.current_time()) if trio.lowlevel.in_trio_run() else 0.0
+        )
+
+    def read(self, record: MemberRecord | None) -> None:
+        """Count a record that was read; None for a probe."""
+        self._read[_PROBE if record is None else record.kind].value += 1
+
+    def written(self, write: WriteRecord) -> None:
+        """Count a record that is written."""
+        self._written[_PROBE if write.value is None else decode_value(write.value).kind].value += 1
+
+    def replayed(self) -> None:
+        """The log is read for the first time."""
+        self._metrics.fleet_replay.set(trio.current_time() - self._began)
+
+    def refused(self) -> None:
+        """The log can't be used until this process is started again."""
+        self._is_refused = True
+        self._metrics.fleet_refused.set(1)
+
+    def failed(self) -> None:
+        """Count an unexpected exception."""
+        self._metrics.internal_errors.labels("fleet").inc()
+
+    def count_refused_claims(self) -> None:
+        """Count the claims that were refused since this was called last."""
+        for _ in range(self._log.claims_refused - self._claims_refused):
+            self._metrics.hit(Bound.FLEET_IDS)
+        self._claims_refused = self._log.claims_refused
+
+    def _away(self) -> int:
+        partitions = range(self._log.settings.partitions)
+        return sum(self._is_refused or self._log.health(number) is not Health.READY for number in partitions)

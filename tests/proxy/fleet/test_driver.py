@@ -1,0 +1,129 @@
+"""What the driver of the member log makes of what its client reads, without a broker (with one: tests/integration)."""
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from proxy.config.fleet import Fleet
+from proxy.fleet.driver import FleetDriver
+from proxy.fleet.log_client import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.refusals import MemberLogRefused
+from proxy.metrics.registry import Metrics
+from translation.fleet.counting import Stored
+from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
+from translation.fleet.records import PROBE, Kind, MemberRecord, Writer, decode_value, member_key
+
+KEY = member_key("payments", "epochgate-1")
+PARTITIONS = 2
+PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+class Bench:
+    """A driver whose client writes to a list; each record is read back when the test says so."""
+
+    def __init__(self) -> None:
+        self.driver = FleetDriver(Fleet(kafka=dict(PROPERTIES), partitions=PARTITIONS), dict(PROPERTIES))
+        self.metrics = Metrics()
+        self.said: list[Output] = []
+        self.refusals: list[str] = []
+        self.written: list[WriteRecord] = []
+        self.offset = 0
+        self.driver._client.write = self.written.append
+        self.driver.attach(self.said.extend, self.refusals.append, self.metrics)
+
+    def start(self) -> "Bench":
+        for partition in range(PARTITIONS):
+            self.driver.log.replay_to(partition, 0, trio.current_time())
+        self.driver.carry_out()
+        self.read_back()
+        return self
+
+    def read_back(self) -> None:
+        written, self.written[:] = list(self.written), []
+        for write in written:
+            key, stored = PROBE, None
+            if write.value is not None:
+                key, stored = KEY, Stored(self.offset, 1_000, write.writer, decode_value(write.value))
+            self.read(RecordRead(write.partition, key, write.writer, stored, self.offset, 1_000))
+            self.offset += 1
+
+    def read(self, *events) -> None:
+        self.driver._handle(list(events))
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"epochgate_{name}", labels)
+
+
+async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
+    bench = Bench()
+    assert bench.metric("fleet_log_away") == PARTITIONS
+    bench.start()
+    assert bench.driver.replayed.is_set()
+    assert bench.metric("fleet_log_away") == 0
+    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is Verdict.PENDING
+    bench.driver.carry_out()
+    assert bench.metric("fleet_unresolved_records") == 1
+    bench.read_back()
+    assert bench.said == [Serving(KEY), Settled(KEY)]
+    assert bench.metric("fleet_unresolved_records") == 0
+    for kind, count in (("probe", PARTITIONS), ("served", 1), ("ended", 0)):
+        for direction in ("read", "written"):
+            assert bench.metric("fleet_records_total", kind=kind, direction=direction) == count
+
+
+async def test_claims_that_a_bound_refuses_are_counted():
+    bench = Bench().start()
+    bench.driver.log.settings = type(bench.driver.log.settings)(partitions=PARTITIONS, dead_ids=0)
+    assert bench.driver.log.claim(KEY, 1, trio.current_time(), issued=True) is Verdict.UNAVAILABLE
+    assert bench.driver.log.claim(KEY, 2, trio.current_time(), issued=True) is Verdict.UNAVAILABLE
+    bench.read(EndReached(0, 9))
+    assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
+
+
+async def test_after_a_refusal_nothing_is_written_or_read_and_somebody_is_told_once():
+    bench = Bench().start()
+    with capture_logs() as lines:
+        bench.read(AccessLost("no right"), AccessLost("again"))
+        bench.read(AccessLost("again"))
+    assert bench.refusals == ["the member log can't be used: no right"]
+    assert [line["reason"] for line in lines] == ["no right"]
+    assert (bench.metric("fleet_log_refused"), bench.metric("fleet_log_away")) == (1, PARTITIONS)
+    assert bench.driver.log.claim(KEY, 1, trio.current_time()) is Verdict.PENDING
+    bench.driver.carry_out()
+    assert not bench.written
+    theirs = Stored(9, 1_000, Writer(b"theirs"), MemberRecord(Kind.SERVED, 1, first=True))
+    bench.read(RecordRead(0, KEY, theirs.writer, theirs, 9, 1_000))
+    assert bench.driver.log.record(KEY) is None
+
+
+async def test_an_error_in_the_member_log_ends_its_use_and_not_the_process(monkeypatch):
+    bench = Bench().start()
+
+    def fails(*_arguments):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(bench.driver.log, "read_to", fails)
+    bench.read(EndReached(0, 9))
+    assert bench.metric("internal_errors_total", where="fleet") == 1
+    assert "unexpected error" in bench.refusals[0]
+
+
+async def test_a_writer_that_has_been_replaced_may_fail():
+    bench = Bench().start()
+    bench.read(WriteFailed(Writer(b"an earlier one"), "timed out"))
+    assert not bench.driver._has_failed
+    bench.read(WriteFailed(bench.driver._client.writer, "timed out"))
+    assert bench.driver._has_failed
+
+
+async def test_a_property_that_librdkafka_does_not_know_is_refused():
+    fleet = Fleet(kafka={**PROPERTIES, "sasl.pasword": "x"})
+    with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*sasl\.pasword"):
+        FleetDriver(fleet, dict(fleet.kafka))
+
+
+async def test_brokers_that_do_not_answer_end_the_start(monkeypatch):
+    monkeypatch.setattr("proxy.fleet.topic.TIMEOUT_S", 0.2)
+    fleet = Fleet(kafka=dict(PROPERTIES))
+    with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1"), trio.fail_after(60):
+        await FleetDriver(fleet, dict(fleet.kafka)).run()

@@ -1,0 +1,57 @@
+"""Commits at a replica that does not serve their member: they go to the broker with the epoch that it describes.
+
+With a member log a commit makes no replica the server of its member: it often comes from a producer's connection, and
+the client's own calls go to another replica. So nothing is remembered of it here: no connection, no deadline.
+"""
+
+from protocol_codecs import ErrorCode
+from translation import generation
+from translation.actions import Connection, Request
+from translation.apis.commit_messages import STALE, codes_of, for_a_member, refused, send_commit, translated
+from translation.engine.context import Context
+from translation.engine.member import Member
+from translation.engine.procedure import Procedure
+from translation.fleet.records import Kind
+from translation.upstream.member_lookup import Described, lookup_member
+
+_ATTEMPTS = 2
+"""The epoch may move between the description and the commit."""
+
+
+def commit_elsewhere(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[None]:
+    """Send a commit at the epoch that the broker describes; refuse or relay it if the broker has no such member."""
+    record = context.fleet.record(member)
+    if record is not None and record.kind.is_dead:
+        context.answer(request, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
+        return
+    if record is not None and record.kind is Kind.RELAYED:
+        context.forward(request)
+        return
+    version, message = for_a_member(request)
+    for _ in range(_ATTEMPTS):
+        described, found = yield from lookup_member(
+            context,
+            member.group.group_id,
+            member.member_id,
+            connection,
+            instance_id=message.group_instance_id,
+        )
+        if described in (Described.UNKNOWN, Described.HIDDEN):
+            response = refused(request, ErrorCode.UNKNOWN_MEMBER_ID)
+        elif described is Described.REPLACED:
+            response = refused(request, ErrorCode.FENCED_INSTANCE_ID)
+        elif found is None:
+            context.forward(request)
+            return
+        elif generation.in_request(request) > found.member_epoch:
+            response = refused(request, ErrorCode.ILLEGAL_GENERATION)
+        elif not context.connections.is_waiting(request):
+            return  # its client has gone, and may have given up through another process what it commits here
+        else:
+            response = yield from send_commit(found.member_epoch, request.api_key, version, message)
+            if codes_of(response) & STALE:
+                continue
+        break
+    context.answer(request, translated(response))

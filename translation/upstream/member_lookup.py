@@ -1,0 +1,94 @@
+"""Asks the broker with ConsumerGroupDescribe what it knows of a member, when this process does not know it well enough.
+
+What a description says of ownership is not used, because it can be incomplete.
+"""
+
+from enum import Enum, auto
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseMember,
+)
+from translation.actions import Connection
+from translation.engine.context import Context
+from translation.engine.procedure import Procedure, Send
+
+_CLASSIC_MEMBER = 0  # member_type in ConsumerGroupDescribe v1
+
+
+class Described(Enum):
+    """What the broker knows of a member."""
+
+    MEMBER = auto()
+    """A member of the new protocol that some process of Epochgate serves: this one may take it over."""
+
+    NATIVE_MEMBER = auto()
+    """A member whose client speaks the new protocol itself: the proxy must send nothing for it."""
+
+    CLASSIC_MEMBER = auto()
+    """A classic member in a consumer group: the broker itself answers its calls."""
+
+    CLASSIC_GROUP = auto()
+    """No consumer group."""
+
+    LOADING = auto()
+    """The coordinator still loads the group."""
+
+    UNAVAILABLE = auto()
+    """The broker gives no description; if the call is relayed, its answer tells the client why."""
+
+    REPLACED = auto()
+    """Another member has its instance id."""
+
+    HIDDEN = auto()
+    """A consumer group whose members this principal may not see, because it may not describe all of their topics."""
+
+    UNKNOWN = auto()
+    """A consumer group without this member."""
+
+
+Found = tuple[Described, ConsumerGroupDescribeResponseMember | None]
+
+
+def lookup_member(
+    context: Context, group_id: str, member_id: str, connection: Connection, *, instance_id: str | None = None
+) -> Procedure[Found]:
+    """Ask the broker what it knows of a member; with an instance id, also whether another member has that.
+
+    The description is returned for :attr:`Described.MEMBER` only.
+    """
+    version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
+    if version is None:
+        return Described.CLASSIC_GROUP, None
+    response: ConsumerGroupDescribeResponse = yield Send(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        version,
+        ConsumerGroupDescribeRequest(group_ids=(group_id,)),
+    )
+    if not response.groups:
+        return Described.UNAVAILABLE, None
+    group = response.groups[0]
+    match group.error_code:
+        case ErrorCode.NONE:
+            pass
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return Described.HIDDEN, None
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return Described.CLASSIC_GROUP, None
+        case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Described.LOADING, None
+        case _:
+            return Described.UNAVAILABLE, None
+    for found in group.members:
+        if found.member_id == member_id:
+            if found.member_type == _CLASSIC_MEMBER:
+                return Described.CLASSIC_MEMBER, None
+            if found.member_epoch < 0:
+                return Described.UNKNOWN, None  # a static member that is away: its client has to join again
+            is_ours = context.registry.is_ours(group_id, member_id)
+            return (Described.MEMBER, found) if is_ours else (Described.NATIVE_MEMBER, None)
+    if instance_id is not None and any(found.instance_id == instance_id for found in group.members):
+        return Described.REPLACED, None
+    return Described.UNKNOWN, None
