@@ -271,14 +271,19 @@ def _move(world: "World") -> None:
 
 
 def _go_and_come_back(world: "World") -> None:
-    """Have a client go to another replica and back, where its connections are still open and nothing is read."""
-    client = _pick(world, _classic(world))
+    """Have a client go to another replica and back, where its connections are still open and nothing is read.
+
+    It stays away for half of its session at least. It would leave an open connection earlier only if the broker there
+    had said that it does not coordinate the group, and then the connection confirms nothing any more.
+    """
+    client = _pick(world, [c for c in _classic(world) if c.phase is Phase.STABLE])
     if client is None or len(world.processes) < 2:
         return
     kernel = world.kernel
     home = world.homes.get(client.host, 0)
     elsewhere = (home + kernel.between(1, len(world.processes) - 1)) % len(world.processes)
-    here, away_ms = world.processes[home], kernel.between(200, 6_000)
+    here = world.processes[home]
+    away_ms = client.pace.session_timeout_ms // 2 + kernel.between(100, 6_000)
     world.watch.fault(f"{client} goes to {world.processes[elsewhere]}, and in {away_ms} ms back to {here}")
     if here.member_log is not None:
         here.member_log.cannot_read_until_ms = kernel.now_ms + away_ms + 2_000

@@ -149,7 +149,11 @@ class ProxyProcess:
         self.member_log: LogWay | None = None
         if self._world.log_topic is not None:
             self.member_log = LogWay(
-                self._world.log_topic, self.name, lambda: self.now_s, self._log_says, self._later
+                self._world.log_topic,
+                (self.name, self.incarnation),
+                lambda: self.now_s,
+                self._log_says,
+                self._later,
             )
         self.translator = self._make_translator(None if self.member_log is None else self.member_log.log)
         self.connections: dict[ConnectionId, ShellConnection] = {}
@@ -498,6 +502,7 @@ class ProxyProcess:
     def jump(self, by_ms: int) -> None:
         """Advance its clock, as after a suspend of the machine that lost no connections."""
         self._ahead_ms += by_ms
+        self._watch.log.age(self, by_ms)
         self._wake_ms = math.inf
         if self.up and not self._paused:
             self._look_at_time()

@@ -169,6 +169,8 @@ class Watch:
         """A proxy has read a call of a client."""
         standing = self.standings[client]
         standing.heard()
+        if process.member_log is not None:
+            self.log.arrived(client, ask)
         self._promptness.asked(standing, ask, self.kernel.now_ms)
         self.memberships.call_arrived(client, ask)
         if ask.api_key == ApiKey.OFFSET_COMMIT:

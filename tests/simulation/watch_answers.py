@@ -45,8 +45,8 @@ class AnswerWatch:
         codes = codes_in(message)
         if arrives:
             self._check_codes(standing, ask, codes)
-        if codes == {ErrorCode.NONE} and hasattr(ask.message, "member_id"):
-            watch.log.answered(process, ask.message.member_id, ApiKey(ask.api_key).name)
+        if process.member_log is not None:
+            watch.log.answered(process, standing, ask, message, codes)
         match ask.api_key:
             case ApiKey.JOIN_GROUP:
                 watch.memberships.join_answered(process, standing, ask, message, arrives=arrives)
@@ -61,12 +61,15 @@ class AnswerWatch:
         for code in codes & MEMBERSHIP_IS_OVER if arrives else ():
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
-    @staticmethod
-    def _check_codes(standing: Standing, ask: Ask, codes: set[int]) -> None:
+    def _is_removed(self, member_id: str) -> bool:
+        """Whether the broker has no such member. A replica may not begin under an id that another has given out."""
+        return member_id not in self._watch.broker.members()
+
+    def _check_codes(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
         for code in codes:
             ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
-            if ended and standing.excuse() is not None:
-                continue  # it left on another connection while its JoinGroup waited
+            if ended and (standing.excuse() is not None or self._is_removed(ask.message.member_id)):
+                continue  # it left on another connection while its JoinGroup waited, or has ended at the broker
             if code not in _ALLOWED[ask.api_key]:
                 name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
                 raise Violation(6, f"{standing.client} is answered {name}, which old clients do not survive")

@@ -72,20 +72,22 @@ class Written(NamedTuple):
 class LogWay:
     """One boot of a replica at the log: its member log, its producer and its consumer.
 
-    ``now_s`` is the clock of its process. ``tell`` gets what the member log says, but for what is written. ``later`` is
-    asked before anything is done: a process that stands still does it when it goes on.
+    ``boot`` is its replica's name, and the number of this start; ``now_s`` the clock of its process. ``tell`` gets what
+    the member log says, but for what is written. ``later`` is asked before anything is done: a process that stands
+    still does it when it goes on.
     """
 
     def __init__(
         self,
         topic: LogTopic,
-        name: str,
+        boot: tuple[str, int],
         now_s: Callable[[], float],
         tell: Callable[[list[Output]], None],
         later: Callable[..., bool],
     ) -> None:
         self.topic = topic
-        self.name = name
+        self.boot = boot
+        self.name = boot[0]
         self.is_alive = True
         self.cannot_read_until_ms = self.cannot_write_until_ms = 0
         self.writer = topic.new_writer()
@@ -98,7 +100,7 @@ class LogWay:
         self._replaced_ms = -(10**9)
         self._reads_at_ms = math.inf
         self._looks_at_ms = math.inf
-        self.log = MemberLog(FleetSettings(partitions=1, server=name), self.writer, now_s())
+        self.log = MemberLog(FleetSettings(partitions=1, server=self.name), self.writer, now_s())
         topic.ways.append(self)
         self.log.replay_to(0, topic.log.end, now_s())
 

@@ -3,15 +3,19 @@
 L1. At each offset all replicas that have read so far have the same record that counts for a member, and it is the one
     of an oracle that sees the whole log and compares what each writer really saw.
 L2. Epoch -1 goes out for a member that a deadline ends only when an ``expiring`` of it has been read.
-L3. A replica that has read that a member id is dead answers no call under it with NONE.
-L4. A replica has one unresolved record of a member at a time, and writes none while the log is away.
-L5. Epoch 0 goes out under an id of ours from one boot only.
+L3. An ``expiring`` is written only by a replica that has answered no call of the member that came within its session,
+    or after the member's rebalance timeout. When it counts, the client is outside its contract.
+L4. A replica that has read that a member id is dead answers no call under it with NONE.
+L5. A replica has one unresolved record of a member at a time, and writes none while the log is away.
+L6. Epoch 0 goes out under an id of ours from one boot only.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from protocol_codecs import ApiKey, ErrorCode
+from tests.simulation.standing import Standing
 from tests.simulation.violation import Violation
-from tests.simulation.wire import GROUP
+from tests.simulation.wire import GROUP, Ask
 from tests.translation.fleet.model import Entry
 from translation.engine.member_ids import ISSUED_PREFIX
 from translation.fleet.outputs import Health
@@ -34,6 +38,9 @@ class LogWatch:
         self._watch = watch
         self._began: dict[str, Boot] = {}
         """Which boot began the membership under each id."""
+        self._heard_ms: dict[tuple[Boot, str], int] = {}
+        """When the last call came that a boot has answered, by member."""
+        self._arrived_ms: dict[tuple[Any, int], int] = {}
         self._left: dict[tuple[Boot, str], bool] = {}
         """Whether the boot that sent epoch -1 for a member had read that its id is dead."""
 
@@ -48,6 +55,19 @@ class LogWatch:
             raise Violation(11, f"{way.name} writes {kind} of {key.member_id} while the log is away")
         if unresolved:
             raise Violation(11, f"{way.name} writes a second unresolved record of {key.member_id}")
+        if kind is Kind.EXPIRING:
+            self._check_silence(way, key.member_id)
+
+    def _check_silence(self, way: "LogWay", member_id: str) -> None:
+        standing = self._watch.client_of.get(member_id)
+        heard_ms = self._heard_ms.get((way.boot, member_id))
+        if standing is None or standing.session_timeout_ms is None or heard_ms is None:
+            return
+        if standing.joins_waiting or standing.client.member_id != member_id:
+            return  # the client itself joins anew, and its old membership ends for that
+        silent_ms = self._watch.kernel.now_ms - heard_ms
+        if silent_ms < standing.session_timeout_ms and standing.excuse() is None:
+            raise Violation(11, f"{way.name} expires {member_id}, which it heard {silent_ms} ms ago")
 
     def landed(self, topic: "LogTopic", entry: Entry) -> None:
         """A record lies in the log."""
@@ -60,6 +80,9 @@ class LogWatch:
         )
         if counts and entry.record.kind is Kind.EXPIRING:
             self._watch.count("members that the log expired")
+            standing = self._watch.client_of.get(entry.key.member_id)
+            if standing is not None:
+                standing.end("the log says that its member id is dead")
 
     def has_read(self, way: "LogWay", offset: int) -> None:
         """A replica has read the log up to this offset."""
@@ -91,10 +114,33 @@ class LogWatch:
         if not self._left.pop((boot, member_id), True):
             raise Violation(11, f"{process} has removed {member_id}, and had not read that it is dead")
 
-    def answered(self, process: "ProxyProcess", member_id: str, what: str) -> None:
-        """A replica answers a call of a member with NONE."""
-        if member_id and self._is_dead(process, member_id):
-            raise Violation(11, f"{process} answers {what} of {member_id}, which it has read is dead")
+    def arrived(self, client: Any, ask: Ask) -> None:
+        """A replica has read a call."""
+        self._arrived_ms[client, ask.number] = self._watch.kernel.now_ms
+
+    def answered(
+        self, process: "ProxyProcess", standing: Standing, ask: Ask, message: Any, codes: set[int]
+    ) -> None:
+        """A replica answers a call."""
+        arrived_ms = self._arrived_ms.pop((standing.client, ask.number))
+        if ask.api_key == ApiKey.JOIN_GROUP:
+            arrived_ms = self._watch.kernel.now_ms  # its session begins with the answer
+        elif ask.api_key not in (ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP):
+            return
+        if not codes <= {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+            return
+        member_id = message.member_id if ask.api_key == ApiKey.JOIN_GROUP else ask.message.member_id
+        if codes == {ErrorCode.NONE} and self._is_dead(process, member_id):
+            name = ApiKey(ask.api_key).name
+            raise Violation(11, f"{process} answers {name} of {member_id}, which it has read is dead")
+        key = (process.name, process.incarnation), member_id
+        self._heard_ms[key] = max(arrived_ms, self._heard_ms.get(key, 0))
+
+    def age(self, process: "ProxyProcess", by_ms: int) -> None:
+        """The clock of a process jumps."""
+        for boot, member_id in self._heard_ms:
+            if boot == (process.name, process.incarnation):
+                self._heard_ms[boot, member_id] -= by_ms
 
     @staticmethod
     def _is_dead(process: "ProxyProcess", member_id: str) -> bool:
