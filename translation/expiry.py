@@ -23,6 +23,7 @@ from translation.fleet.member_log import MemberLog
 from translation.fleet.records import MemberKey
 from translation.leave_epoch import leave
 from translation.member_state import MemberEvent, MemberState
+from translation.upstream.assignor_vote import update_assignors
 
 
 def timeout_expired(context: Context, member: Member) -> bool:
@@ -123,6 +124,9 @@ def drop_taken(context: Context, member: Member) -> None:
     """Forget a member that another replica serves, without a word to the broker."""
     if member.joined:
         context.memberships.drop_taken(member)
+        update_assignors(
+            context, member.group
+        )  # that of this member may be the one for which the group votes
     context.registry.drop_if_idle(member)
 
 

@@ -52,6 +52,7 @@ from translation.actions import (
 )
 from translation.apis.predicted_heartbeat import PredictedHeartbeat
 from translation.authorization import NOBODY
+from translation.fleet.member_log import MemberLog
 from translation.policy.policy import Mode, Policy, Rule
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
@@ -114,6 +115,7 @@ class Bench:
         *,
         new_group: bool = True,
         lets_in: bool = True,
+        member_log: MemberLog | None = None,
     ) -> None:
         """``new_group``: the broker has no such group before the first join, and the bench answers so by itself.
 
@@ -124,7 +126,9 @@ class Bench:
         self.now = 1000.0
         self.versions = versions
         self._uuids = iter(f"uuid-{n}" for n in range(1, 10_000))
-        self.translator = Translator(policy, settings=settings, new_uuid=lambda: next(self._uuids))
+        self.translator = Translator(
+            policy, settings=settings, new_uuid=lambda: next(self._uuids), member_log=member_log
+        )
         self.calls: list[Call] = []
         self.answers: dict[RequestId, Any] = {}
         self.forwarded: list[RequestId] = []

@@ -252,8 +252,7 @@ def _begin_membership(context: Context, member: Member, incarnation: int, replac
     for replaced_id in replaced:
         context.fleet.end(member.group.group_id, replaced_id)
     member.group.migration.converted()
-    if member.connection_id is not None:  # of an id that the log did not know before
-        context.fleet.claim(member, member.connection_id)
+    context.fleet.has_begun(member)
     context.memberships.heartbeat_group(member.group)
     if member.incarnation != incarnation:
         context.events.emit(EventKind.REJOINED_AFTER_LOSS, member, reason="renewed inside JoinGroup")

@@ -66,10 +66,13 @@ class Fleet:
         """The log has settled something of a member, so its calls have a verdict."""
         self._unavailable.pop(key, None)
 
-    def claim(self, member: Member, connection_id: ConnectionId) -> None:
-        """The broker has a member that is served here, whether the log knew it before or not. Nobody waits for it."""
-        if self.log is not None:
-            self.log.claim(key_of(member), connection_id, self._environment.now, terms_of(member))
+    def has_begun(self, member: Member) -> None:
+        """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""
+        if self.log is None or member.connection_id is None:
+            return
+        key = key_of(member)
+        if self.log.record(key) is None:
+            self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
 
     def record(self, member: Member) -> MemberRecord | None:
         """The record that counts for a member; None if there is none, or no member log."""

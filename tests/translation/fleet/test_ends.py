@@ -1,0 +1,380 @@
+"""How memberships end at replicas with a member log: an id is dead in the log before epoch -1 goes out for it."""
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
+from tests.translation.answers import A, described, member
+from tests.translation.bench import GROUP, TOPIC, Bench
+from tests.translation.fleet.bench import Replica, SharedLog
+from tests.translation.fleet.test_serving import served_member, taken_over
+from tests.translation.live_groups import OBSERVE_ALL
+from translation.actions import EventKind
+from translation.fleet.records import Kind, member_key
+from translation.fleet.seats import Seat
+
+KEY = member_key(GROUP, A)
+SESSION_S = 10.0
+
+
+@pytest.fixture
+def log() -> SharedLog:
+    return SharedLog()
+
+
+def left(replica: Replica, code: ErrorCode = ErrorCode.NONE) -> None:
+    """The broker answers the heartbeat that leaves."""
+    call = replica.heartbeats()[0]
+    assert call.message.member_epoch in (-1, -2)
+    replica.reply(
+        ConsumerGroupHeartbeatResponse(error_code=code, member_epoch=call.message.member_epoch), call
+    )
+
+
+def fall_silent(replica: Replica, seconds: float = SESSION_S) -> None:
+    """The client does not call; the broker answers what keeps its member alive meanwhile."""
+    for _ in range(int(seconds / 0.1)):
+        replica.advance(0.1)
+        for call in replica.heartbeats():
+            if call.message.member_epoch >= 0:
+                replica.reply(Bench.heartbeat_answer(call.message.member_epoch), call)
+
+
+# -- clients that fall silent ------------------------------------------------------------------------------------------
+
+
+def test_a_silent_client_is_removed_when_its_id_is_dead_in_the_log(log: SharedLog) -> None:
+    one = log.replica()
+    served_member(one)
+    fall_silent(one, SESSION_S - 2.5)
+    log.is_held = True
+    fall_silent(one, 1.5)
+    assert one.leave_epochs() == []
+    log.is_held = False
+    log.settle()
+    assert one.leave_epochs() == [-1]
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+    left(one)
+    assert log.kinds(A)[-1] is Kind.ENDED
+    assert EventKind.SESSION_EXPIRED in one.kinds()
+
+
+def test_a_client_that_has_come_to_another_replica_meanwhile_is_not_removed(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    fall_silent(one, SESSION_S - 2.5)
+    log.is_held = True
+    other.heartbeat(other.connect(), A, 1)
+    fall_silent(one, 1.0)
+    log.is_held = False
+    log.settle()
+    assert one.leave_epochs() == []
+    assert other.log.seat(KEY) is Seat.SERVING
+    assert EventKind.SESSION_EXPIRED not in one.kinds()
+
+
+def test_an_end_that_the_broker_has_not_confirmed_is_not_written(log: SharedLog) -> None:
+    one = log.replica()
+    served_member(one)
+    fall_silent(one)
+    left(one, ErrorCode.NOT_COORDINATOR)
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+
+
+def test_an_end_whose_answer_is_lost_is_not_written(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    fall_silent(one)
+    one.upstream_lost(connection)
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+    assert EventKind.SESSION_EXPIRED in one.kinds()
+
+
+def test_nothing_is_written_for_a_silent_client_without_a_connection_upstream(log: SharedLog) -> None:
+    """Nobody could send epoch -1, and the id would be dead in the log while the broker has the member."""
+    one = log.replica()
+    connection = served_member(one)
+    one.upstream_lost(connection)
+    fall_silent(one)
+    assert log.kinds(A)[-1] is Kind.SERVED
+    assert EventKind.SESSION_EXPIRED in one.kinds()
+
+
+def test_while_not_every_replica_writes_the_log_the_broker_ends_silent_clients(log: SharedLog) -> None:
+    one = log.replica(expires=False)
+    served_member(one)
+    fall_silent(one)
+    assert one.leave_epochs() == []
+    assert Kind.EXPIRING not in log.kinds(A)
+    assert EventKind.SESSION_EXPIRED in one.kinds()
+
+
+def test_a_silent_client_is_not_kept_alive_while_the_log_is_away(log: SharedLog) -> None:
+    """It is stopped, and its connection open: its partitions would have no owner until the log is back."""
+    one = log.replica()
+    served_member(one)
+    log.go_away()
+    fall_silent(one, SESSION_S)
+    assert one.calls == []
+    before = len(one.events)
+    log.advance(20.0)
+    assert one.calls == []
+    assert len(one.events) == before
+
+
+def test_a_client_that_is_heard_before_the_log_is_back_is_not_removed(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    log.go_away()
+    fall_silent(one, SESSION_S)
+    refused = one.heartbeat(connection, A, 1)
+    assert one.error(refused) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.come_back()
+    assert one.leave_epochs() == []
+    assert Kind.EXPIRING not in log.kinds(A)
+
+
+def test_a_client_that_falls_silent_again_after_the_log_was_away_is_removed(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    log.go_away()
+    fall_silent(one, SESSION_S)
+    one.heartbeat(connection, A, 1)
+    log.come_back()
+    fall_silent(one)
+    assert one.leave_epochs() == [-1]
+
+
+# -- dead ids ----------------------------------------------------------------------------------------------------------
+
+
+def expired_without_end(log: SharedLog) -> tuple[Replica, Replica]:
+    """The id of A is dead, and the replica that had it so died before epoch -1 was answered; it, and another."""
+    one, other = log.replica(), log.replica()
+    connection = served_member(one)
+    fall_silent(one)
+    one.upstream_lost(connection)
+    return one, other
+
+
+def test_a_heartbeat_under_a_dead_id_is_told_so_after_the_end_was_made_sure(log: SharedLog) -> None:
+    _, other = expired_without_end(log)
+    heartbeat = other.heartbeat(other.connect(), A, 1)
+    assert heartbeat not in other.answers
+    assert other.leave_epochs() == [-1]
+    left(other, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert other.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert log.kinds(A)[-1] is Kind.ENDED
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_join_group_under_a_dead_id_is_told_so_in_every_version(log: SharedLog, version: int) -> None:
+    _, other = expired_without_end(log)
+    join = other.join(other.connect(), A, version=version)
+    left(other)
+    assert other.error(join) == ErrorCode.UNKNOWN_MEMBER_ID
+    again = other.join(other.connect(), A, version=version)
+    assert other.error(again) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert other.calls == []
+
+
+def test_a_call_that_comes_while_the_end_is_written_is_told_so(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    fall_silent(one, SESSION_S - 2.5)
+    log.is_held = True
+    fall_silent(one, 1.0)
+    heartbeat = one.heartbeat(connection, A, 1)
+    assert heartbeat not in one.answers
+    log.is_held = False
+    log.settle()
+    while one.heartbeats():
+        left(one)
+    assert one.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_under_a_dead_id_is_refused(log: SharedLog) -> None:
+    _, other = expired_without_end(log)
+    commit = other.commit(other.connect(), A, 1)
+    (topic,) = other.answers[commit].topics
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- LeaveGroup and instance ids ---------------------------------------------------------------------------------------
+
+
+def leave_answer() -> LeaveGroupResponse:
+    return LeaveGroupResponse(members=(MemberResponse(member_id=A),))
+
+
+def test_an_id_that_a_leave_group_has_ended_is_dead(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    one.leave(connection, A)
+    one.reply(described(member(A), member("somebody-else")))
+    one.reply(leave_answer())
+    assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_a_leave_group_that_another_replica_relays_ends_the_membership_where_it_is_served(
+    log: SharedLog,
+) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    connection = other.connect()
+    leave = other.leave(connection, A)
+    other.relayed_response(connection, leave, leave_answer())
+    assert log.kinds(A)[-1] is Kind.ENDED
+    log.advance(30.0)
+    assert one.calls == []
+
+
+def test_the_id_that_a_newer_process_replaces_is_dead_and_the_older_process_is_fenced(log: SharedLog) -> None:
+    one, other = log.replica(new_group=True), log.replica()
+    old = one.connect()
+    one.stable_member(old, (0, 1), instance_id="i-1")
+    other._new_group = True
+    join = other.join(other.connect(), "", instance_id="i-1")
+    other._new_group = False
+    other.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    other.reply(described(member(A, epoch=1, instance_id="i-1")))
+    left(other)
+    assert log.kinds(A) == [Kind.SERVED]
+    other.beat(2, orders=(0, 1))
+    assert other.error(join) == ErrorCode.NONE
+    assert log.kinds(A)[-1] is Kind.ENDED
+    late = one.heartbeat(old, A, 1, "i-1")
+    one.reply(described(member(other.answers[join].member_id, instance_id="i-1")))
+    assert one.error(late) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_client_that_joins_anew_leaves_its_adopted_membership_to_the_log(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica(new_group=True)
+    served_member(one)
+    other._new_group = False
+    connection, _ = taken_over(other)
+    other._new_group = True
+    member_id = other.answers[other.join(connection, "")].member_id
+    log.is_held = True
+    other.join(connection, member_id)
+    log.advance(0.1)
+    assert other.leave_epochs() == []
+    log.is_held = False
+    log.settle()
+    assert other.leave_epochs() == [-1]
+
+
+# -- moves between the protocols ---------------------------------------------------------------------------------------
+
+
+def test_a_client_that_moves_back_leaves_when_its_id_is_dead_and_comes_back_without_it(
+    log: SharedLog,
+) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
+    told = one.heartbeat(connection, A, 1)
+    assert one.error(told) == ErrorCode.UNKNOWN_MEMBER_ID
+    log.is_held = True
+    join = one.join(connection, A)
+    one.reply(described(member(A), member("somebody-else")))
+    assert one.leave_epochs() == []
+    log.is_held = False
+    log.settle()
+    left(one)
+    assert one.error(join) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.forwarded == []
+    assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_a_client_does_not_move_back_while_the_log_is_away(log: SharedLog) -> None:
+    one = log.replica()
+    connection = served_member(one)
+    one._do(one.translator.set_policy(one.now, OBSERVE_ALL))
+    one.heartbeat(connection, A, 1)
+    log.is_held = True
+    join = one.join(connection, A)
+    one.reply(described(member(A), member("somebody-else")))
+    log.advance(2.1)
+    assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert one.leave_epochs() == []
+
+
+def test_a_join_group_is_relayed_when_the_log_has_its_id_as_a_classic_one(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
+    served_member(one)
+    log.is_held = True
+    connection = other.connect()
+    join = other.join(connection, A)
+    assert other.forwarded == []
+    log.is_held = False
+    log.settle()
+    assert other.forwarded == [join]
+    assert log.kinds(A)[-1] is Kind.RELAYED
+    assert one.log.seat(KEY) is Seat.RELAYED
+    again = other.join(connection, A)
+    assert other.forwarded == [join, again]
+
+
+def test_a_join_group_under_a_dead_id_is_not_relayed(log: SharedLog) -> None:
+    expired_without_end(log)
+    other = log.replica(policy=OBSERVE_ALL)
+    join = other.join(other.connect(), A)
+    assert other.error(join) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert other.forwarded == []
+
+
+def test_a_join_group_under_an_id_that_the_log_does_not_know_is_relayed_at_once(log: SharedLog) -> None:
+    one = log.replica(policy=OBSERVE_ALL)
+    join = one.join(one.connect(), "app-7b4e1f0c-0000-4000-8000-000000000001")
+    assert one.forwarded == [join]
+    assert len([record for _, _, record in log.records if record is not None]) == 0
+
+
+def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
+    """A JoinGroup under its id was relayed by a replica that had read another policy."""
+    one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
+    served_member(one)
+    other.join(other.connect(), A)
+    heartbeat = one.heartbeat(one.connect(), A, 1)
+    assert one.forwarded == [heartbeat]
+    assert log.kinds(A)[-1] is Kind.RELAYED
+
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_at_another_replica_goes_out_at_the_described_epoch_and_takes_nothing_over(
+    log: SharedLog,
+) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    connection = other.connect()
+    other.commit(connection, A, 1)
+    other.reply(described(member(A, epoch=3)))
+    (call,) = other.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 3)
+    assert call.message.topics[0].name == TOPIC
+    assert log.kinds(A) == [Kind.SERVED]
+    assert one.log.seat(KEY) is Seat.SERVING
+    other.calls.clear()
+    log.advance(8.0)
+    assert other.calls == []
+    assert EventKind.ADOPTED not in other.kinds()
+
+
+def test_a_commit_at_another_replica_with_a_generation_to_come_is_refused(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    commit = other.commit(other.connect(), A, 4)
+    other.reply(described(member(A, epoch=3)))
+    (topic,) = other.answers[commit].topics
+    assert topic.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_commit_where_the_member_is_served_goes_out_at_once(log: SharedLog) -> None:
+    one = log.replica()
+    served_member(one)
+    one.commit(one.connect(), A, 1)
+    assert [call.api_key for call in one.calls] == [ApiKey.OFFSET_COMMIT]
