@@ -49,6 +49,8 @@ GONE_S = 30.0
 LEFT_OVER = ("epochgate_client_to_proxy_active_connections", "epochgate_upstream_calls_in_flight")
 """Metrics that are 0 when no client is left and no call waits for an answer."""
 
+HIDDEN = "epochgate_hidden_nodes_total"
+
 _QUIET = {"log_level": 0, "error_cb": lambda _error: None}
 
 
@@ -157,13 +159,15 @@ def soak(minutes: float) -> dict[str, Any]:
         finally:
             traffic.end()
         left_over = _left_over(proxy)
+        hidden = _metric(proxy, HIDDEN)
         return {
             **judged(rests),
             "minutes": minutes,
             "unanswered calls": traffic.unanswered,
             "left over at the proxy": left_over,
             "consumers that did not close": [str(one) for one in unclosed],
-            "answered": answered(traffic.unanswered, left_over, unclosed),
+            "brokers hidden by the proxy": hidden,
+            "answered": answered(traffic.unanswered, left_over, hidden, unclosed),
             "traffic": {
                 "produced": traffic.produced,
                 "consumed": traffic.consumed,
@@ -232,9 +236,9 @@ def judged(rests: list[dict[str, float]]) -> dict[str, Any]:
     return {"rows": rows, "flat": all(row["flat"] for row in rows.values())}
 
 
-def answered(unanswered: int, left_over: float, unclosed: list[Unclosed]) -> bool:
-    """Return whether the proxy has answered every call."""
-    return not unanswered and not left_over and all(one.excused for one in unclosed)
+def answered(unanswered: int, left_over: float, hidden: float, unclosed: list[Unclosed]) -> bool:
+    """Return whether the proxy has answered every call, and has hidden no broker from the consumers' metadata."""
+    return not (unanswered or left_over or hidden) and all(one.excused for one in unclosed)
 
 
 def main() -> int:

@@ -1,12 +1,12 @@
 """Runs the soak's consumers as processes, and says of one that does not close whether the proxy owes it an answer.
 
-librdkafka (2.16) can lose all its brokers. At the end of its controlled shutdown a broker may answer Metadata with its
-topics and without any broker, and librdkafka then gives up the only broker that it knows. While something still refers
-to that broker (such as a message of a partition that was taken away), it does not begin again with `bootstrap.servers`
-either. The consumer never connects again, and a close that has to wait for a commit, and so for a coordinator, never
-ends (https://github.com/confluentinc/librdkafka/issues/5301). The same happens straight at Kafka. Such a consumer is
-told from one whose call is not answered by two signs: the last metadata in its log has no brokers, and it has no
-connection, so it waits for nobody's answer.
+librdkafka 2.16.0 can lose all its brokers. At the end of its controlled shutdown a broker may answer Metadata with its
+topics and without any broker, and librdkafka then gives up the only broker that it knows. Most consumers begin again
+with `bootstrap.servers`. One in which something still refers to the lost broker does not: it never connects again, and
+if a commit was in flight, its close waits for ever for a coordinator
+(https://github.com/confluentinc/librdkafka/issues/5301). The same happens straight at Kafka; the counts are in
+docs/evidence/performance.md. Such a consumer is told from one whose call is not answered by two signs: the last
+metadata in its log has no broker, and it has no connection, so it waits for nobody's answer.
 """
 
 import re

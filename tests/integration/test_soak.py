@@ -59,13 +59,13 @@ def unclosed(*, connections, lost_its_brokers):
     ],
 )
 def test_only_a_consumer_without_brokers_and_connections_is_excused_for_not_closing(one, excused):
-    assert soak.answered(0, 0.0, [one]) is excused
+    assert soak.answered(0, 0.0, 0.0, [one]) is excused
 
 
-@pytest.mark.parametrize(("unanswered", "left_over"), [(1, 0.0), (0, 1.0)])
-def test_a_call_without_an_answer_fails_the_soak(unanswered, left_over):
-    assert soak.answered(0, 0.0, [])
-    assert not soak.answered(unanswered, left_over, [])
+@pytest.mark.parametrize(("unanswered", "left_over", "hidden"), [(1, 0.0, 0.0), (0, 1.0, 0.0), (0, 0.0, 1.0)])
+def test_a_call_without_an_answer_or_a_hidden_broker_fails_the_soak(unanswered, left_over, hidden):
+    assert soak.answered(0, 0.0, 0.0, [])
+    assert not soak.answered(unanswered, left_over, hidden, [])
 
 
 @pytest.mark.parametrize(
