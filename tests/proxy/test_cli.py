@@ -115,6 +115,39 @@ def test_files_of_tls_are_looked_into(tmp_path):
         assert said in done.stdout + done.stderr
 
 
+WITHOUT_CONFLUENT = """
+import sys
+sys.modules["confluent_kafka"] = None
+from proxy.cli import main
+sys.argv[0] = "epochgate"
+main()
+"""
+"""The command line where confluent-kafka is not installed."""
+
+
+def test_only_a_member_log_needs_confluent_kafka(tmp_path):
+    for more, code, said in (
+        ("", 0, "good"),
+        ("fleet: {kafka: {bootstrap.servers: k}}\n", 2, "pip install 'epochgate[fleet]'"),
+    ):
+        file = config_file(tmp_path, more=more)
+        command = [sys.executable, "-c", WITHOUT_CONFLUENT, "config", "check", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done.stderr
+        assert said in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_secrets_of_the_member_log_are_looked_into(tmp_path):
+    fleet = "fleet: {kafka: {bootstrap.servers: k}, kafka_files: {sasl.password: secret}}\n"
+    file = config_file(tmp_path, more=fleet)
+    for command in (("config", "check"), ("run", "--config")):
+        done = epochgate(*command, file)
+        assert (done.returncode, "`fleet.kafka_files.sasl.password`" in done.stderr) == (2, True)
+    (tmp_path / "secret").write_text("s3cret\n")
+    assert epochgate("config", "check", file).returncode == 0
+
+
 def test_the_schema_is_json():
     schema = json.loads(epochgate("config", "schema").stdout)
     assert "listeners" in schema["$defs"]["Config"]["properties"]

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
-from proxy.server.process import make_translator
+import pytest
+
+from proxy.config.fleet import Fleet
+from proxy.server import process
+from proxy.server.process import StartError, check_fleet, make_translator
 from tests.proxy.fakes.serving import config_for
 from translation.policy.policy import Policy
 
@@ -34,3 +38,15 @@ def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
     for workers, said, alone in ((1, True, True), (2, True, False), (1, False, False)):
         translator = make_translator(config_for({}, workers=workers, sole_process=said), Policy())
         assert translator._context.settings.sole_process is alone
+
+
+def test_no_process_of_a_fleet_serves_alone():
+    config = config_for({}, sole_process=True, fleet=Fleet(kafka={"bootstrap.servers": "k"}))
+    assert make_translator(config, Policy())._context.settings.sole_process is False
+
+
+def test_a_member_log_without_its_kafka_client_is_refused_with_the_way_to_install_it(monkeypatch):
+    monkeypatch.setattr(process, "find_spec", lambda _name: None)
+    check_fleet(config_for({}))
+    with pytest.raises(StartError, match=r"pip install 'epochgate\[fleet\]'"):
+        check_fleet(config_for({}, fleet=Fleet(kafka={"bootstrap.servers": "k"})))
