@@ -83,17 +83,15 @@ def asks_log(context: Context, member: Member) -> bool:
 
 
 def remove_dead(context: Context, member: Member) -> Procedure[None]:
-    """End a membership after the log has said that its id is dead, whatever its client has done since.
+    """Have the broker remove a member whose id the log has said to be dead.
 
     The log is told of the end only if the broker confirms it. Else somebody who meets the id sends epoch -1 again, or
     the broker's session timeout decides.
     """
-    kind, reason = _which_timeout(context, member)
-    with suppress(UpstreamLost):
-        response = yield from leave(member)
-        if response.error_code in IS_OUT:
-            context.fleet.end(member.group.group_id, member.member_id)
-    _forget(context, member, kind, reason)
+    response = yield from leave(member)
+    if response.error_code in IS_OUT:
+        context.fleet.end(member.group.group_id, member.member_id)
+        context.memberships.heartbeat_group(member.group)  # its partitions are free from now on
 
 
 def ensure_dead(context: Context, member: Member) -> Procedure[None]:

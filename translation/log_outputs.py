@@ -11,9 +11,6 @@ from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
 from translation.fleet.outputs import Expired, Output, Serving, Settled, Taken
 
-_AFTER_TURN_S = 1.0
-"""After this much more than a turn's limit, a membership whose end waits for its turn is looked at again."""
-
 
 def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
     """Handle what the log says, in order."""
@@ -34,19 +31,19 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
 
 
 def _expired(context: Context, member: Member | None) -> None:
-    """The id of a member whose timeout has passed is dead: have epoch -1 sent in the member's turn."""
+    """The id of a member whose timeout has passed is dead: end its membership, and have epoch -1 sent in its turn.
+
+    Without a connection somebody who meets the id sends that, or the broker's session timeout decides.
+    """
     if member is None or not member.joined or member.member_id in member.group.leaving:
         return  # who ends it waits for this (translation.migration.old_membership)
-    if member.connection_id is None:
-        # Somebody who meets the id sends it, or the broker's session timeout decides.
-        forget_expired(context, member)
-        return
-    context.scheduler.start(
-        remove_dead(context, member),
-        member.queue,
-        member.connection_id,
-        member.client.client_id,
-        ends_session=True,
-    )
-    if member.queue.waiting:  # for its turn, and what waits is dropped if its connection is lost before
-        context.timers.book(member, context.now + context.settings.turn_limit_s + _AFTER_TURN_S)
+    if member.connection_id is not None:
+        context.scheduler.start(
+            remove_dead(context, member),
+            member.queue,
+            member.connection_id,
+            member.client.client_id,
+            ends_session=True,
+        )
+    # At once: no call that is under way is answered as if it were still a member.
+    forget_expired(context, member)

@@ -146,6 +146,19 @@ def test_a_client_that_falls_silent_again_after_the_log_was_away_is_removed(log:
     assert one.leave_epochs() == [-1]
 
 
+def test_a_heartbeat_that_the_broker_answers_when_the_id_is_dead_is_told_so(log: SharedLog) -> None:
+    """The broker was silent for as long as the client's session, and so the client was, too."""
+    one = log.replica()
+    connection = served_member(one)
+    heartbeat = one.heartbeat(connection, A, 1)
+    (call,) = one.calls
+    log.advance(SESSION_S)
+    assert log.kinds(A)[-1] is Kind.EXPIRING
+    one.reply(Bench.heartbeat_answer(1), call)
+    assert one.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.leave_epochs() == [-1]
+
+
 # -- dead ids ----------------------------------------------------------------------------------------------------------
 
 
