@@ -32,7 +32,7 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
-        context.fleet.heard(member, connection.id)
+        context.fleet.heard(member, None)
     code = ErrorCode.NONE
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, carried, sole_process=sole_process):

@@ -39,8 +39,8 @@ class Fleet:
         return self.log.verdict(key_of(member), connection_id, self._environment.now) is Verdict.SERVE
 
     def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
-        """The client of a member that is served here gave a sign of life."""
-        if self.log is not None and connection_id is not None:
+        """The client of a member that is served here gave a sign of life; a commit does not say where it is (None)."""
+        if self.log is not None:
             self.log.heard(key_of(member), connection_id, self._environment.now)
 
     def lapse(self, connection_id: ConnectionId) -> None:

@@ -106,11 +106,11 @@ class MemberLog:
             return Verdict.RELAYED
         return Verdict.UNAVAILABLE
 
-    def heard(self, key: MemberKey, connection: int, now: float) -> None:
+    def heard(self, key: MemberKey, connection: int | None, now: float) -> None:
         """The client was heard here, or its JoinGroup that waited was answered: it was there all the time.
 
-        On a confirmed connection that is so for its confirmation too. A deadline that had passed does not count, unless
-        its record is written already.
+        A deadline that had passed does not count then, unless its record is written already. A call that shows where
+        its client is says on which ``connection`` it came: if that is confirmed, it stays so.
         """
         entry = self._members.entries.get(key)
         if entry is None:

@@ -82,6 +82,19 @@ def test_a_commit_is_a_sign_of_life_for_a_member_whose_end_is_not_written_yet(lo
     assert Kind.EXPIRING not in log.kinds(A)
 
 
+def test_a_commit_does_not_keep_its_connection_confirmed(log: SharedLog) -> None:
+    """Its client may have been at another replica before, and come back to a connection that was left open."""
+    one = log.replica()
+    connection = served_member(one)
+    log.is_held = True
+    one.now = log.now = log.now + 2.5
+    one.commit(connection, A, 1)
+    one.reply(commit_answer())
+    one.now = log.now = log.now + 2.6
+    one.heartbeat(connection, A, 1)
+    assert one.calls == []
+
+
 # -- LeaveGroup --------------------------------------------------------------------------------------------------------
 
 
