@@ -124,9 +124,8 @@ def drop_taken(context: Context, member: Member) -> None:
     """Forget a member that another replica serves, without a word to the broker."""
     if member.joined:
         context.memberships.drop_taken(member)
-        update_assignors(
-            context, member.group
-        )  # that of this member may be the one for which the group votes
+        # That of this member may be the one for which the group votes.
+        update_assignors(context, member.group)
     context.registry.drop_if_idle(member)
 
 

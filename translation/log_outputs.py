@@ -6,12 +6,10 @@ silent client's membership may be ended). What it says comes later, when its rec
 
 from collections.abc import Sequence
 
-from translation import session_timeout
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
 from translation.fleet.outputs import Expired, Output, Serving, Settled, Taken
-from translation.fleet.records import MemberKey
 
 _AFTER_TURN_S = 1.0
 """After this much more than a turn's limit, a membership whose end waits for its turn is looked at again."""
@@ -24,10 +22,10 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
             case Settled(key):
                 context.fleet.settled(key)
                 context.scheduler.settled(key)
-            case Serving(key):
-                _serving(context, context.registry.find_key(key))
             case Taken(key):
-                _taken(context, key)
+                member = context.registry.find_key(key)
+                if member is not None:
+                    drop_taken(context, member)
             case Expired(key):
                 _expired(context, context.registry.find_key(key))
     for output in outputs:
@@ -35,29 +33,13 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
             context.fleet.release_key(output.key)  # the call that claimed it is over
 
 
-def _serving(context: Context, member: Member | None) -> None:
-    """A member is served here from now on, so its session timeout runs here and nowhere else."""
-    if member is not None and member.joined:
-        session_timeout.renew(member, context.now)
-        context.book(member)
-
-
-def _taken(context: Context, key: MemberKey) -> None:
-    """Another replica serves a member that was served here."""
-    context.ids.forget(key.member_id)
-    member = context.registry.find_key(key)
-    if member is not None:
-        drop_taken(context, member)
-
-
 def _expired(context: Context, member: Member | None) -> None:
     """The id of a member whose timeout has passed is dead: have epoch -1 sent in the member's turn."""
     if member is None or not member.joined or member.member_id in member.group.leaving:
         return  # who ends it waits for this (translation.migration.old_membership)
     if member.connection_id is None:
-        forget_expired(
-            context, member
-        )  # somebody who meets the id sends it, or the broker's session timeout decides
+        # Somebody who meets the id sends it, or the broker's session timeout decides.
+        forget_expired(context, member)
         return
     context.scheduler.start(
         remove_dead(context, member),

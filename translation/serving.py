@@ -62,6 +62,7 @@ def is_served_here(
     key = member_key(request.message.group_id, member_id)
     terms = _terms(request)
     if _is_new_here(context, log, key, request, member_id):
+        context.ids.used(member_id)
         log.claim(key, connection.id, context.now, terms, issued=True)
         return True
     if log.verdict(key, connection.id, context.now) is Verdict.SERVE:
@@ -77,12 +78,15 @@ def is_served_here(
 
 
 def _is_new_here(context: Context, log: MemberLog, key: MemberKey, request: Request, member_id: str) -> bool:
-    """Whether this is the first JoinGroup under an id that this process has given out: nobody contests it."""
+    """Whether nobody contests an id that this process has given out: a client joins under it for the first time.
+
+    Or it was given up before the log had it; but while the log is away, it may have it without our knowledge.
+    """
     return (
         request.api_key == ApiKey.JOIN_GROUP
-        and context.ids.is_issued(member_id)
         and log.record(key) is None
         and not log.may_speak_for(key)
+        and (context.ids.is_unused(member_id) or (context.ids.is_issued(member_id) and log.is_ready(key)))
     )
 
 

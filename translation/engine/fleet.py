@@ -103,7 +103,11 @@ class Fleet:
             return ErrorCode.NONE
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if self.may_speak_for(member) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self.may_speak_for(member):
+            return ErrorCode.NONE
+        # Without a record its earlier JoinGroup was given up here; it may have gone on elsewhere since.
+        is_elsewhere = self.log.record(key_of(member)) is not None
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_elsewhere else ErrorCode.UNKNOWN_MEMBER_ID
 
     def may_keep_alive(self, member: Member) -> bool:
         """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""

@@ -41,7 +41,8 @@ class MemberIds:
     def __init__(self, new_uuid: Callable[[], str], limit: int) -> None:
         self._new_uuid = new_uuid
         self._limit = limit
-        self._issued: dict[str, None] = {}
+        self._issued: dict[str, bool] = {}
+        """The ids that this process gave out, and whether a client has joined under each."""
         self._joins_classic: dict[str, ConnectionId] = {}
 
     def issue(self) -> str:
@@ -52,7 +53,7 @@ class MemberIds:
 
     def issued(self, member_id: str) -> None:
         """Remember that this process gave out an id."""
-        self._issued[member_id] = None
+        self._issued[member_id] = False
         while len(self._issued) > self._limit:
             del self._issued[next(iter(self._issued))]
 
@@ -63,6 +64,15 @@ class MemberIds:
     def forget(self, member_id: str) -> None:
         """Another process has served the member: no membership begins here under the id any more."""
         self._issued.pop(member_id, None)
+
+    def is_unused(self, member_id: str) -> bool:
+        """Whether this process gave out the id, and no client has joined under it."""
+        return not self._issued.get(member_id, True)
+
+    def used(self, member_id: str) -> None:
+        """Record that a client joins under an id that this process gave out."""
+        if member_id in self._issued:
+            self._issued[member_id] = True
 
     def joins_classic(self, member_id: str, connection_id: ConnectionId) -> None:
         """Record that a JoinGroup with this id is relayed on a connection: a classic coordinator learns of the id."""
