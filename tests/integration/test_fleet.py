@@ -4,14 +4,16 @@ How soon a killed client is noticed behind them is in test_failover.py, what a r
 tests/chart/test_drain.py.
 """
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
 from support import ROOT
-from support.clients import CONFLUENT
+from support.clients import CONFLUENT, COOPERATIVE
 from support.entry import Proxy, running_proxy
+from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
 from proxy.fleet.topic import required_settings
@@ -80,3 +82,67 @@ def test_each_worker_reads_and_writes_the_log(kafka, consumers, folder, fleet, g
         assert metric(proxy, "epochgate_fleet_log_away") == 0
         assert metric(proxy, "epochgate_fleet_replay_seconds") > 0
         member.close()
+
+
+@pytest.mark.kafka
+def test_while_the_log_is_away_clients_work_and_join(kafka, own_kafka, consumers, folder, fleet, group):
+    """The log is in a cluster of its own, so that it can be away alone."""
+    log_cluster = own_kafka()
+    fleet["kafka"] = {"bootstrap.servers": log_cluster.bootstrap}
+    topic = kafka.new_topic(partitions=PARTITIONS)
+
+    def shared(*members):
+        return sorted(len(one.owned()) for one in members) == [PARTITIONS // len(members)] * len(members)
+
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            stack.enter_context(
+                running_proxy(kafka.bootstrap, folder / f"proxy-{number}", sole_process=False, fleet=fleet)
+            )
+            for number in range(2)
+        ]
+
+        def start(proxy):
+            return consumers.start(
+                CONFLUENT,
+                proxy.bootstrap,
+                f"translate-{group}",
+                topic,
+                COOPERATIVE,
+                session_timeout_ms=10_000,
+            )
+
+        def read(*members):
+            written = {(Partition(at.topic, at.partition), at.offset) for at in kafka.produce(topic, 60)}
+            consumers.wait_until(
+                lambda: written <= set().union(*(one.consumed() for one in members)), "all is read"
+            )
+
+        first, second = (start(proxy) for proxy in proxies)
+        consumers.wait_until(lambda: shared(first, second), "two share the partitions")
+        log_cluster.stop_broker(1)
+        marks = first.mark(), second.mark()
+        for proxy in proxies:
+            eventually(
+                lambda at=proxy: metric(at, "epochgate_fleet_log_away"),
+                lambda away: away == LOG_PARTITIONS,
+                what="the log is away",
+            )
+        read(first, second)
+        assert not first.callbacks(marks[0])
+        assert not second.callbacks(marks[1])
+        third = start(proxies[0])
+        consumers.wait_until(lambda: shared(first, second, third), "a third has its share")
+        read(first, second, third)
+        assert all(proxy.ready() for proxy in proxies)
+        log_cluster.start_broker(1)
+        for proxy in proxies:
+            eventually(
+                lambda at=proxy: metric(at, "epochgate_fleet_log_away"),
+                lambda away: away == 0,
+                what="the log is back",
+            )
+        third.kill()
+        consumers.wait_until(lambda: shared(first, second), "the partitions of a killed client have owners")
+        read(first, second)
+    assert overlaps(consumers.logs) == []

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from proxy.fleet.refusals import MemberLogRefused
 from proxy.metrics.registry import Metrics
@@ -82,6 +83,7 @@ async def test_clients_can_connect_once_the_log_is_read_and_it_ends_after_them()
         nursery.start_soon(run)
         while server.health.reason != "the member log is not read yet":
             await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked(0.05)
         assert not serving.is_set()
         fleet.may_be_read.set()
         with trio.fail_after(30):
