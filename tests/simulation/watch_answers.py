@@ -44,7 +44,7 @@ class AnswerWatch:
         watch = self._watch
         codes = codes_in(message)
         if arrives:
-            self._check_codes(standing, ask, codes)
+            self._check_codes(process, standing, ask, codes)
         if process.member_log is not None:
             watch.log.answered(process, standing, ask, message, codes)
         match ask.api_key:
@@ -61,14 +61,16 @@ class AnswerWatch:
         for code in codes & MEMBERSHIP_IS_OVER if arrives else ():
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
-    def _is_removed(self, member_id: str) -> bool:
-        """Whether the broker has no such member. A replica may not begin under an id that another has given out."""
-        return member_id not in self._watch.broker.members()
+    def _may_not_begin(self, process: "ProxyProcess", member_id: str) -> bool:
+        """Whether a replica may not begin under an id: the broker has no such member any more."""
+        return process.member_log is not None and member_id not in self._watch.broker.members()
 
-    def _check_codes(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
+    def _check_codes(self, process: "ProxyProcess", standing: Standing, ask: Ask, codes: set[int]) -> None:
         for code in codes:
             ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
-            if ended and (standing.excuse() is not None or self._is_removed(ask.message.member_id)):
+            if ended and (
+                standing.excuse() is not None or self._may_not_begin(process, ask.message.member_id)
+            ):
                 continue  # it left on another connection while its JoinGroup waited, or has ended at the broker
             if code not in _ALLOWED[ask.api_key]:
                 name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
