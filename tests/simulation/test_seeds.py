@@ -33,7 +33,7 @@ FAILED_ONCE = (
         19510,
         20565,
     ),
-    *(22507, 26567, 38215, 40260, 44263, 44594, 45018, 46837, 47157, 55787, 56787),
+    *(22507, 26567, 38215, 40260, 44263, 44594, 45018, 46837, 47157, 55787, 56787, 71562, 74990),
 )
 """Beyond the first two thousand (docs/evidence/simulation.md, "With hostile connections and native members")."""
 

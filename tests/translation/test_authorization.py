@@ -274,6 +274,26 @@ def test_a_client_on_a_new_connection_that_may_no_longer_see_its_topics_goes_on(
     assert bench.error(heartbeat) == ErrorCode.NONE
 
 
+def test_what_was_lost_fences_nobody_when_only_a_principal_that_may_not_see_the_topics_is_left() -> None:
+    """The broker accepts the epoch before its own only with what the client owns; the assignment is asked for again."""
+    bench, own = a_victim()
+    bench._lets_in = True
+    bench.heartbeat(own, VICTIM, 1, instance_id=INSTANCE)
+    bench.upstream_lost(own)
+    other = bench.connect()
+    bench.heartbeat(other, VICTIM, 1, instance_id=INSTANCE)
+    bench.beat(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    again = bench.heartbeat_call().message
+    assert again.subscribed_topic_names is None
+    assert owned(again) == {TOPIC: (0, 1)}
+    bench.beat(2)
+    back = bench.connect()
+    told = bench.heartbeat(back, VICTIM, 1, instance_id=INSTANCE)
+    assert bench.heartbeat_call().message.subscribed_topic_names == (TOPIC,)
+    bench.beat(2, orders=(0,))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_join_group_that_was_accepted_lets_its_sender_take_the_instance_id_over() -> None:
     bench, own = a_victim()
     join = bench.join(bench.connect(), "", instance_id=INSTANCE)

@@ -181,9 +181,8 @@ def complete_heartbeat(
         # the broker fences the member. While the other connection is open, the next full request on it brings both.
         if member.broker.reply_lost and context.connections.is_connected(member.broker.subscribed_on):
             return response
-        request = _minimal_request(member)
-        response = yield from send_heartbeat(context, member, request)
-    elif response.error_code in _TRIED_AGAIN:
+        return (yield from _heartbeat_without_topics(context, member))
+    if response.error_code in _TRIED_AGAIN:
         yield from _drop_what_was_refused(context, member, response.error_code)
         request = keepalive_request(context, member, client_is_here=client_is_here)
         response = yield from send_heartbeat(context, member, request)
@@ -194,6 +193,22 @@ def complete_heartbeat(
             response,
             None if request.topic_partitions is None else member.partitions.possibly_owned,
         )
+    return response
+
+
+def _heartbeat_without_topics(context: Context, member: Member) -> HeartbeatProcedure:
+    """Send a heartbeat for a principal that may not describe the member's topics.
+
+    After a lost response it names what the client may work on: only then the broker accepts the epoch before its own,
+    which may be the one that is known here. The lost assignment does not come so, and is asked for at the next call.
+    """
+    lost = member.broker.reply_lost
+    owned = member.partitions.possibly_owned if lost else None
+    request = _minimal_request(member, owned)
+    response = yield from send_heartbeat(context, member, request)
+    if response.error_code == _NONE:
+        _apply_response(context, member, response, owned)
+        member.broker.reply_lost = lost and response.assignment is None
     return response
 
 
@@ -248,7 +263,7 @@ def keepalive_request(
     return _minimal_request(member)
 
 
-def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
+def _minimal_request(member: Member, owned: Partitions | None = None) -> ConsumerGroupHeartbeatRequest:
     """A request that identifies the member and has its assignor if that changed; null fields mean "unchanged"."""
     return ConsumerGroupHeartbeatRequest(
         group_id=member.group.group_id,
@@ -256,6 +271,7 @@ def _minimal_request(member: Member) -> ConsumerGroupHeartbeatRequest:
         member_epoch=member.member_epoch,
         instance_id=member.client.instance_id,
         server_assignor=changed_assignor(member),
+        topic_partitions=None if owned is None else to_topics(owned),
     )
 
 
