@@ -129,17 +129,23 @@ def _adopt(
     generation.adopt(member, request, found.member_epoch)
     member.adopted = True
     member.may_have_moved = False
+    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
+    if member.join.waiting is None:
+        _describe_client(context, member, found)
+        session_timeout.renew(member, context.now)
+    context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
+    context.events.emit(EventKind.ADOPTED, member)
+    context.book(member)
+
+
+def _describe_client(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
+    """Take what is known of a client until its JoinGroup says it; one that waits for its answer has said it already."""
     record = context.fleet.record(member)
     member.client.session_timeout_ms = _SESSION_TIMEOUT_MS if record is None else record.session_timeout_ms
     member.client.rebalance_timeout_ms = (
         _REBALANCE_TIMEOUT_MS if record is None else record.rebalance_timeout_ms
     )
     member.client.subscription = frozenset(found.subscribed_topic_names)
-    session_timeout.renew(member, context.now)
-    member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
-    context.memberships.change_state(member, MemberEvent.ADOPTED, "found at the broker")
-    context.events.emit(EventKind.ADOPTED, member)
-    context.book(member)
 
 
 def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:

@@ -115,7 +115,7 @@ class NativeMember(Caller):
                     for topic in response.assignment.topic_partitions
                     for index in topic.partitions
                 )
-                self.later(_REVOKE_MS, self._reconcile, self.epoch)
+                self.later(_REVOKE_MS, self._reconcile, self.assigned)
         elif code in {
             ErrorCode.UNKNOWN_MEMBER_ID,
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -131,9 +131,9 @@ class NativeMember(Caller):
         else:
             raise AssertionError(f"{self} was answered {ErrorCode(code).name}")
 
-    def _reconcile(self, epoch: int) -> None:
-        if epoch == self.epoch:
-            self.hold(self.assigned)
+    def _reconcile(self, assigned: frozenset[Pid]) -> None:
+        if assigned is self.assigned:  # else there is a newer one, or it is out
+            self.hold(assigned)
 
     def _commit(self) -> None:
         """Commit the offsets of its partitions under its epoch, until it idles."""

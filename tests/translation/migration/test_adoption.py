@@ -2,9 +2,10 @@
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupResponse
-from tests.translation.answers import described, member
-from tests.translation.bench import TOPIC, Bench, owned
+from tests.translation.answers import A, commit_answer, described, member
+from tests.translation.bench import OTHER_TOPIC, TOPIC, Bench, owned
 from translation.actions import Connection, EventKind
+from translation.settings import TranslatorSettings
 
 
 def test_a_heartbeat_of_a_member_from_elsewhere_asks_it_to_join() -> None:
@@ -119,3 +120,34 @@ def test_a_static_member_that_is_away_is_not_adopted_with_its_epoch_of_minus_two
     bench.reply(described(member("away", epoch=-2, instance_id="instance-1")))
     assert bench.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
     assert not bench.calls
+
+
+def test_a_member_that_is_adopted_while_its_join_group_waits_is_what_that_says() -> None:
+    """Else partitions of a topic that the JoinGroup adds would be kept from the client, and its session would run."""
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
+    own, other, third = bench.connect(), bench.connect(), bench.connect()
+    generation = bench.stable_member(own, (0, 1))
+    bench._new_group = False
+    both = (TOPIC, OTHER_TOPIC)
+    join = bench.join(
+        own, A, claims=(0, 1), topics=both, protocol="cooperative-sticky", session_timeout_ms=8_000
+    )
+    bench.reply(described(member(A, epoch=1)))
+    bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    bench.heartbeat(other, A, generation)
+    bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    bench.client_disconnected(other)
+    bench.commit(third, A, generation)
+    bench.reply(described(member(A, epoch=2)))  # it is adopted for the commit
+    bench.reply(commit_answer())
+    bench.advance(0.5)
+    assert bench.heartbeat_call().message.subscribed_topic_names == both
+    bench.beat(2, orders=(0, 1))
+    bench.sync(own, A, bench.answers[join].generation_id)
+    told = bench.heartbeat(own, A, bench.answers[join].generation_id)
+    bench.beat(2, orders=(0, 1), refunds=(0,))
+    bench.advance(2.0)
+    bench.settle(2)
+    told = bench.heartbeat(own, A, bench.answers[join].generation_id)
+    bench.beat(2)
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
