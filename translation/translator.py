@@ -125,7 +125,7 @@ class Translator:
         context.connection_lost(connection_id)
         return self._actions()
 
-    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+    def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         """Handle what the member log of this process says of its members.
 
         The shell produces a :class:`~translation.fleet.outputs.WriteRecord` itself, and keeps the health of partitions.

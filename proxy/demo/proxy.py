@@ -60,9 +60,9 @@ class ReportingTranslator:
         """A connection is gone on both sides."""
         return self._report_events(self._translator.upstream_lost(now, connection_id))
 
-    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+    def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         """What the member log says; there is none here."""
-        return self._report_events(self._translator.handle_log_outputs(outputs, now))
+        return self._report_events(self._translator.handle_log_outputs(now, outputs))
 
     def is_quiescent(self, connection_id: ConnectionId) -> bool:
         """Whether every member on a connection is Stable."""

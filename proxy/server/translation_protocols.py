@@ -47,7 +47,7 @@ class Translation(Protocol):
         """Both sides of a connection are closed: no call on it will be answered."""
         ...
 
-    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+    def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         """Note what the member log says of members."""
         ...
 

@@ -122,9 +122,7 @@ class TranslatorDriver:
         self._handle_upstream_lost = handler("upstream_lost", translator.upstream_lost)
         self._handle_time = handler("handle_time", translator.handle_time)
         self._handle_policy = handler("set_policy", translator.set_policy)
-        self._handle_log_outputs = handler(
-            "log_outputs", lambda now, outputs: translator.handle_log_outputs(outputs, now)
-        )
+        self._handle_log_outputs = handler("log_outputs", translator.handle_log_outputs)
         self._executors: dict[type[Action], Callable[[Any], None]] = {
             Answer: self._answer,
             Forward: self._forward,

@@ -374,8 +374,7 @@ class ProxyProcess:
                 relayed = self._relayed_unseen(what, *arguments)
                 hostile = self._without_rights(what, arguments)
                 before = None if hostile is None else self._watch.hostile.before(self)
-                order = (*arguments, self.now_s) if what == "handle_log_outputs" else (self.now_s, *arguments)
-                actions = getattr(self.translator, what)(*order)
+                actions = getattr(self.translator, what)(self.now_s, *arguments)
                 if hostile is not None and before is not None:
                     self._watch.hostile.after(self, hostile, before, what, actions)
                 if prediction is not None:

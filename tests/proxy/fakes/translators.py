@@ -41,7 +41,7 @@ class ForwardEverything:
     def upstream_lost(self, now: float, connection_id: ConnectionId) -> list[Action]:
         return []
 
-    def handle_log_outputs(self, outputs: Sequence[Output], now: float) -> list[Action]:
+    def handle_log_outputs(self, now: float, outputs: Sequence[Output]) -> list[Action]:
         return []
 
     def next_deadline(self) -> float:

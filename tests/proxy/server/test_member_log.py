@@ -65,7 +65,7 @@ class Fleet:
 class Hearing(Scripted):
     """A translator that notes what the member log says."""
 
-    def handle_log_outputs(self, outputs: Any, now: float) -> list[Action]:
+    def handle_log_outputs(self, now: float, outputs: Any) -> list[Action]:
         self.told.append(("log", *outputs))
         return []
 

@@ -122,7 +122,7 @@ class Replica(Bench):
                 elif not isinstance(output, HealthChanged):
                     heard.append(output)
             if heard:
-                super()._do(self.translator.handle_log_outputs(heard, self.now))
+                super()._do(self.translator.handle_log_outputs(self.now, heard))
 
     def read(self) -> None:
         """Read the log to its end."""
