@@ -62,8 +62,12 @@ class AnswerWatch:
             self._told_it_is_over(process, standing, ask, ErrorCode(code))
 
     def _may_not_begin(self, process: "ProxyProcess", member_id: str) -> bool:
-        """Whether a replica may not begin under an id: the broker has no such member any more."""
-        return process.member_log is not None and member_id not in self._watch.broker.members()
+        """Whether a replica may not begin under an id: the broker has no such member of the new protocol (any more)."""
+        if process.member_log is None:
+            return False
+        group = self._watch.broker.group
+        member = None if group is None else group.members.get(member_id)
+        return member is None or member.uses_classic_protocol
 
     def _check_codes(self, process: "ProxyProcess", standing: Standing, ask: Ask, codes: set[int]) -> None:
         for code in codes:

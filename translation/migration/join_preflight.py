@@ -223,8 +223,11 @@ def _lookup_member(
     if owns_partitions and described is Described.HIDDEN and not context.ids.is_issued(member.member_id):
         # The broker knows who it is, and believes what the classic JoinGroup of a member of either protocol reports.
         raise StaysClassic
-    if owns_partitions and described in (Described.LOADING, Described.UNAVAILABLE):
-        # It may still be a member, and a heartbeat with epoch 0 would give away what it works on.
+    if described in (Described.LOADING, Described.UNAVAILABLE) and (
+        owns_partitions or context.fleet.why_not_begin(member) != ErrorCode.NONE
+    ):
+        # It may still be a member. A heartbeat with epoch 0 would give away what it works on, and to tell it that it is
+        # none would make it give that up.
         raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker does not say whether it is a member")
     if described in _NO_SUCH_MEMBER:
         ensure_may_begin(context, member)

@@ -301,3 +301,17 @@ def test_a_client_whose_first_join_group_was_lost_while_the_log_is_away_is_given
         one.reply(described(member("somebody-else")), one.calls[0])
     assert one.error(join) == ErrorCode.UNKNOWN_MEMBER_ID
     assert one.heartbeats() == []
+
+
+def test_a_client_that_comes_while_the_coordinator_is_away_is_not_told_that_it_is_no_member(
+    log: SharedLog,
+) -> None:
+    """It would give up what it works on; the broker has not said that it has no such member."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    join = other.join(other.connect(), A)
+    other.reply(described(error=ErrorCode.NOT_COORDINATOR))
+    assert other.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    again = other.join(other.connect(), A)
+    other.reply(described())
+    assert other.error(again) == ErrorCode.UNKNOWN_MEMBER_ID
