@@ -46,6 +46,7 @@ from tests.simulation.settling import why_not_settled
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Reply
 from tests.simulation.world import World
+from translation.fleet.member_log import MemberLog
 from translation.settings import TranslatorSettings
 from translation.translator import Translator
 
@@ -149,8 +150,8 @@ class _SmallWorld(World):
         self.kernel.run_until(scope.arrives_ms - 1)
         hands.free = False
 
-    def _translator(self) -> Translator:
-        return Translator(self.policy, settings=_SETTINGS, new_uuid=self._new_uuid)
+    def _translator(self, member_log: MemberLog | None) -> Translator:
+        return Translator(self.policy, settings=_SETTINGS, new_uuid=self._new_uuid, member_log=member_log)
 
     def state(self) -> bytes:
         pipes = [(link.name, link.to_far.in_flight, link.to_near.in_flight) for link in self.hands.links]
