@@ -84,8 +84,10 @@ def is_authorized(
 
 
 def renew_while_asked(context: Context, member: Member, request: Request) -> None:
-    """Start the session timeout of a call's member anew: its client is alive now, however long a question takes that
-    comes before the call."""
+    """Start the session timeout of a call's member anew, before the broker or the member log is asked about the call.
+
+    Its client is alive now, however long the answer takes.
+    """
     deadlines = member.deadlines
     if deadlines.session_deadline < math.inf:
         session_timeout.renew(member, context.now)

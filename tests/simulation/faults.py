@@ -1,7 +1,7 @@
 """The faults and changes of a run: each function takes a world and does one thing to it, as the seed decides."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient, Phase
@@ -325,8 +325,13 @@ def _log_away(world: "World") -> None:
     _everybody_broken(world, for_ms)
 
 
+def _pick_of_a_fleet(world: "World") -> Any:
+    """Pick a replica that has a member log; None if there is none."""
+    return _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+
+
 def _log_of_one(world: "World", *, reads: bool) -> None:
-    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    process = _pick_of_a_fleet(world)
     if process is not None:
         for_ms = _a_while_ms(world)
         world.watch.fault(f"{process} can't {'read' if reads else 'write'} the member log for {for_ms} ms")
@@ -347,7 +352,7 @@ def _log_unwritable(world: "World") -> None:
 
 
 def _log_fails(world: "World") -> None:
-    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    process = _pick_of_a_fleet(world)
     if process is not None:
         world.watch.fault(f"what {process} was writing to the member log fails")
         _everybody_broken(world)
@@ -355,7 +360,7 @@ def _log_fails(world: "World") -> None:
 
 
 def _log_lost(world: "World") -> None:
-    process = _pick(world, [p for p in world.processes if p.up and p.member_log is not None])
+    process = _pick_of_a_fleet(world)
     if process is not None:
         world.watch.fault(f"{process} has to read the member log again")
         _everybody_broken(world)
