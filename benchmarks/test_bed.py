@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster, ExtraListener
-from tools.kafka.ports import LOOPBACK, free_ports, is_free
+from tools.kafka.ports import LOOPBACK, free_port_block, free_ports
 from tools.kafka.tls_files import TlsFiles
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
@@ -33,7 +33,7 @@ class Gateway:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.port, self.admin = free_ports(2)
-        first = next(p for p in free_ports(100) if all(is_free(p + n) for n in range(NODES)))
+        first = free_port_block(NODES)
         (folder / "policy.yaml").write_text(POLICY)
         (folder / "epochgate.yaml").write_text(
             f"upstream: {{bootstrap: [{', '.join(bootstrap.split(','))}]{f', tls: {{ca: {tls.ca}}}' if tls else ''}}}\n"

@@ -19,7 +19,7 @@ from tests.chart.pod import Pod, empty
 from tests.chart.test_image import health_check
 from tools.chart import render
 from tools.chart.binaries import ROOT
-from tools.kafka.ports import free_ports, is_free
+from tools.kafka.ports import free_port_block, free_ports
 
 pytestmark = pytest.mark.usefixtures("helm")
 
@@ -118,7 +118,11 @@ class Container:
             "admin": {"port": admin},
             "workers": workers,
             "listeners": {
-                "kafka": {"port": bootstrap, "advertisedHost": "127.0.0.1", "nodes": {"0-3": free_block(4)}}
+                "kafka": {
+                    "port": bootstrap,
+                    "advertisedHost": "127.0.0.1",
+                    "nodes": {"0-3": free_port_block(4)},
+                }
             },
             "drain": {"graceSeconds": 10, "preStopSeconds": 1},
             "extraEnv": [
@@ -161,13 +165,6 @@ class Container:
         done = pod.run()
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.splitlines()
-
-
-def free_block(size: int) -> int:
-    """The first of some free ports in a row."""
-    return next(
-        first for first in free_ports(200) if all(is_free(port) for port in range(first, first + size))
-    )
 
 
 @pytest.mark.kafka

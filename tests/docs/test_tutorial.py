@@ -1,7 +1,6 @@
 """The tutorial, followed to the letter on a real Kafka: its files, its commands, in its order."""
 
 import os
-import random
 import re
 import shlex
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 from support import find_broker
 from support.waiting import eventually
 
-from tools.kafka.ports import free_ports, is_free
+from tools.kafka.ports import free_port_block, free_ports
 
 from . import pages
 
@@ -35,22 +34,13 @@ def bootstrap():
         pytest.skip(f"no Kafka: {reason}")
 
 
-def ten_ports() -> int:
-    """The first of ten neighbours that are free."""
-    return next(
-        first
-        for first in random.sample(range(20_000, 32_000), 1_000)
-        if all(is_free(first + offset) for offset in range(10))
-    )
-
-
 class Reader:
     """Does what the page says, with ports, topic and group of its own."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder = folder
         listener, self.admin = free_ports(2)
-        names = {"127.0.0.1:9092": bootstrap, "19092": str(listener), "19100": str(ten_ports())}
+        names = {"127.0.0.1:9092": bootstrap, "19092": str(listener), "19100": str(free_port_block(10))}
         unique = uuid.uuid4().hex[:8]
         self.own = names | {'"orders"': f'"orders-{unique}"', "payments": f"payments-{unique}"}
         self.background: list[subprocess.Popen[bytes]] = []

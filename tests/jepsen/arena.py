@@ -3,7 +3,7 @@
 The folder gets a record of what happened, in files that tests/jepsen/check.py judges:
 
     <consumer>.<number>.jsonl   events of each consumer process (tests/integration/drivers/line_protocol.py)
-    produced.jsonl              every record that was acknowledged
+    produced.jsonl              every record that was acknowledged; produced.log is what the producer said
     faults.jsonl                each fault, its target, and when it had healed
     run.json                    seed, duration, topic, session timeout, consumers
     journal/<proxy>/            each proxy's journal (docs/reference/journal.md), for tests/pipeline/real_journal.py
@@ -14,6 +14,7 @@ and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
 import contextlib
 import functools
 import json
+import logging
 import shutil
 import threading
 import time
@@ -58,6 +59,7 @@ STALL_S = 2.0
 
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0
+FLUSH_TIMEOUT_S = 60
 
 Say = Callable[[str], None]
 
@@ -345,14 +347,21 @@ class Arena:
 
 
 class Producing:
-    """Produces at a steady rate in its own thread, and writes down every acknowledged record."""
+    """Produces at a steady rate in its own thread, and writes down every acknowledged record.
+
+    It talks to the broker directly, and librdkafka's producer now and then does not recover from the broker's
+    restarts. So its records count from their acknowledgement on, and the one that has to get through at the end is a
+    new producer.
+    """
 
     def __init__(self, bootstrap: str, topic: str, log: Path) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
-        )
+        self._bootstrap = bootstrap
         self._topic = topic
         self._log = log.open("w")
+        self._said = logging.FileHandler(log.with_suffix(".log"))
+        self._logger = logging.getLogger(f"{__name__}.producer")
+        self._logger.propagate = False
+        self._logger.addHandler(self._said)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._produce, name="producer", daemon=True)
         self.acknowledged: set[tuple[Partition, int]] = set()
@@ -362,25 +371,46 @@ class Producing:
         self._thread.start()
 
     def stop(self) -> None:
-        """Flush and end; a second call does nothing."""
+        """End the thread, and produce a last record to every partition; a second call does nothing.
+
+        Raises AssertionError if the last records are not acknowledged.
+        """
         if self._log.closed:
             return
         self._stopping.set()
-        if self._thread.is_alive():
+        if self._thread.ident is not None:
             self._thread.join()
-        if self._producer.flush(60):
-            raise AssertionError("records were not acknowledged a minute after the last fault had healed")
+            self._produce_last()
+        self._logger.removeHandler(self._said)
+        self._said.close()
         self._log.close()
 
     def _produce(self) -> None:
+        producer = self._producer()
         began, sent = time.monotonic(), 0
         while not self._stopping.wait(0.05):
             while sent < (time.monotonic() - began) * RATE:
-                self._producer.produce(
-                    self._topic, str(sent).encode(), partition=sent % PARTITIONS, on_delivery=self._delivered
-                )
+                self._send(producer, str(sent), sent % PARTITIONS)
                 sent += 1
-            self._producer.poll(0)
+            producer.poll(0)
+        if left := producer.flush(FLUSH_TIMEOUT_S):
+            self._logger.error("%d records not acknowledged %d s after the last fault", left, FLUSH_TIMEOUT_S)
+            producer.purge()
+            producer.flush(FLUSH_TIMEOUT_S)
+
+    def _produce_last(self) -> None:
+        producer = self._producer()
+        for partition in range(PARTITIONS):
+            self._send(producer, "last", partition)
+        assert not producer.flush(FLUSH_TIMEOUT_S), f"records are not taken: see {self._said.baseFilename}"
+
+    def _producer(self) -> Producer:
+        return Producer(
+            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True}, logger=self._logger
+        )
+
+    def _send(self, producer: Producer, value: str, partition: int) -> None:
+        producer.produce(self._topic, value.encode(), partition=partition, on_delivery=self._delivered)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

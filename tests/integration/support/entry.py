@@ -18,7 +18,7 @@ from typing import Any
 
 from support import ROOT
 from support.broker import Kafka
-from tools.kafka.ports import LOOPBACK, free_ports, is_free
+from tools.kafka.ports import LOOPBACK, free_port_block, free_ports
 
 START_TIMEOUT_S = 30.0
 NODE_IDS = 10
@@ -80,7 +80,7 @@ class Proxy:
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
         self._bootstrap_port, self._admin_port = free_ports(2)
-        self._first_node_port = _free_port_block(NODE_IDS)
+        self._first_node_port = free_port_block(NODE_IDS)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "policy.yaml").write_text(policy)
@@ -219,11 +219,3 @@ class Entries:
     def proxy(self) -> Proxy:
         """Shared by all scenarios."""
         return self._stack.enter_context(running_proxy(self._kafka.bootstrap, self._folder))
-
-
-def _free_port_block(size: int) -> int:
-    """The first of `size` free ports in a row."""
-    for first in free_ports(200):
-        if all(is_free(port) for port in range(first, first + size)):
-            return first
-    raise OSError(f"no {size} free ports in a row")
