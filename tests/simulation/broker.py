@@ -265,6 +265,7 @@ class Broker:
 
     def _take(self, image: MetadataImage) -> None:
         if self.trouble is None:
+            self._advance()  # else timers that are due at this moment would fire unseen
             self._carry_out(self.coordinator.update_image(image, self.kernel.now_ms))
         else:
             self.coordinator.shard.image = image

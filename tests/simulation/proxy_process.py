@@ -303,6 +303,7 @@ class ProxyProcess:
             shell.awaiting = request.id
             shell.known = True
             self._requests[request.id] = shell
+            self._watch.log.read(self, ask)
             self._observer(shell.client.near).call_arrived(self, shell.client.near, ask)
             self._do("handle_request", shell.connection, request)
 

@@ -50,6 +50,7 @@ class Standing:
         "client",
         "committed_with",
         "disowned",
+        "epoch_heard",
         "generation",
         "given",
         "handed",
@@ -62,6 +63,7 @@ class Standing:
         "joins_waiting",
         "member_id",
         "moved",
+        "moved_late",
         "over",
         "previous_generation",
         "question_lost_ms",
@@ -90,6 +92,10 @@ class Standing:
         """Whether another process has begun to join with its instance id since it did itself."""
         self.moved = False
         """Whether more than one process has served it."""
+        self.epoch_heard = -1
+        """The member epoch in the last answer of the broker that a process got for it."""
+        self.moved_late = False
+        """Whether the broker has moved it on, since its JoinGroup was answered, for a request that came late."""
         self.joins_waiting: set[int] = set()
         self.joins_at_the_broker = False
         """Whether a JoinGroup of it, not answered yet, went to the broker as that of a classic member."""

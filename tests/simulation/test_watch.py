@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol_codecs.messages.join_group import JoinGroupResponse
 from protocol_codecs.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,7 +26,8 @@ from tests.simulation.settling import why_not_settled
 from tests.simulation.violation import Violation
 from tests.simulation.wire import GROUP, Ask, Reply
 from tests.simulation.world import World
-from translation.actions import Call, CallId, ConnectionId
+from translation.actions import Call, CallId, ConnectionId, Event, EventKind
+from translation.member_state import MemberEvent
 
 
 def settled_world() -> World:
@@ -124,6 +128,13 @@ def broken(number: int) -> Any:
 def test_two_holders(planted: Planted) -> None:
     with broken(1):
         planted.b.hold(planted.a.held | planted.b.held)
+
+
+def test_who_is_removed_in_the_moment_in_which_partitions_are_added_is_seen(planted: Planted) -> None:
+    kernel, broker = planted.world.kernel, planted.world.broker
+    kernel.now_ms += broker.config.consumer_session_timeout_ms
+    broker.set_topic("orders", 3)
+    assert str(planted.watch.story).count("its timeout has passed") == 2
 
 
 def test_two_holders_are_no_violation_when_one_has_left(planted: Planted) -> None:
@@ -278,6 +289,28 @@ def test_a_rejoin_without_a_change(planted: Planted) -> None:
 def test_a_rejoin_after_a_change(planted: Planted) -> None:
     planted.watch.standings[planted.a].given.add(frozenset())
     planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def test_a_rejoin_where_another_replica_has_had_the_member(planted: Planted) -> None:
+    event = Event(
+        kind=EventKind.STATE_CHANGED,
+        group_id=GROUP,
+        member_id=planted.a.member_id,
+        reason=MemberEvent.TAKEN,
+    )
+    planted.watch.memberships.emitted(planted.process, event)
+    planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+@pytest.mark.parametrize(("sent_at", "is_cause"), [(1, True), (2, False)])
+def test_a_rejoin_because_a_heartbeat_was_held_up(planted: Planted, sent_at: int, is_cause: bool) -> None:
+    """One that others have overtaken is a cause. One whose answer is lost is none: the next one brings that again."""
+    standing = planted.watch.standings[planted.a]
+    standing.epoch_heard = 2
+    asked = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=planted.a.member_id, member_epoch=sent_at)
+    planted.watch.memberships.heartbeat_served(asked, ConsumerGroupHeartbeatResponse(member_epoch=3))
+    with nullcontext() if is_cause else broken(6):
+        planted.answered(planted.heartbeat(), HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,8 @@ class Watch:
         """The coordinator answered."""
         if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
             self.commits.accepted(ask.message)
+        elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self.memberships.heartbeat_served(ask.message, response)
 
     def expired(self, broker: "Broker", member_id: str) -> None:
         """The coordinator removed a member because one of its own timeouts passed."""

@@ -90,7 +90,8 @@ class AnswerWatch:
         withheld = not standing.claims <= standing.handed
         # What a JoinGroup did whose answer nobody heard can only be undone by another one.
         known = standing.synced and not standing.abandoned_join
-        if not (adopted or changed or withheld) and known and standing.excuse() is None:
+        cause = adopted or changed or withheld or standing.moved_late
+        if not cause and known and standing.excuse() is None:
             raise Violation(6, f"{standing.client} is made to rejoin although nothing of it changed")
 
     def _told_it_is_over(

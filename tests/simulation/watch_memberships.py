@@ -11,6 +11,7 @@ from protocol_codecs.messages.consumer_protocol import decode_subscription
 from tests.simulation.standing import MEMBERSHIP_IS_OVER, Pid, Standing
 from tests.simulation.wire import GROUP, Ask, codes_in
 from translation.actions import Call, Event, EventKind
+from translation.member_state import MemberEvent
 
 if TYPE_CHECKING:
     from tests.simulation.clients.caller import Caller
@@ -147,7 +148,7 @@ class MembershipWatch:
             standing.previous_generation = standing.generation
         standing.joined_at = served_by
         standing.generation = message.generation_id
-        standing.synced = standing.abandoned_join = False
+        standing.synced = standing.abandoned_join = standing.moved_late = False
         standing.joined_ms = self._watch.kernel.now_ms
         _, subscription = decode_subscription(ask.message.protocols[0].metadata)
         names = {name: topic.topic_id for name, topic in self._watch.broker.image.topics.items()}
@@ -208,14 +209,27 @@ class MembershipWatch:
 
     def learn_assignment(self, call: Call, message: Any) -> None:
         """Record what the broker assigned to a member in answer to a request of the proxy's own."""
-        if call.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and message.assignment is not None:
-            standing = self._watch.client_of.get(call.message.member_id)
-            if standing is not None:
-                standing.given.add(
-                    frozenset(
-                        (t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions
-                    )
-                )
+        if call.api_key != ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            return
+        standing = self._watch.client_of.get(call.message.member_id)
+        if standing is not None and message.error_code == ErrorCode.NONE:
+            standing.epoch_heard = message.member_epoch
+        if standing is not None and message.assignment is not None:
+            standing.given.add(
+                frozenset((t.topic_id, i) for t in message.assignment.topic_partitions for i in t.partitions)
+            )
+
+    def heartbeat_served(self, message: Any, response: Any) -> None:
+        """The broker has served a heartbeat. It may have been held up, and others overtook it on other connections.
+
+        After a lost answer the broker accepts the epoch before its own, so one that is as late as that still counts,
+        may subscribe to other topics, and may move the epoch on. Nobody may get the answer. At the next heartbeat the
+        epoch is fenced, and the client has to rejoin, because what it was assigned at the newest epoch is not known.
+        """
+        standing = self._watch.client_of.get(message.member_id)
+        if standing is not None and response.error_code == ErrorCode.NONE:
+            late = 0 < message.member_epoch < standing.epoch_heard < response.member_epoch
+            standing.moved_late = standing.moved_late or late
 
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A process ends a membership.
@@ -241,7 +255,14 @@ class MembershipWatch:
             self._watch.log.expired(process, event.member_id)
         if event.kind is EventKind.SESSION_EXPIRED:
             self.expired(process, event.member_id)
-        if event.kind is not EventKind.ADOPTED or standing is None:
+        if standing is None:
+            return
+        if event.kind is EventKind.STATE_CHANGED and event.reason == MemberEvent.TAKEN:
+            # A replica that has lost a member and gets it back knows no more of it than one that never had it.
+            if standing.joined_at == (process.name, process.incarnation):
+                standing.joined_at = None
+            return
+        if event.kind is not EventKind.ADOPTED:
             return
         alone = process.translator._context.settings.sole_process
         cut_off = not alone and standing.broken_ms >= standing.answered_ms

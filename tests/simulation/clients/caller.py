@@ -151,8 +151,10 @@ class Caller:
 
     def return_to_lines(self, left: dict[str, Link]) -> None:
         """Close the connections dialled since, and use the ones that were left again, as far as they are open."""
-        for link in set(self.lines.values()) - set(left.values()):
-            self.close_line(link)
+        kept = list(left.values())
+        for link in dict.fromkeys(self.lines.values()):  # in their own order, which a set would not keep
+            if link not in kept:
+                self.close_line(link)
         self.lines.update({line: link for line, link in left.items() if link in self._outstanding})
 
     def retire_line(self, line: str) -> None:

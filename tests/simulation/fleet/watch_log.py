@@ -4,10 +4,14 @@ L1. At each offset all replicas that have read so far have the same record that 
     of an oracle that sees the whole log and compares what each writer really saw.
 L2. Epoch -1 goes out for a member that a deadline ends only when an ``expiring`` of it has been read.
 L3. An ``expiring`` is written only by a replica that has answered no call of the member that came within its session,
-    or after the member's rebalance timeout. When it counts, the client is outside its contract.
+    or has told it to rejoin and has not answered its JoinGroup within its rebalance timeout. What other replicas have
+    heard does not matter: it counts only if none of them has the member (L1). When it counts, the client is outside its
+    contract.
 L4. A replica that has read that a member id is dead answers no call under it with NONE.
 L5. A replica has one unresolved record of a member at a time, and writes none while the log is away.
 L6. Epoch 0 goes out under an id of ours from one boot only.
+L7. ``served`` is written only by a replica that has read a Heartbeat, SyncGroup or JoinGroup under the id, or for an id
+    of which nobody has written it. So nobody takes a member over, which costs its client a rejoin, for a commit.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,10 +40,16 @@ class LogWatch:
 
     def __init__(self, watch: "Watch") -> None:
         self._watch = watch
+        self._called: set[tuple[Boot, str]] = set()
+        """Under which ids each boot was called in a way that shows where the client is, or was the first to serve."""
+        self._served: set[str] = set()
+        """The ids of which any replica has written that it serves them."""
         self._began: dict[str, Boot] = {}
         """Which boot began the membership under each id."""
         self._heard_ms: dict[tuple[Boot, str], int] = {}
         """When the last call came that a boot has answered, by member."""
+        self._told_to_rejoin_ms: dict[tuple[Boot, str], int] = {}
+        """When a boot first answered REBALANCE_IN_PROGRESS after it last answered NONE, by member."""
         self._arrived_ms: dict[tuple[Any, int], int] = {}
         self._left: dict[tuple[Boot, str], bool] = {}
         """Whether the boot that sent epoch -1 for a member had read that its id is dead."""
@@ -57,6 +67,15 @@ class LogWatch:
             raise Violation(11, f"{way.name} writes a second unresolved record of {key.member_id}")
         if kind is Kind.EXPIRING:
             self._check_silence(way, key.member_id)
+        elif kind is Kind.SERVED:
+            self._check_called(way, key.member_id)
+
+    def _check_called(self, way: "LogWay", member_id: str) -> None:
+        called = way.boot, member_id
+        if called not in self._called and member_id in self._served:
+            raise Violation(11, f"{way.name} takes over {member_id}, under which nobody has called it")
+        self._called.add(called)
+        self._served.add(member_id)
 
     def _check_silence(self, way: "LogWay", member_id: str) -> None:
         standing = self._watch.client_of.get(member_id)
@@ -65,7 +84,12 @@ class LogWatch:
             return
         if standing.joins_waiting or standing.client.member_id != member_id:
             return  # the client itself joins anew, and its old membership ends for that
-        silent_ms = self._watch.kernel.now_ms - heard_ms
+        now_ms = self._watch.kernel.now_ms
+        # By the classic contract the broker that told it counts, whatever the client has tried elsewhere since.
+        told_ms = self._told_to_rejoin_ms.get((way.boot, member_id), now_ms)
+        if 0 < standing.rebalance_timeout_ms <= now_ms - told_ms:
+            return
+        silent_ms = now_ms - heard_ms
         if silent_ms < standing.session_timeout_ms and standing.excuse() is None:
             raise Violation(11, f"{way.name} expires {member_id}, which it heard {silent_ms} ms ago")
 
@@ -101,6 +125,9 @@ class LogWatch:
         if process.member_log is None:
             return
         boot = process.name, process.incarnation
+        if epoch == 0:
+            # An epoch -1 before was of the membership before, which a JoinGroup found lost at the broker.
+            self._left.pop((boot, member_id), None)
         if epoch == 0 and member_id.startswith(ISSUED_PREFIX):
             began = self._began.setdefault(member_id, boot)
             if began != boot:
@@ -113,6 +140,11 @@ class LogWatch:
         boot = process.name, process.incarnation
         if not self._left.pop((boot, member_id), True):
             raise Violation(11, f"{process} has removed {member_id}, and had not read that it is dead")
+
+    def read(self, process: "ProxyProcess", ask: Ask) -> None:
+        """A replica has read a call of anybody, before it does anything."""
+        if ask.api_key in (ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.JOIN_GROUP):
+            self._called.add(((process.name, process.incarnation), ask.message.member_id))
 
     def arrived(self, client: Any, ask: Ask) -> None:
         """A replica has read a call."""
@@ -135,12 +167,17 @@ class LogWatch:
             raise Violation(11, f"{process} answers {name} of {member_id}, which it has read is dead")
         key = (process.name, process.incarnation), member_id
         self._heard_ms[key] = max(arrived_ms, self._heard_ms.get(key, 0))
+        if ErrorCode.REBALANCE_IN_PROGRESS in codes:
+            self._told_to_rejoin_ms.setdefault(key, self._watch.kernel.now_ms)
+        else:
+            self._told_to_rejoin_ms.pop(key, None)
 
     def age(self, process: "ProxyProcess", by_ms: int) -> None:
         """The clock of a process jumps."""
-        for boot, member_id in self._heard_ms:
-            if boot == (process.name, process.incarnation):
-                self._heard_ms[boot, member_id] -= by_ms
+        for times in (self._heard_ms, self._told_to_rejoin_ms):
+            for boot, member_id in times:
+                if boot == (process.name, process.incarnation):
+                    times[boot, member_id] -= by_ms
 
     @staticmethod
     def _is_dead(process: "ProxyProcess", member_id: str) -> bool:

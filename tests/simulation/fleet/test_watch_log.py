@@ -1,0 +1,127 @@
+"""The observer of the member log detects planted violations, and allows what the design has."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.simulation.clients.classic import ClassicClient
+from tests.simulation.fleet.watch_log import LogWatch
+from tests.simulation.test_watch import Planted
+from tests.simulation.violation import Violation
+from tests.simulation.wire import GROUP, Ask
+from translation.fleet.records import Kind, MemberKey, MemberRecord
+
+OTHER = SimpleNamespace(boot=("proxy1", 1), name="proxy1", is_ready=True)
+
+
+class Scene:
+    """A settled world of one replica, as seen by the observer of the log; its client is ``a``."""
+
+    def __init__(self) -> None:
+        self.planted = Planted()
+        self.log: LogWatch = self.planted.watch.log
+        assert isinstance(self.planted.a, ClassicClient)
+        self.client = self.planted.a
+        process = self.planted.process
+        self.way: Any = SimpleNamespace(
+            boot=(process.name, process.incarnation), name=process.name, is_ready=True
+        )
+
+    def called(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """The client's Heartbeat is read, and answered so."""
+        ask = self.planted.heartbeat()
+        self.log.read(self.planted.process, ask)
+        self.log.arrived(self.client, ask)
+        standing = self.planted.watch.standings[self.client]
+        standing.heard()
+        self.log.answered(self.planted.process, standing, ask, HeartbeatResponse(error_code=code), {code})
+
+    def writes(self, kind: Kind, way: Any = None) -> None:
+        key = MemberKey(GROUP, self.client.member_id)
+        self.log.written(way or self.way, key, MemberRecord(kind, 1), unresolved=False)
+
+    def pass_ms(self, time_ms: int) -> None:
+        """Time passes, in which the client is heard elsewhere."""
+        self.planted.world.kernel.now_ms += time_ms
+        self.planted.watch.standings[self.client].heard_ms = self.planted.world.kernel.now_ms
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def broken() -> Any:
+    return pytest.raises(Violation, match=r"^invariant 11: ")
+
+
+def test_an_end_of_a_client_that_was_heard(scene: Scene) -> None:
+    scene.called()
+    scene.pass_ms(scene.client.pace.session_timeout_ms - 1)
+    with broken():
+        scene.writes(Kind.EXPIRING)
+
+
+def test_an_end_of_a_client_that_was_silent(scene: Scene) -> None:
+    scene.called()
+    scene.pass_ms(scene.client.pace.session_timeout_ms)
+    scene.writes(Kind.EXPIRING)
+
+
+@pytest.mark.parametrize("rejoins", [False, True])
+def test_an_end_of_a_client_that_did_not_rejoin_here_in_time(scene: Scene, rejoins: bool) -> None:
+    """Wherever it has tried to: the end counts only if no other replica has it."""
+    standing = scene.planted.watch.standings[scene.client]
+    step_ms = scene.client.pace.session_timeout_ms // 2
+    standing.rebalance_timeout_ms = 3 * step_ms
+    for _ in range(4):
+        scene.called(ErrorCode.REBALANCE_IN_PROGRESS)
+        scene.pass_ms(step_ms)
+    if not rejoins:
+        scene.writes(Kind.EXPIRING)
+        return
+    scene.called()  # as one does that has joined
+    scene.pass_ms(step_ms)
+    with broken():
+        scene.writes(Kind.EXPIRING)
+
+
+def test_a_takeover_without_a_call(scene: Scene) -> None:
+    scene.writes(Kind.SERVED)
+    with broken():
+        scene.writes(Kind.SERVED, OTHER)
+
+
+def test_a_takeover_for_a_commit(scene: Scene) -> None:
+    scene.writes(Kind.SERVED)
+    scene.log.read(SimpleNamespace(name="proxy1", incarnation=1), scene.planted.commit(1))  # type: ignore[arg-type]
+    with broken():
+        scene.writes(Kind.SERVED, OTHER)
+
+
+def test_a_takeover_for_a_heartbeat(scene: Scene) -> None:
+    scene.writes(Kind.SERVED)
+    message = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=scene.client.member_id)
+    ask = Ask(1, ApiKey.HEARTBEAT, 4, "a", message)
+    scene.log.read(SimpleNamespace(name="proxy1", incarnation=1), ask)  # type: ignore[arg-type]
+    scene.writes(Kind.SERVED, OTHER)
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_an_end_that_was_sent_before_its_id_was_read_as_dead(scene: Scene, begins_anew: bool) -> None:
+    """One that was sent for the membership before, under the same id, is no such end."""
+    process: Any = SimpleNamespace(
+        name="proxy1",
+        incarnation=1,
+        member_log=SimpleNamespace(log=SimpleNamespace(record=lambda _: None)),
+    )
+    scene.log.called(process, "epochgate-a", -1)
+    if begins_anew:
+        scene.log.called(process, "epochgate-a", 0)
+        scene.log.expired(process, "epochgate-a")
+        return
+    with broken():
+        scene.log.expired(process, "epochgate-a")
