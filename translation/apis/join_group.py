@@ -187,6 +187,7 @@ def _heartbeat_until_joined(
     refused_before = False
     while True:
         joining = _begins_membership(context, member)
+        membership = member.incarnation
         response = yield from full_heartbeat(context, member, topics, NONE if joining else owned_partitions)
         code = response.error_code
         if code == ErrorCode.NONE:
@@ -223,7 +224,7 @@ def _heartbeat_until_joined(
             # The membership is lost, or an older one under this id is in the way. The client is not told: some
             # cooperative clients keep their partitions when JoinGroup fails. A new membership begins under the same
             # id. SyncGroup withholds what the client reports as owned and does not get back, so that it joins again.
-            yield from _leave_old_membership(context, member, code)
+            yield from _leave_old_membership(context, member, code, membership)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             is_new = not request.message.member_id
             replaced += yield from static_members.release_instance(context, member, is_new=is_new)
@@ -306,9 +307,16 @@ def _end_abandoned_memberships(
                 context.registry.drop_if_idle(other)
 
 
-def _leave_old_membership(context: Context, member: Member, error_code: int) -> Procedure[None]:
-    """End an old membership under this member's id, whatever the broker still has of it."""
-    if not context.fleet.may_speak_for(member):
+def _leave_old_membership(
+    context: Context, member: Member, error_code: int, incarnation: int
+) -> Procedure[None]:
+    """End an old membership under this member's id, whatever the broker still has of it.
+
+    ``incarnation`` is the member's when the heartbeat was sent that the broker has answered with the error.
+    """
+    was_taken = member.taken and member.incarnation != incarnation
+    # Also if it has come back meanwhile: then the answer is not of the membership that is served here now.
+    if was_taken or not context.fleet.may_speak_for(member):
         raise _taken(member)
     yield from leave_to_rejoin(member)
     if member.joined:

@@ -194,6 +194,23 @@ def test_a_membership_that_is_lost_after_the_member_was_taken_is_not_ended_by_wh
     assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+@pytest.mark.parametrize("instance_id", [None, "i-1"])
+def test_a_member_that_comes_back_while_its_join_group_is_under_way_is_not_ended(
+    log: SharedLog, instance_id: str | None
+) -> None:
+    """Another replica had it in between: what the broker answers is not of the membership that is served here now."""
+    one, other = log.replica(), log.replica()
+    connection = served_member(one)
+    join = one.join(connection, A, claims=(0,), protocol="cooperative-sticky", instance_id=instance_id)
+    one.reply(described(member(A, epoch=1, instance_id=instance_id)))
+    taken_over(other)
+    one.heartbeat(one.connect(), A, 1)
+    assert one.log.seat(KEY) is Seat.SERVING
+    one.beat(1, orders=(0, 1))
+    assert one.leave_epochs() == []
+    assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_an_instance_id_is_not_released_for_a_member_that_another_replica_has_taken(log: SharedLog) -> None:
     one, other = log.replica(new_group=True), log.replica()
     join = one.join(one.connect(), A, instance_id="i-1")
