@@ -134,7 +134,7 @@ def _settle(
         context.forward(request)
     elif verdict is Verdict.GONE:
         yield from _finish_expiry(context, log, group_id, member_id)
-        refuse((yield from _code_for_dead(context, connection, request, member_id)))
+        refuse((yield from code_for_dead(context, connection, request, member_id)))
     elif context.fleet.gives_up_on(key):
         refuse(_REFUSALS[Verdict.GONE])
     else:
@@ -166,10 +166,13 @@ def _finish_expiry(context: Context, log: MemberLog, group_id: str, member_id: s
             context.fleet.end(group_id, member_id)
 
 
-def _code_for_dead(
+def code_for_dead(
     context: Context, connection: Connection, request: Request, member_id: str
 ) -> Procedure[ErrorCode]:
-    """The code for a client whose id is dead: it comes back without one, unless a newer process has its instance id."""
+    """The code for a client whose id is dead: it comes back without one, unless a newer process has its instance id.
+
+    An older process that came back without an id would replace the newer one, and that one the older, for ever.
+    """
     instance_id = request.message.group_instance_id
     if instance_id:
         described, _ = yield from lookup_member(
@@ -201,7 +204,7 @@ def _settle_and_relay(context: Context, request: Request) -> Procedure[None]:
 
 
 def _relays_at_once(context: Context, request: Request) -> bool:
-    """Whether the log has nothing against relaying a JoinGroup: it does not know the id, or has it as a classic one."""
+    """Whether the log has nothing against relaying a JoinGroup: it can't know the id, or has it as a classic one."""
     log = context.fleet.log
     message: JoinGroupRequest = request.message
     if log is None or not message.member_id:
@@ -210,22 +213,34 @@ def _relays_at_once(context: Context, request: Request) -> bool:
     record = log.record(key)
     if record is not None:
         return record.kind is Kind.RELAYED
-    if log.may_speak_for(key):
-        return False
-    # While the log is away it may know more of the ids that replicas give out than is read here.
-    return log.is_ready(key) or not message.member_id.startswith(ISSUED_PREFIX)
+    # Of the ids that replicas give out the log may know more than is read here.
+    return not log.may_speak_for(key) and not message.member_id.startswith(ISSUED_PREFIX)
 
 
 def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:
     """Have the log say that the broker itself serves the id of a JoinGroup; NONE, or the code that refuses the call.
 
     The broker makes a member of the new protocol with this id a classic one, and a late epoch -1 for the id would
-    remove it. So no id is relayed that is dead, or that another replica may end.
+    remove it. So no id is relayed that is dead, or that another replica may end. Where no record of an id is read the
+    broker is asked for it: what it does not have as a member of the new protocol is relayed and not written, or whoever
+    may read the group could fill the log.
     """
     log = context.fleet.log
     if log is None or _relays_at_once(context, request):
         return ErrorCode.NONE
     key = member_key(request.message.group_id, request.message.member_id)
+    if log.record(key) is None and not log.may_speak_for(key) and log.is_ready(key):
+        connection = context.connections.connection_of(request)
+        if connection is None:  # nobody waits for it any more
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        described, _ = yield from lookup_member(
+            context, request.message.group_id, request.message.member_id, connection
+        )
+        is_unsettled = described in (Described.LOADING, Described.UNAVAILABLE)
+        if is_unsettled or not context.connections.is_still_connected(request):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if described is not Described.MEMBER:
+            return ErrorCode.NONE
     verdict = log.relay(key, context.now)
     until = context.now + log.settings.wait_s
     while verdict is Verdict.PENDING and context.now < until:

@@ -2,6 +2,9 @@
 
 With a member log a commit makes no replica the server of its member: it often comes from a producer's connection, and
 the client's own calls go to another replica. So nothing is remembered of it here: no connection, no deadline.
+
+Which generation the client has is known from the log, once a record that was written after its SyncGroup is read. Until
+then a commit with an older one, which was held up on its way, counts as if it came in time.
 """
 
 from protocol_codecs import ErrorCode
@@ -11,7 +14,8 @@ from translation.apis.commit_messages import STALE, codes_of, for_a_member, refu
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
-from translation.fleet.records import Kind
+from translation.fleet.records import NO_GENERATION, Kind, MemberRecord
+from translation.serving import code_for_dead
 from translation.upstream.member_lookup import Described, lookup_member
 
 _ATTEMPTS = 2
@@ -24,7 +28,8 @@ def commit_elsewhere(
     """Send a commit at the epoch that the broker describes; refuse or relay it if the broker has no such member."""
     record = context.fleet.record(member)
     if record is not None and record.kind.is_dead:
-        context.answer(request, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
+        code = yield from code_for_dead(context, connection, request, member.member_id)
+        context.answer(request, refused(request, code))
         return
     if record is not None and record.kind is Kind.RELAYED:
         context.forward(request)
@@ -45,7 +50,9 @@ def commit_elsewhere(
         elif found is None:
             context.forward(request)
             return
-        elif generation.in_request(request) > found.member_epoch:
+        elif not _may_commit(
+            context.fleet.record(member), generation.in_request(request), found.member_epoch
+        ):
             response = refused(request, ErrorCode.ILLEGAL_GENERATION)
         elif not context.connections.is_waiting(request):
             return  # its client has gone, and may have given up through another process what it commits here
@@ -55,3 +62,12 @@ def commit_elsewhere(
                 continue
         break
     context.answer(request, translated(response))
+
+
+def _may_commit(record: MemberRecord | None, carried: int, member_epoch: int) -> bool:
+    """Whether a commit counts: its generation is at least that with which its client synced, as far as is read.
+
+    A generation above the broker's epoch is of another membership, the log's too: the group was deleted since.
+    """
+    synced = NO_GENERATION if record is None or record.generation > member_epoch else record.generation
+    return synced <= carried <= member_epoch

@@ -74,6 +74,11 @@ class Fleet:
         if self.log.record(key) is None:
             self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
 
+    def has_synced(self, member: Member) -> None:
+        """A member's client has got its assignment: it has the generation of its last JoinGroup response."""
+        if self.log is not None:
+            self.log.synced(key_of(member), member.generation, self._environment.now)
+
     def record(self, member: Member) -> MemberRecord | None:
         """The record that counts for a member; None if there is none, or no member log."""
         return None if self.log is None else self.log.record(key_of(member))

@@ -24,6 +24,7 @@ class Entry:
     __slots__ = (
         "claims",
         "confirmed",
+        "generation",
         "issued",
         "machine",
         "refresh_at",
@@ -44,6 +45,8 @@ class Entry:
         """Connections on which a call claims the member, and until when the call waits."""
         self.confirmed: dict[int, float] = {}
         """Connections on which a claim was settled, and when the client was last heard on each."""
+        self.generation: int | None = None
+        """The client's, if it has synced while it was served here; else that of the record that counts is kept."""
         self.issued = False
         """This process gave the id to its client, and no record of another has counted for it."""
         self.served = False

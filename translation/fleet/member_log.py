@@ -82,7 +82,6 @@ class MemberLog:
         if self._members.confirmations.is_confirmed(entry, connection, now):
             entry.confirmed[connection] = now
             if changed:
-                entry.refresh_at = now
                 self._want(key, now)
             return Verdict.SERVE
         if partition.health is not Health.READY:
@@ -119,6 +118,16 @@ class MemberLog:
         if connection in entry.confirmed:
             entry.confirmed[connection] = now
 
+    def synced(self, key: MemberKey, generation: int, now: float) -> None:
+        """The client of a member that is served here has got its assignment, so it has this generation.
+
+        It is written for the other replicas, and nobody waits for that.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None and entry.served and entry.generation != generation:
+            entry.generation = generation
+            self._want(key, now)
+
     def lapse(self, connection: int) -> None:
         """A connection is closed, or the broker there coordinates the group no more: it confirms nothing now."""
         for key in self._members.confirmations.close(connection):
@@ -149,6 +158,7 @@ class MemberLog:
         entry = self._members.entries.get(key)
         if entry is not None:
             entry.served = entry.issued = entry.wants_expire = False
+            entry.generation = None
             entry.confirmed.clear()
             entry.refresh_at = math.inf
             self._members.forget_if_idle(key, entry)

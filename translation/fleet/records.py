@@ -29,6 +29,9 @@ LENGTH_OF_HASH = 64
 LONGEST_VALUE = 4096
 """Bytes of a value. A record that the broker refuses for its size would be refused for ever."""
 
+NO_GENERATION = -1
+"""Which generation a client has is not known."""
+
 _PROBE = "probe"
 
 
@@ -62,7 +65,9 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``version`` and ``first`` say what its writer had read (:mod:`translation.fleet.counting`). The
     timeouts are those of the client's JoinGroup: another process that takes the member over goes by them until the
-    client has joined there. ``server`` names the process for people; no rule looks at it.
+    client has joined there. ``generation`` is the client's as of its last SyncGroup (-1: not known): commits with an
+    older one are refused also where the member is not served. ``server`` names the process for people; no rule looks at
+    it.
     """
 
     kind: Kind
@@ -72,6 +77,7 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     instance_id: str | None = None
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
+    generation: int = NO_GENERATION
 
 
 class InvalidRecord(Exception):

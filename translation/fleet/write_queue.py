@@ -9,7 +9,15 @@ from translation.fleet.counting import Stored
 from translation.fleet.entries import Entry, Write
 from translation.fleet.members import Members
 from translation.fleet.outputs import Health, WriteRecord
-from translation.fleet.records import Kind, MemberKey, MemberRecord, encode_key, encode_value, shortened
+from translation.fleet.records import (
+    NO_GENERATION,
+    Kind,
+    MemberKey,
+    MemberRecord,
+    encode_key,
+    encode_value,
+    shortened,
+)
 from translation.fleet.seats import Seat, SeatEvent
 
 _REFRESH_EVERY_S = 60.0
@@ -93,17 +101,22 @@ class WriteQueue:
             return None
         if entry.wants_expire:
             return Kind.EXPIRING
-        return Kind.SERVED if entry.refresh_at <= now else None
+        is_old = entry.refresh_at <= now or (entry.served and not _says(present.record, entry))
+        return Kind.SERVED if is_old else None
 
     def _write(self, number: int, key: MemberKey, entry: Entry, kind: Kind, now: float) -> None:
         members = self._members
+        view = members.partitions[number].view
+        present = view.get(key)
+        known = NO_GENERATION if present is None else present.record.generation
         record = MemberRecord(
             kind,
-            *members.partitions[number].view.stamp(key),
+            *view.stamp(key),
             server=shortened(members.settings.server),
-            instance_id=None if entry.terms.instance_id is None else shortened(entry.terms.instance_id),
+            instance_id=_instance_id(entry),
             session_timeout_ms=entry.terms.session_timeout_ms,
             rebalance_timeout_ms=entry.terms.rebalance_timeout_ms,
+            generation=known if entry.generation is None else entry.generation,
         )
         entry.write = Write(record, dict(entry.claims), now)
         self.unresolved[key] = None
@@ -117,3 +130,17 @@ class WriteQueue:
         members.outputs.append(
             WriteRecord(number, encode_key(key, members.writer), encode_value(record), members.writer)
         )
+
+
+def _instance_id(entry: Entry) -> str | None:
+    return None if entry.terms.instance_id is None else shortened(entry.terms.instance_id)
+
+
+def _says(record: MemberRecord, entry: Entry) -> bool:
+    """Whether a record of ours says what is known of the client, which may have joined or synced since."""
+    return (
+        record.instance_id == _instance_id(entry)
+        and record.session_timeout_ms == entry.terms.session_timeout_ms
+        and record.rebalance_timeout_ms == entry.terms.rebalance_timeout_ms
+        and entry.generation in (None, record.generation)
+    )

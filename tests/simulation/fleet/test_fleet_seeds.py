@@ -10,6 +10,11 @@ from tests.simulation.simulation import Result
 
 SEEDS = 100
 CHUNK = 20
+FAILED_ONCE = (
+    *(167, 327, 382, 385, 419, 716, 831, 859, 911),
+    *(1030, 1038, 1185, 1342, 1866, 2040, 2075, 2227, 2269, 2278, 2368, 2430),
+)
+"""Beyond the first hundred (docs/evidence/simulation.md, "With a member log")."""
 
 
 @cache
@@ -21,6 +26,12 @@ def results(first: int) -> tuple[Result, ...]:
 def test_the_invariants_hold(first: int) -> None:
     for result in results(first):
         assert result.failure is None, f"seed {result.seed}: {result.failure}\n{result.story}"
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
+    result = run_seed(seed, fleet=True)
+    assert result.failure is None, f"{result.failure}\n{result.story}"
 
 
 def test_members_are_expired_and_taken_over_by_the_log() -> None:

@@ -1,5 +1,6 @@
 """Replicas with one member log: a bench for the translation of each, and the log by hand between them."""
 
+from itertools import groupby
 from typing import Any
 
 from protocol_codecs import ApiKey
@@ -8,7 +9,16 @@ from translation.actions import Action, Call, EventKind
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, WriteRecord
-from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key, decode_value
+from translation.fleet.records import (
+    NO_GENERATION,
+    PROBE,
+    Kind,
+    MemberKey,
+    MemberRecord,
+    Writer,
+    decode_key,
+    decode_value,
+)
 from translation.policy.policy import Policy
 
 _SOMEBODY = MemberKey("", "a member whose record is not read back")
@@ -85,8 +95,19 @@ class SharedLog:
         self.advance(FleetSettings().probe_away_s)
 
     def kinds(self, member_id: str) -> list[Kind]:
-        """What the log says of a member, in order."""
-        return [record.kind for key, _, record in self.records if record is not None and key[1] == member_id]
+        """What the log says of a member, in order, without records that only add its client's generation."""
+        kinds, generation = [], NO_GENERATION
+        for key, _, record in self.records:
+            if record is not None and key[1] == member_id:
+                if record.kind is not Kind.SERVED or record.generation == generation:
+                    kinds.append(record.kind)
+                generation = record.generation
+        return kinds
+
+    def generations(self, member_id: str) -> list[int]:
+        """The generations that the log says of a member's client, in order, each once."""
+        said = [record.generation for key, _, record in self.records if record and key[1] == member_id]
+        return [generation for generation, _ in groupby(said)]
 
 
 class Replica(Bench):

@@ -3,15 +3,16 @@
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
-from tests.translation.answers import A, described, member
+from tests.translation.answers import A, commit_error, described, member
 from tests.translation.bench import GROUP, TOPIC, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_serving import served_member, taken_over
 from tests.translation.live_groups import OBSERVE_ALL
 from translation.actions import EventKind
-from translation.fleet.records import Kind, member_key
+from translation.fleet.records import NO_GENERATION, Kind, member_key
 from translation.fleet.seats import Seat
 
 KEY = member_key(GROUP, A)
@@ -214,6 +215,14 @@ def test_a_commit_under_a_dead_id_is_refused(log: SharedLog) -> None:
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced(log: SharedLog) -> None:
+    """The older process would come back without a member id and replace the newer one."""
+    _, other = expired_without_end(log)
+    commit = other.commit(other.connect(), A, 1, instance_id="i-1")
+    other.reply(described(member("epochgate-b", instance_id="i-1")))
+    assert commit_error(other, commit) == ErrorCode.FENCED_INSTANCE_ID
+
+
 # -- LeaveGroup and instance ids ---------------------------------------------------------------------------------------
 
 
@@ -345,6 +354,64 @@ def test_a_join_group_under_an_id_that_the_log_does_not_know_is_relayed_at_once(
     assert len([record for _, _, record in log.records if record is not None]) == 0
 
 
+def unread_member(log: SharedLog) -> Replica:
+    """A replica that has not read yet that another one serves the member A, and does not translate."""
+    one, other = log.replica(new_group=True), log.replica(policy=OBSERVE_ALL)
+    log.is_held = True
+    one.join(one.connect(), A)
+    return other
+
+
+def test_a_join_group_under_an_id_of_a_replica_whose_record_is_not_read_is_relayed_after_the_log_says_so(
+    log: SharedLog,
+) -> None:
+    """The broker makes the member a classic one: who serves it has to know."""
+    other = unread_member(log)
+    join = other.join(other.connect(), A)
+    assert other.forwarded == []
+    other.reply(described(member(A, epoch=1)))
+    assert other.forwarded == []
+    log.is_held = False
+    log.settle()
+    assert other.forwarded == [join]
+    assert log.kinds(A)[-1] is Kind.RELAYED
+    assert log.replicas[0].log.seat(KEY) is Seat.RELAYED
+
+
+@pytest.mark.parametrize("found", [member("somebody-else"), member(A, classic=True)])
+def test_a_join_group_under_a_made_up_id_of_a_replica_is_relayed_and_not_written(
+    log: SharedLog, found: ConsumerGroupDescribeResponseMember
+) -> None:
+    """Else whoever may read the group could fill the log."""
+    one = log.replica(policy=OBSERVE_ALL)
+    join = one.join(one.connect(), A)
+    one.reply(described(found))
+    assert one.forwarded == [join]
+    assert log.kinds(A) == []
+
+
+def test_a_join_group_under_an_id_of_a_replica_is_not_relayed_while_the_coordinator_loads(
+    log: SharedLog,
+) -> None:
+    one = log.replica(policy=OBSERVE_ALL)
+    join = one.join(one.connect(), A)
+    one.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert one.forwarded == []
+
+
+def test_a_join_group_whose_client_hangs_up_while_the_broker_is_asked_for_its_id_is_written_nowhere(
+    log: SharedLog,
+) -> None:
+    one = log.replica(policy=OBSERVE_ALL)
+    connection = one.connect()
+    one.join(connection, A)
+    one.client_disconnected(connection)
+    one.reply(described(member(A, epoch=1)))
+    assert one.forwarded == []
+    assert log.kinds(A) == []
+
+
 def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
     """A JoinGroup under its id was relayed by a replica that had read another policy."""
     one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
@@ -384,6 +451,73 @@ def test_a_commit_at_another_replica_with_a_generation_to_come_is_refused(log: S
     other.reply(described(member(A, epoch=3)))
     (topic,) = other.answers[commit].topics
     assert topic.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def joined_anew_elsewhere(one: Replica, other: Replica) -> None:
+    """The member A comes to another replica, and gets generation 3 there."""
+    connection, _ = taken_over(other)
+    other.join(connection, A)
+    other.reply(described(member(A, epoch=1)))
+    other.beat(3, orders=(0,))
+    other.sync(connection, A, 3)
+
+
+def test_a_commit_with_a_generation_of_before_the_member_joined_elsewhere_is_refused(log: SharedLog) -> None:
+    """It was held up on its way. Another member may have by now what it names."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    joined_anew_elsewhere(one, other)
+    assert log.generations(A) == [NO_GENERATION, 1, 3]
+    connection = one.connect()
+    commits = [one.commit(connection, A, generation) for generation in (1, 3)]
+    one.reply(described(member(A, epoch=4)))
+    one.reply(described(member(A, epoch=4)))
+    assert commit_error(one, commits[0]) == ErrorCode.ILLEGAL_GENERATION
+    (call,) = one.calls
+    assert (call.api_key, call.message.generation_id_or_member_epoch) == (ApiKey.OFFSET_COMMIT, 4)
+
+
+def test_a_commit_of_a_client_that_has_not_synced_yet_is_not_refused(log: SharedLog) -> None:
+    """It may not have heard of its new generation."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    connection, _ = taken_over(other)
+    other.join(connection, A)
+    other.reply(described(member(A, epoch=1)))
+    other.beat(3, orders=(0,))
+    one.commit(one.connect(), A, 1)
+    one.reply(described(member(A, epoch=3)))
+    assert [call.api_key for call in one.calls] == [ApiKey.OFFSET_COMMIT]
+
+
+def test_a_generation_in_the_log_that_is_above_the_brokers_epoch_refuses_nothing(log: SharedLog) -> None:
+    """The group was deleted and made anew since, and its epochs began anew."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    joined_anew_elsewhere(one, other)
+    one.commit(one.connect(), A, 1)
+    one.reply(described(member(A, epoch=2)))
+    assert [call.api_key for call in one.calls] == [ApiKey.OFFSET_COMMIT]
+
+
+def test_who_takes_a_member_over_keeps_its_generation_in_the_log(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    joined_anew_elsewhere(one, other)
+    one.heartbeat(one.connect(), A, 3)
+    assert one.log.seat(KEY) is Seat.SERVING
+    assert log.generations(A) == [NO_GENERATION, 1, 3]
+
+
+def test_a_generation_that_comes_while_a_record_is_on_its_way_is_written_after_it(log: SharedLog) -> None:
+    one = log.replica()
+    connection = one.connect()
+    one._new_group = True
+    log.is_held = True
+    one.stable_member(connection, (0, 1))
+    log.is_held = False
+    log.settle()
+    assert log.generations(A) == [NO_GENERATION, 1]
 
 
 def test_a_commit_where_the_member_is_served_goes_out_at_once(log: SharedLog) -> None:
