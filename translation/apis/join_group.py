@@ -186,7 +186,7 @@ def _heartbeat_until_joined(
     attempts = 0
     refused_before = False
     while True:
-        joining = _begins_membership(context, member)
+        joining = _begins_membership(context, member, incarnation)
         membership = member.incarnation
         response = yield from full_heartbeat(context, member, topics, NONE if joining else owned_partitions)
         code = response.error_code
@@ -236,10 +236,15 @@ def _heartbeat_until_joined(
             raise Failed(error_mapping.for_join(code), why)
 
 
-def _begins_membership(context: Context, member: Member) -> bool:
-    """Whether the next heartbeat is the first of a membership; raises if that may not begin here."""
+def _begins_membership(context: Context, member: Member, incarnation: int) -> bool:
+    """Whether the next heartbeat is the first of a membership; raises if that may not begin here.
+
+    ``incarnation`` is the member's when the JoinGroup began.
+    """
     if member.member_epoch > 0:
         return False
+    if member.taken and member.incarnation != incarnation:
+        raise _taken(member)  # since the JoinGroup began: the membership goes on elsewhere, or here again
     ensure_may_begin(context, member)
     return True
 

@@ -211,6 +211,20 @@ def test_a_member_that_comes_back_while_its_join_group_is_under_way_is_not_ended
     assert one.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_a_join_group_that_has_adopted_a_member_which_is_taken_then_is_to_be_tried_again(
+    log: SharedLog,
+) -> None:
+    """The membership goes on elsewhere: its client is not to come back as another member."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    join = other.join(other.connect(), A, claims=(0, 1), protocol="cooperative-sticky")
+    other.reply(described(member(A, epoch=1)))
+    one.heartbeat(one.connect(), A, 1)
+    other.reply_names()
+    assert other.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert other.heartbeats() == []
+
+
 def test_an_instance_id_is_not_released_for_a_member_that_another_replica_has_taken(log: SharedLog) -> None:
     one, other = log.replica(new_group=True), log.replica()
     join = one.join(one.connect(), A, instance_id="i-1")
