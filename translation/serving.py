@@ -39,6 +39,8 @@ _REFUSALS: Mapping[Verdict, ErrorCode] = {
     Verdict.GONE: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
+_CLASSIC = frozenset({Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP})
+
 _SERVED_BY_OTHERS = frozenset({Seat.ELSEWHERE, Seat.RELAYED})
 
 Refuse = Callable[[ErrorCode], None]
@@ -122,7 +124,7 @@ def _settle(
             proceed(found)
             return
     if request.api_key != ApiKey.JOIN_GROUP and _is_relayed(log, key):
-        context.forward(request)
+        yield from _relay(context, connection, request, member_id, proceed)
         return
     if log.seat(key) in _SERVED_BY_OTHERS:
         context.ids.forget(member_id)
@@ -139,6 +141,26 @@ def _settle(
         refuse(_REFUSALS[Verdict.GONE])
     else:
         refuse(_REFUSALS[verdict])
+
+
+def _relay(
+    context: Context,
+    connection: Connection,
+    request: Request,
+    member_id: str,
+    proceed: Callable[[Found | None], None],
+) -> Procedure[None]:
+    """Relay a call of a member that the broker serves; at a Heartbeat its turn to move may have come.
+
+    Its JoinGroup was relayed while the policy said so, or by a replica that had read another policy.
+    """
+    if request.api_key == ApiKey.HEARTBEAT:
+        found = yield from lookup_member(context, request.message.group_id, member_id, connection)
+        member = context.registry.find(request.message.group_id, member_id)
+        if found[0] in _CLASSIC and (member is None or not member.joined):
+            proceed(found)
+            return
+    context.forward(request)
 
 
 def _is_relayed(log: MemberLog, key: MemberKey) -> bool:

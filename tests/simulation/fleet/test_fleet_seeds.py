@@ -13,6 +13,7 @@ CHUNK = 20
 FAILED_ONCE = (
     *(167, 327, 382, 385, 419, 716, 831, 859, 911),
     *(1030, 1038, 1185, 1342, 1866, 2040, 2075, 2227, 2269, 2278, 2368, 2430),
+    *(2725, 3033, 4905),
 )
 """Beyond the first hundred (docs/evidence/simulation.md, "With a member log")."""
 

@@ -5,9 +5,10 @@ import pytest
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponseMember
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import A, commit_error, described, member
-from tests.translation.bench import GROUP, TOPIC, Bench
+from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_serving import served_member, taken_over
 from tests.translation.live_groups import OBSERVE_ALL
@@ -417,9 +418,22 @@ def test_a_heartbeat_of_a_classic_member_is_relayed(log: SharedLog) -> None:
     one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
     served_member(one)
     other.join(other.connect(), A)
-    heartbeat = one.heartbeat(one.connect(), A, 1)
-    assert one.forwarded == [heartbeat]
+    connection = one.connect()
+    calls = [one.heartbeat(connection, A, 1), one.sync(connection, A, 1)]
+    one.reply(described(member("somebody-else")))
+    assert sorted(one.forwarded) == calls
     assert log.kinds(A)[-1] is Kind.RELAYED
+
+
+def test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica(policy=OBSERVE_ALL)
+    served_member(one)
+    other.join(other.connect(), A)
+    other._do(other.translator.set_policy(log.now, TRANSLATE_ALL))
+    heartbeat = other.heartbeat(other.connect(), A, 1)
+    other.reply(described(member(A, classic=True)))
+    other.reply(HeartbeatResponse())
+    assert other.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 # -- commits -----------------------------------------------------------------------------------------------------------
