@@ -1,6 +1,6 @@
 """Partitions that Kafka itself leaves unassigned until their group changes again, with or without a proxy.
 
-There are four cases; all were shown on a real Kafka (docs/evidence/facts.md):
+There are five cases; all were shown on a real Kafka (docs/evidence/facts.md):
 
 - A topic grew, or a member left, after a classic group's last rebalance, and a static member is converted in its own
   place. The group epoch stays at the generation, so the classic group's assignment counts as computed for the current
@@ -11,6 +11,8 @@ There are four cases; all were shown on a real Kafka (docs/evidence/facts.md):
   protocol. No rebalance follows, so a classic member that waits for a part of its target is never told.
 - A static member of a classic group has given up partitions and starts again before it has joined without them. Its new
   process is answered without a rebalance, so nobody gets them.
+- A topic grows while the leader of a classic group, a static member, is away. Its new process is answered without a
+  rebalance, and starts from the topics as it finds them (KIP-814), so nobody notices that there are more.
 """
 
 from collections.abc import Callable
@@ -49,6 +51,10 @@ class Oversights:
         """Partitions that its classic members had not been told of by then."""
         self._restarted_at = -1
         """The generation in which a static member started again."""
+        self._led_anew_at = -1
+        """The same, if it was the leader."""
+        self._unnoticed: frozenset[Pid] = frozenset()
+        """Partitions that had been added by then."""
 
     def added(self, partitions: set[Pid]) -> None:
         """Record that a topic was created, or grew."""
@@ -87,6 +93,8 @@ class Oversights:
             known.get(one, member) != member for one, member in self._instances.items()
         ):
             self._restarted_at = group.generation
+            if group.leader_id not in known.values() and group.leader_id in self._instances.values():
+                self._led_anew_at, self._unnoticed = group.generation, frozenset(self._added)
 
     def failed_over(self, group: Group) -> None:
         """Record a failover: the successor has only the log."""
@@ -100,6 +108,8 @@ class Oversights:
         if group.generation == self._untold_at and pid in self._untold:
             return True
         if group.generation == self._restarted_at and pid in self._withheld:
+            return True
+        if group.generation == self._led_anew_at and pid in self._unnoticed:
             return True
         return group.generation == self._cut_short_at
 

@@ -30,11 +30,13 @@ class Promptness:
         """Return what is wrong if a call that ended took too long, else None.
 
         Broken connections, paused processes and failovers excuse any delay. So does a SyncGroup in front of a classic
-        member's Heartbeat, which waits at the broker behind it on the same connection.
+        member's Heartbeat, which waits at the broker behind it on the same connection. A process whose instance id
+        another one has by now has no session to lose.
         """
         asked_ms = self._asked_ms.pop((standing.client, ask.number), None)
         if (
             standing.classic
+            or standing.replaced
             or asked_ms is None
             or now_ms - asked_ms <= WITHIN_MS
             or standing.broken_ms >= asked_ms

@@ -172,6 +172,16 @@ def test_a_heartbeat_that_waits_too_long(scene: Scene, more_ms: int, cut_off: bo
     assert (late is not None) is violates
 
 
+def test_a_heartbeat_of_a_process_that_was_replaced_may_wait(scene: Scene) -> None:
+    """It has no session to lose."""
+    standing = scene.watch.standings[scene.a]
+    now_ms = scene.world.kernel.now_ms
+    ask = Ask(9_999, ApiKey.HEARTBEAT, 4, "a", None)
+    scene.watch._promptness.asked(standing, ask, now_ms)
+    standing.replaced = True
+    assert scene.watch._promptness.why_late(standing, ask, now_ms + WITHIN_MS + 1) is None
+
+
 # -- 7: hostile connections ----------------------------------------------------------------------------------------
 
 

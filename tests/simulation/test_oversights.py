@@ -159,3 +159,32 @@ def test_what_a_static_member_had_before_a_downgrade_and_gave_up_after_it_is_exc
     seen.served(group, with_static_member("newer"), assigns(0, 1))
 
     assert seen.excuse(group, (TOPIC, 2))
+
+
+@pytest.mark.parametrize(("restarts", "excused"), [("leader", True), ("follower", False)])
+def test_what_was_added_while_a_static_leader_was_away_is_excused_until_the_next_generation(
+    seen: Oversights, restarts: str, *, excused: bool
+) -> None:
+    before, after = led_group("older", "other"), led_group("older", "other")
+    if restarts == "leader":
+        after = led_group("newer", "other")
+    else:
+        after.static_members["other"] = "another"
+    seen.served(None, before, assigns(0, 1))
+    seen.added({(TOPIC, 2)})
+    assert not seen.excuse(before, (TOPIC, 2)), "its leader is to notice"
+
+    seen.served(before, after, assigns(0, 1))
+    seen.added({(TOPIC, 3)})
+
+    assert seen.excuse(after, (TOPIC, 2)) is excused
+    assert not seen.excuse(after, (TOPIC, 3)), "the leader is back"
+    assert not seen.excuse(classic_group(3), (TOPIC, 2)), "it has rebalanced"
+
+
+def led_group(leader_id: str, other_id: str) -> ClassicGroup:
+    """A second generation of two static members."""
+    group = with_static_member(leader_id)
+    group.static_members["other"] = other_id
+    group.leader_id = leader_id
+    return group

@@ -186,6 +186,20 @@ def classic_static_member_restarts_after_giving_up(s: Script) -> None:
 
 
 @scenario
+def classic_static_leader_restarts_after_a_topic_grew(s: Script) -> None:
+    """The new process leads, and is told neither to assign anything nor that there are more partitions."""
+    s.topic("foo", 4)
+    _, b = stable_pair(s, static="one")
+    s.add_partitions("foo", 5)
+    again = s.classic("A2", instance_id="one")
+    again.joined(again.send_join())
+    again.sync()
+    b.beat()
+    again.beat()
+    s.describe_classic()
+
+
+@scenario
 def classic_old_versions(s: Script) -> None:
     """JoinGroup v0 to v3 joins without asking for a member id; v0 has no rebalance timeout."""
     s.topic("foo", 2)
