@@ -13,9 +13,9 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from translation.actions import EventKind
+from translation.actions import EventKind, Request
 from translation.engine.context import Context
-from translation.engine.join_outcomes import Failed
+from translation.engine.join_outcomes import Failed, ensure_client_waiting
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, Send
 from translation.leave_epoch import leave_for_newer
@@ -83,7 +83,9 @@ def forget_instance(member: Member) -> None:
         del member.group.static_members[member.client.instance_id or ""]
 
 
-def release_instance(context: Context, member: Member, *, is_new: bool) -> Procedure[list[str]]:
+def release_instance(
+    context: Context, member: Member, request: Request, *, is_new: bool
+) -> Procedure[list[str]]:
     """Release the instance id after the broker answered UNRELEASED_INSTANCE_ID: it has another member with it.
 
     A heartbeat with epoch -2 is sent for that member, and the new process takes its place. As in the classic protocol
@@ -91,7 +93,8 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
     (``is_new``); one that has an id already replaces nobody but itself. Returns the other member ids that have left;
     they are dead as soon as the broker has this member in their place.
 
-    :raises Failed: another process has the instance id, or another replica serves this one.
+    :raises Failed: another process has the instance id, another replica serves this one, or the client has hung up: a
+        JoinGroup that arrives late must not replace the one that the same client sent since, through another process.
     """
     _fail_if_replaced(member)
     left: list[str] = []
@@ -105,6 +108,7 @@ def release_instance(context: Context, member: Member, *, is_new: bool) -> Proce
                 _fail_if_replaced(member)
                 if not context.fleet.may_speak_for(member):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
+                ensure_client_waiting(context, member, request)
                 yield from leave_for_newer(member, described.member_id)
                 if described.member_id != member.member_id:
                     left.append(described.member_id)

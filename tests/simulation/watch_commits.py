@@ -7,7 +7,7 @@ by now; one with an older generation may not.
 from typing import TYPE_CHECKING, Any
 
 from protocol_codecs import ErrorCode
-from tests.simulation.standing import Standing
+from tests.simulation.standing import Pid, Standing
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Ask, generation_in
 
@@ -37,8 +37,7 @@ class CommitWatch:
         """A proxy has read a commit."""
         self._expected[client, ask.number] = self._must_succeed(self._watch.standings[client], process, ask)
 
-    @staticmethod
-    def _must_succeed(standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
+    def _must_succeed(self, standing: Standing, process: "ProxyProcess", ask: Ask) -> bool | None:
         """Whether a commit must be accepted (True) or refused (False); None if it can't be said."""
         generation = ask.message.generation_id_or_member_epoch
         if standing.joined_at != (process.name, process.incarnation) or standing.joins_waiting:
@@ -48,12 +47,22 @@ class CommitWatch:
         if generation == standing.generation:
             return True
         if generation == standing.previous_generation and not standing.synced:
-            return True
+            # What its JoinGroup gave up may have another owner.
+            return True if self._named(ask) <= standing.claims else None
         if standing.previous_generation < generation < standing.generation and not standing.synced:
             return None  # of a JoinGroup that was answered and answered again, maybe
         if standing.excuse() is not None:
             return None  # forgotten here, and maybe adopted again: then its generation is not known
         return None if standing.previous_generation < 0 and not standing.synced else False
+
+    def _named(self, ask: Ask) -> frozenset[Pid]:
+        """The partitions of a commit, of the topics that exist."""
+        ids = {name: topic.topic_id for name, topic in self._watch.broker.image.topics.items()}
+        return frozenset(
+            (ids.get(topic.name), partition.partition_index)
+            for topic in ask.message.topics
+            for partition in topic.partitions
+        )
 
     def answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
         """Check a proxy's own answer to a commit."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
+from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import (
     A,
@@ -15,9 +16,10 @@ from tests.translation.answers import (
     joined_anew,
     member,
 )
-from tests.translation.bench import TOPIC, Bench, owned
-from tests.translation.live_groups import leaves
+from tests.translation.bench import NO_CONSUMER_GROUP, TOPIC, TRANSLATE_ALL, Bench, owned
+from tests.translation.live_groups import OBSERVE_ALL, leaves
 from translation.actions import EventKind, RequestId
+from translation.policy.policy import Policy
 from translation.settings import TranslatorSettings
 
 ONE_OF_MANY = TranslatorSettings(sole_process=False)
@@ -363,3 +365,43 @@ def test_a_classic_member_that_another_process_may_be_ending_joins_under_another
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert answer.member_id not in ("", A)
     assert bench.calls == []
+
+
+@pytest.mark.parametrize("policy", [TRANSLATE_ALL, OBSERVE_ALL])
+@pytest.mark.parametrize("api_key", [ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.OFFSET_COMMIT])
+@pytest.mark.parametrize("answer", [described(member(A, classic=True, instance_id="i-1")), NO_CONSUMER_GROUP])
+def test_a_client_that_another_process_has_moved_back_is_served_by_the_broker(
+    policy: Policy, api_key: ApiKey, answer: ConsumerGroupDescribeResponse
+) -> None:
+    """To tell it that it is no member would cost it a rejoin, and what it works on, for nothing."""
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0,), instance_id="i-1")
+    bench._do(bench.translator.set_policy(bench.now, policy))
+    bench.client_disconnected(connection)
+    calls = {
+        ApiKey.HEARTBEAT: lambda: bench.heartbeat(bench.connect(), A, 1, instance_id="i-1"),
+        ApiKey.SYNC_GROUP: lambda: bench.sync(bench.connect(), A, 1),
+        ApiKey.OFFSET_COMMIT: lambda: bench.commit(bench.connect(), A, 1, instance_id="i-1"),
+    }
+    request = calls[api_key]()
+    bench.reply(answer)
+    assert bench.forwarded == [request]
+    assert request not in bench.answers
+    if policy is OBSERVE_ALL:  # what it was here does not count any more, so nothing is asked
+        again = bench.heartbeat(bench.connect(), A, 2, instance_id="i-1")
+        assert bench.forwarded == [request, again]
+
+
+def test_a_client_that_was_away_goes_back_if_no_other_process_has_moved_it() -> None:
+    bench = Bench(settings=ONE_OF_MANY)
+    connection = bench.connect()
+    bench.stable_member(connection, (0,))
+    bench._do(bench.translator.set_policy(bench.now, OBSERVE_ALL))
+    bench.client_disconnected(connection)
+    here = bench.connect()
+    told = bench.heartbeat(here, A, 1)
+    bench.reply(described(member(A, epoch=1)))
+    assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
+    told = bench.heartbeat(here, A, 1)
+    assert bench.error(told) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -85,6 +85,20 @@ def test_a_join_group_that_nobody_waits_for_any_more_replaces_nobody() -> None:
     assert bench.calls == []
 
 
+@pytest.mark.parametrize("settings", [TranslatorSettings(), ONE_OF_MANY])
+def test_a_join_group_whose_client_hangs_up_while_the_instance_id_is_looked_up_replaces_nobody(
+    settings: TranslatorSettings,
+) -> None:
+    """It may have joined since, through another process, under the id that the broker describes."""
+    bench = Bench(settings=settings)
+    connection = bench.connect()
+    bench.join(connection, "", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.client_disconnected(connection)
+    bench.reply(described(member("epochgate-new", instance_id="i-1")))
+    assert bench.calls == []
+
+
 def test_a_heartbeat_that_waited_while_its_process_was_replaced_is_fenced() -> None:
     bench = Bench()
     old, new = bench.connect(), bench.connect()

@@ -37,7 +37,10 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
         session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
-        code: int = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, connection, request)
+        if readopted is None:
+            return
+        code: int = readopted
         if code == ErrorCode.NONE:
             _start_rebalance_timeout(context, member, request)
             code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -76,7 +79,10 @@ def conclude(
     response = yield from complete_heartbeat(context, member, asked, response, client_is_here=True)
     code = yield from map_result(context, member, epoch, response)
     if code == ErrorCode.FENCED_MEMBER_EPOCH:
-        code = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, connection, request)
+        if readopted is None:
+            return
+        code = readopted
     if code == ErrorCode.NONE:
         if member.state is MemberState.PREPARE_REBALANCE:
             _start_rebalance_timeout(context, member, request)

@@ -18,6 +18,7 @@ from translation.engine.join_outcomes import (
     Outcome,
     PassesThrough,
     StaysClassic,
+    ensure_client_waiting,
     refuse_superseded,
     refused,
     restart_session_timer,
@@ -32,12 +33,7 @@ from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.convertibility import passthrough_backoff_s
-from translation.migration.join_preflight import (
-    ensure_client_waiting,
-    ensure_convertible,
-    ensure_may_begin,
-    join_preflight,
-)
+from translation.migration.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
@@ -227,7 +223,7 @@ def _heartbeat_until_joined(
             yield from _leave_old_membership(context, member, code, membership)
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             is_new = not request.message.member_id
-            replaced += yield from static_members.release_instance(context, member, is_new=is_new)
+            replaced += yield from static_members.release_instance(context, member, request, is_new=is_new)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
             yield from _check_once_more(context, member, request, deadline, why, first=first)

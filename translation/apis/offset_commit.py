@@ -1,7 +1,9 @@
 """OffsetCommit and TxnOffsetCommit: go to the broker with the member epoch in the place of the client's generation.
 
 A client keeps the generation of its last JoinGroup while the broker's epoch moves on. Its commit is accepted if its
-generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch.
+generation counts (:func:`translation.generation.may_commit`), and goes out with the current epoch. With an older
+generation it may only name partitions that the member still has: what the client's JoinGroup gave up may have another
+owner by now, whose offsets it would set back.
 """
 
 from typing import Any
@@ -33,12 +35,9 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
         context.fleet.heard(member, None)
-    code = ErrorCode.NONE
-    sole_process = context.settings.sole_process
-    if generation.served_elsewhere(member, carried, sole_process=sole_process):
-        code = yield from readopt(context, member, connection, request)
-    if code == ErrorCode.NONE:
-        code = _why_not(context, member, request)
+    code = yield from _check(context, member, connection, request)
+    if code is None:
+        return
     if code != ErrorCode.NONE:
         context.answer(request, refused(request, code))
         return
@@ -51,6 +50,8 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
             yield from commit_elsewhere(context, member, connection, request)
             return
         response = yield from _try_newest_epoch(context, member, connection, request, response)
+        if response is None:
+            return
     if ErrorCode.UNKNOWN_MEMBER_ID in codes_of(response) and (
         yield from _replaced(context, member, connection, request)
     ):
@@ -63,13 +64,17 @@ def _try_newest_epoch(
 ) -> Procedure[Any]:
     """Send a commit once more at the newest epoch; return the broker's response, ``stale`` if there is no newer one.
 
-    The epoch had moved in an answer that never arrived; the client's generation is current.
+    The epoch had moved in an answer that never arrived; the client's generation is current. Returns None if the broker
+    itself serves the client by now, and the commit has been forwarded.
     """
     heartbeat = yield from keepalive_heartbeat(context, member)
     known = heartbeat.error_code == ErrorCode.NONE
     if heartbeat.error_code == ErrorCode.FENCED_MEMBER_EPOCH and context.connections.is_waiting(request):
         # Only a client that is still here may commit at an epoch that another process has moved.
-        known = (yield from readopt(context, member, connection, request)) == ErrorCode.NONE
+        code = yield from readopt(context, member, connection, request)
+        if code is None:
+            return None
+        known = code == ErrorCode.NONE
     if not known:
         return stale
     version, message = for_a_member(request)
@@ -98,12 +103,40 @@ def _replaced(context: Context, member: Member, connection: Connection, request:
     return described is Described.REPLACED
 
 
-def _why_not(context: Context, member: Member, request: Request) -> ErrorCode:
-    """The code that a commit is refused with before it reaches the broker; NONE if it goes there."""
+def _check(
+    context: Context, member: Member, connection: Connection, request: Request
+) -> Procedure[ErrorCode | None]:
+    """Decide about a commit before it reaches the broker.
+
+    Returns NONE if it goes there, the code with which it is refused, or None if the call has been forwarded.
+    """
+    carried = generation.in_request(request)
+    if generation.served_elsewhere(member, carried, sole_process=context.settings.sole_process):
+        code = yield from readopt(context, member, connection, request)
+        if code != ErrorCode.NONE:
+            return code
     code = generation.why_refused(member, request)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
         return static_members.membership_error(context, member, request.message)
+    if code == ErrorCode.NONE and not generation.is_current(member, carried):
+        code = _check_partitions(context, member, request)
     if code != ErrorCode.NONE:
-        reason = f"commit with generation {generation.in_request(request)}"
+        reason = f"commit with generation {carried}"
         context.events.emit(EventKind.CALL_REFUSED, member, reason=reason)
     return code
+
+
+def _check_partitions(context: Context, member: Member, request: Request) -> ErrorCode:
+    """NONE if a commit with an older generation names only partitions that the member has, else REBALANCE_IN_PROGRESS.
+
+    Clients try again after that code, with the generation of their JoinGroup. A classic coordinator takes such a commit
+    while the rebalance lasts, but there nobody else gets the partitions before it is over.
+    """
+    held = member.partitions.possibly_owned | member.partitions.broker_assignment
+    by_topic_name = {(context.topic_names.get(topic_id), index) for topic_id, index in held}
+    for topic in request.message.topics:
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if (topic.name, index) not in by_topic_name and (topic.topic_id, index) not in held:
+                return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

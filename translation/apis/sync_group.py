@@ -37,7 +37,10 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     code: int = ErrorCode.NONE
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
-        code = yield from readopt(context, member, connection, request)
+        readopted = yield from readopt(context, member, connection, request)
+        if readopted is None:
+            return
+        code = readopted
     if code == ErrorCode.NONE:
         code = _why_not(context, member, request)
     if code != ErrorCode.NONE:

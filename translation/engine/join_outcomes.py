@@ -88,3 +88,12 @@ class Failed(Outcome):
 
 class StaysClassic(Exception):
     """The client stays a classic member: its JoinGroup is relayed. A later Heartbeat may tell it to rejoin."""
+
+
+def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
+    """Raise if the client has hung up: it may have joined through another process, so its JoinGroup must not count."""
+    if not any(
+        context.connections.is_still_connected(waiting)
+        for waiting in (request, *member.join.superseded_requests)
+    ):
+        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")

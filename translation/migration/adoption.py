@@ -85,13 +85,16 @@ def adopt_then(
 
 def readopt(
     context: Context, member: Member, connection: Connection, request: Request
-) -> Procedure[ErrorCode]:
+) -> Procedure[ErrorCode | None]:
     """Adopt a known member anew: the broker has it at an epoch that is unknown here, so another process has served it.
 
     What is known here does not count any more. The call shows that the client is here now. Returns NONE if the member
     was adopted, else the code for the client: UNKNOWN_MEMBER_ID if the broker does not know the member either,
     COORDINATOR_NOT_AVAILABLE if the broker gives no description. ILLEGAL_GENERATION, and nothing changes, if the call
     has a generation that is above the broker's epoch too: it is of a classic group before this membership.
+
+    Returns None if the call has been forwarded: another process has moved the client back to the classic protocol, so
+    the broker itself serves it.
     """
     instance_id = request.message.group_instance_id
     described, found = yield from lookup_member(
@@ -109,6 +112,10 @@ def readopt(
         context.memberships.end(member, MemberEvent.FENCED, EventKind.FENCED, reason)
     if described is Described.REPLACED:
         return ErrorCode.FENCED_INSTANCE_ID
+    if described in (Described.CLASSIC_MEMBER, Described.CLASSIC_GROUP):
+        static_members.forget_instance(member)
+        context.forward(request)
+        return None
     if found is None:
         return static_members.membership_error(context, member, request.message)
     _adopt(context, member, connection, request, found)

@@ -4,7 +4,7 @@ import math
 
 from protocol_codecs import ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest
-from translation import session_timeout, static_members
+from translation import generation, session_timeout, static_members
 from translation.actions import Connection, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import (
@@ -33,7 +33,8 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
     """Whether a Heartbeat has to tell its client to rejoin as a classic member: its group is not translated any more.
 
     Members are moved back one after another, with the pause of the rule between them. A member that was told so before
-    is told again; one whose group is translated again is not.
+    is told again; one whose group is translated again is not. Nor is one yet that another process may have served
+    since: that process may have moved it already, so the broker is asked first (:func:`.adoption.readopt`).
     """
     message: HeartbeatRequest = request.message
     group = context.registry.groups.get(message.group_id)
@@ -48,7 +49,12 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
         group.pending_moves.pop(message.member_id, None)  # it was to go back, and is not any more
     if message.member_id in group.pending_moves:
         return True
-    if translated or member is None or not member.joined or not group.migration.may_move(context.now):
+    if translated or member is None or not member.joined:
+        return False
+    sole_process = context.settings.sole_process
+    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
+        return False
+    if not group.migration.may_move(context.now):
         return False
     request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
     return True

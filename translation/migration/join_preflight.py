@@ -11,7 +11,13 @@ from protocol_codecs import ErrorCode
 from translation import member_id_required
 from translation.actions import Connection, Request
 from translation.engine.context import Context
-from translation.engine.join_outcomes import Failed, Outcome, PassesThrough, StaysClassic
+from translation.engine.join_outcomes import (
+    Failed,
+    Outcome,
+    PassesThrough,
+    StaysClassic,
+    ensure_client_waiting,
+)
 from translation.engine.join_wait import wait_in_join
 from translation.engine.member import Group, Member
 from translation.engine.member_parts import PendingMove
@@ -233,15 +239,6 @@ def _lookup_member(
         ensure_may_begin(context, member)
     ensure_client_waiting(context, member, request)
     return described, found
-
-
-def ensure_client_waiting(context: Context, member: Member, request: Request) -> None:
-    """Raise if the client has hung up: it may have joined through another process, so its JoinGroup must not count."""
-    if not any(
-        context.connections.is_still_connected(waiting)
-        for waiting in (request, *member.join.superseded_requests)
-    ):
-        raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody waits for it any more")
 
 
 def _ensure_latest(context: Context, member: Member, connection: Connection) -> Procedure[None]:

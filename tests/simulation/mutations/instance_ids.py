@@ -5,9 +5,8 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol_codecs import ErrorCode
-from translation import (
-    static_members,
-)
+from translation import static_members
+from translation.actions import Request
 from translation.engine import join_outcomes
 from translation.engine.context import Context
 from translation.engine.member import Member
@@ -16,7 +15,7 @@ from translation.engine.member import Member
 def do_not_replace_static_members() -> AbstractContextManager[Any]:
     """A new process with a known instance id is refused, as the broker refuses it."""
 
-    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
+    def broken(context: Context, member: Member, request: Request, *, is_new: bool) -> Any:
         raise join_outcomes.Failed(ErrorCode.FENCED_INSTANCE_ID, "broken")
         yield
 
@@ -27,8 +26,8 @@ def let_an_older_process_replace_the_newer_one() -> AbstractContextManager[Any]:
     """A process with a member id of its own replaces whoever has its instance id."""
     release = static_members.release_instance
 
-    def broken(context: Context, member: Member, *, is_new: bool) -> Any:
-        return (yield from release(context, member, is_new=True))
+    def broken(context: Context, member: Member, request: Request, *, is_new: bool) -> Any:
+        return (yield from release(context, member, request, is_new=True))
 
     return patch.object(static_members, "release_instance", broken)
 

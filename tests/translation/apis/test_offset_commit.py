@@ -17,7 +17,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from tests.translation.answers import A, commit_answer, commit_error, described, member
-from tests.translation.bench import GROUP, TOPIC, Bench
+from tests.translation.bench import GROUP, TOPIC, TOPIC_ID, Bench
 from translation.actions import Connection, RequestId
 
 
@@ -92,6 +92,48 @@ def test_the_previous_generation_may_commit_until_sync() -> None:
     assert commit_error(bench, allowed) == ErrorCode.NONE
     bench.sync(connection, A, 2)
     assert commit_error(bench, bench.commit(connection, A, 1)) == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize(
+    ("claims", "assigned", "code"),
+    [
+        ((0, 1), (1,), ErrorCode.NONE),  # it works on it until it has heard that it is to give it up
+        ((1,), (0, 1), ErrorCode.NONE),
+        ((1,), (1,), ErrorCode.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_until_sync_an_older_generation_commits_for_partitions_that_its_client_has_not_given_up(
+    claims: tuple[int, ...], assigned: tuple[int, ...], code: ErrorCode
+) -> None:
+    """Sent behind the JoinGroup, it is handled after that: partition 0 may have another owner by then."""
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1), protocol="cooperative-sticky")
+    bench.join(connection, A, claims=claims, protocol="cooperative-sticky")
+    commit = bench.commit(connection, A, 1)
+    bench.beat(2, orders=assigned)
+    if code == ErrorCode.NONE:
+        bench.reply(commit_answer())
+    assert commit_error(bench, commit) == code
+    assert bench.calls == []
+
+
+def test_until_sync_a_commit_by_topic_id_counts_for_partitions_that_its_client_has() -> None:
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, (0, 1))
+    bench.join(connection, A, claims=(0, 1))
+    bench.beat(2, orders=(0, 1))
+    partitions = (OffsetCommitRequestPartition(partition_index=0, committed_offset=42),)
+    message = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=1,
+        member_id=A,
+        topics=(OffsetCommitRequestTopic(topic_id=TOPIC_ID, partitions=partitions),),
+    )
+    request = bench.send(connection, ApiKey.OFFSET_COMMIT, 10, message)
+    bench.reply(commit_answer())
+    assert commit_error(bench, request) == ErrorCode.NONE
 
 
 def test_until_sync_a_generation_may_commit_however_many_join_groups_were_answered_since() -> None:
