@@ -19,6 +19,7 @@ from tests.translation.answers import A
 from tests.translation.bench import GROUP, OTHER_TOPIC, TOPIC, TOPIC_ID, Bench, owned
 from tests.translation.fleet.bench import Replica, SharedLog
 from translation.actions import Connection, EventKind, RequestId
+from translation.engine import fleet
 from translation.engine.fleet import snapshot_of
 from translation.fleet.records import member_key
 from translation.fleet.snapshots import (
@@ -280,7 +281,7 @@ def test_a_member_that_is_to_give_something_up_has_no_snapshot(log: SharedLog) -
     assert snapshot_of(member_of(one)) is not None
     one.heartbeat(connection, A, 1)
     one.beat(1, orders=(0,))
-    assert snapshot_of(member_of(one)) is None
+    assert fleet.snapshot_of(member_of(one)) is None
 
 
 def test_a_snapshot_that_is_too_long_is_none() -> None:
