@@ -53,7 +53,9 @@ class FleetDriver:
             self._admin = AdminClient({**properties, "log_level": 0})
         except KafkaException as error:
             raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
-        settings = FleetSettings(partitions=fleet.partitions, server=server, expires=fleet.expires)
+        settings = FleetSettings(
+            partitions=fleet.partitions, server=server, expires=fleet.expires, resumes=fleet.resumes
+        )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
         self.refused: str | None = None
         """Why the log can't be used any more until this process is started again, or None."""

@@ -13,6 +13,7 @@ from tests.translation import test_several_processes as several
 from tests.translation import test_static_members as static_races
 from tests.translation.fleet import test_ends as ends
 from tests.translation.fleet import test_member_log as records
+from tests.translation.fleet import test_resumption as resumption
 from tests.translation.fleet import test_seams as seams
 from tests.translation.fleet import test_serving as serving
 from tests.translation.fleet.bench import SharedLog
@@ -161,6 +162,27 @@ BY_HAND: Mapping[str, ByHand] = {
     ),
     "relay_for_ever": _replicas(
         ends.test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again
+    ),
+    "go_on_with_another_generation": _replicas(
+        resumption.test_a_client_with_another_generation_than_the_logs_joins_again
+    ),
+    "go_on_while_something_is_pending": ByHand(
+        partial(
+            resumption.test_what_the_broker_describes_otherwise_costs_a_rejoin, differs={"group_epoch": 2}
+        ),
+        lambda: (SharedLog(),),
+    ),
+    "go_on_with_another_assignment": ByHand(
+        partial(
+            resumption.test_what_the_broker_describes_otherwise_costs_a_rejoin, differs={"partitions": (0,)}
+        ),
+        lambda: (SharedLog(),),
+    ),
+    "go_on_without_a_heartbeat_first": _replicas(
+        resumption.test_a_client_goes_on_at_another_replica_without_a_rejoin
+    ),
+    "write_down_who_has_to_give_something_up": _replicas(
+        resumption.test_a_member_that_is_to_give_something_up_has_no_snapshot
     ),
 }
 

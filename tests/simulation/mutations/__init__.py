@@ -16,6 +16,7 @@ from tests.simulation.mutations import (
     moves,
     partitions,
     replicas,
+    resumption,
     sessions,
 )
 
@@ -64,6 +65,11 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     replicas.tell_an_older_process_that_its_id_is_dead,
     replicas.relay_under_any_id,
     replicas.relay_for_ever,
+    resumption.go_on_with_another_generation,
+    resumption.go_on_while_something_is_pending,
+    resumption.go_on_with_another_assignment,
+    resumption.go_on_without_a_heartbeat_first,
+    resumption.write_down_who_has_to_give_something_up,
 )
 """Those of the member log: histories of several replicas that share one have to notice them."""
 
