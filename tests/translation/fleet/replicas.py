@@ -142,7 +142,9 @@ class Replica:
             elif isinstance(output, HealthChanged):
                 self.health = output.health
             else:
-                assert isinstance(output, Ended)  # what a replica does for others of the group is not played here
+                assert isinstance(
+                    output, Ended
+                )  # what a replica does for others of the group is not played here
 
     def end(self, key: MemberKey) -> None:
         if self.is_alive:
