@@ -11,6 +11,7 @@ import sys
 import pytest
 from confluent_kafka.cimpl import NewTopic
 from support import ROOT
+from support.broker import Kafka
 from support.clients import CONFLUENT, COOPERATIVE
 from support.entry import Proxy, running_proxy
 from support.load import Load
@@ -18,6 +19,7 @@ from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
 from proxy.fleet.topic import required_settings
+from tools.kafka.settings import GROUP_DEFAULTS
 
 PARTITIONS = 6
 LOG_PARTITIONS = 4
@@ -86,13 +88,21 @@ def test_each_worker_reads_and_writes_the_log(kafka, consumers, folder, fleet, g
 
 
 @pytest.mark.kafka
-def test_a_replica_that_is_killed_and_started_again_costs_no_rejoin(kafka, consumers, folder, fleet, group):
-    """Its log says what its clients had, and the broker confirms it; so not even an eager client stops."""
+def test_a_replica_that_is_killed_and_started_again_costs_no_rejoin(
+    own_kafka, consumers, folder, fleet, group
+):
+    """Its log says what its clients had, and the broker confirms it; so not even an eager client stops.
+
+    With the broker's own settings for groups: its session lasts longer than the replica is away.
+    """
+    cluster = own_kafka(overrides=GROUP_DEFAULTS)
+    kafka = Kafka(cluster.bootstrap, source="maven", version=cluster.version)
+    fleet["kafka"] = {"bootstrap.servers": cluster.bootstrap}
     topic = kafka.new_topic(partitions=PARTITIONS)
     with running_proxy(kafka.bootstrap, folder / "proxy", fleet=fleet) as proxy:
         members = [
             consumers.start(
-                CONFLUENT, proxy.bootstrap, f"translate-{group}", topic, "range", session_timeout_ms=20_000
+                CONFLUENT, proxy.bootstrap, f"translate-{group}", topic, "range", session_timeout_ms=30_000
             )
             for _ in range(2)
         ]
