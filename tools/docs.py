@@ -12,7 +12,7 @@ import msgspec
 from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability import snapshot
+from proxy.observability import fleet_view, snapshot
 from proxy.observability.api_query import GROUPS
 from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
@@ -216,7 +216,11 @@ With several worker processes the answers cover all of them. Fields whose names 
 seconds since 1970-01-01 UTC. Later versions may add fields, so ignore those that you do not know. `v` changes if a
 field changes its meaning.
 
-This page is written by `make docs` from `proxy/observability/snapshot.py` and `proxy/observability/api_query.py`.
+With a member log the groups are those of the fleet ([One view](../how-to/fleet.md#one-view)): what this proxy's own
+clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
+the log by the SHA-256 of its id, and listed so if only other replicas serve it.
+
+This page is written by `make docs` from `snapshot.py`, `fleet_view.py` and `api_query.py` in `proxy/observability/`.
 """
 
 
@@ -231,6 +235,11 @@ def api() -> str:
         snapshot.RebalanceView,
         snapshot.EventView,
         TopicPartitionSet,
+        fleet_view.FleetView,
+        fleet_view.FleetReplica,
+        fleet_view.GroupFleet,
+        fleet_view.ServedBy,
+        fleet_view.FleetMember,
     )
     parameters = "".join(
         f"| `{name}` | {one.schema['type']} | {one.meaning} |\n" for name, one in GROUPS.items()

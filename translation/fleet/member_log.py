@@ -233,6 +233,18 @@ class MemberLog:
         """What is known of a partition."""
         return self._members.partitions[partition].health
 
+    def counted(self, partition: int) -> list[tuple[MemberKey, Stored]]:
+        """The members of a partition, each with the record that counts for it, as they are now."""
+        return self._members.partitions[partition].view.counted()
+
+    def newest_ms(self, partition: int) -> int:
+        """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""
+        return self._members.partitions[partition].view.newest_ms
+
+    def is_own(self, writer: Writer) -> bool:
+        """Whether this process has had this writer."""
+        return writer in self._members.own
+
     def unresolved(self) -> int:
         """How many records of members are written and not read back."""
         return len(self._writes.unresolved)

@@ -12,6 +12,7 @@ from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import PROBE, Kind, MemberRecord, Writer, decode_value, member_key
+from translation.fleet.replicas import Heard, Replica, replica_header
 
 KEY = member_key("payments", "epochgate-1")
 PARTITIONS = 2
@@ -69,6 +70,13 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
     for kind, count in (("probe", PARTITIONS), ("served", 1), ("ended", 0)):
         for direction in ("read", "written"):
             assert bench.metric("fleet_records_total", kind=kind, direction=direction) == count
+
+
+async def test_who_writes_the_log_is_known_from_probes():
+    bench = Bench().start()
+    theirs = Replica(Writer(b"t" * 16), "theirs")
+    bench.read(RecordRead(0, PROBE, theirs.first, None, 9, 5_000, replica_header(theirs)))
+    assert Heard(theirs, 5_000) in bench.driver.replicas.all()
 
 
 async def test_claims_that_a_bound_refuses_are_counted():
