@@ -160,7 +160,9 @@ class Broker:
                 member_id = ask.message.member_id if ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT else ""
                 before = self.owned(member_id)
                 replies = self.coordinator.handle(ask.message, call, self.kernel.now_ms)
-                self.watch.released(self, member_id, before - self.owned(member_id))
+                given_up = not served.link.open_for(served.link.near)
+                is_late = given_up and getattr(ask.message, "topic_partitions", None) is not None
+                self.watch.released(self, member_id, before - self.owned(member_id), is_late=is_late)
                 self._carry_out(replies)
 
     def _carry_out(self, replies: list[Any]) -> None:

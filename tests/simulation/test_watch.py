@@ -178,6 +178,28 @@ def test_a_late_heartbeat_counts_by_what_the_broker_makes_of_it(
         broker.received(next(iter(planted.a.lines.values())), ask)
 
 
+@pytest.mark.parametrize("given_up", [True, False])
+def test_an_owned_list_that_arrives_when_its_connection_was_given_up_is_not_judged(
+    planted: Planted, *, given_up: bool
+) -> None:
+    """It had the epoch before, and the broker wants back what its client has got since."""
+    broker = planted.world.broker
+    assert broker.group is not None
+    member_id, link = planted.a.member_id, next(iter(planted.a.lines.values()))
+    member = broker.group.members[member_id]
+    target = broker.group.target_assignment
+    broker.group.target_assignment = {**target, member_id: {}}
+    message = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP, member_id=member_id, member_epoch=member.member_epoch, topic_partitions=()
+    )
+    broker.group.assignment_epoch = broker.group.group_epoch = member.member_epoch + 1
+    if given_up:
+        link._ended.append(link.near)
+    with nullcontext() if given_up else broken(2):
+        broker.received(link, planted.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, message, 1))
+    assert (planted.watch.standings[planted.a].excuse() is not None) is given_up
+
+
 def test_a_null_list_releases_nothing(planted: Planted) -> None:
     planted.released(1)
 

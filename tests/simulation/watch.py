@@ -243,9 +243,14 @@ class Watch:
 
     # -- the broker ------------------------------------------------------------------------------------------------
 
-    def released(self, broker: "Broker", member_id: str, partitions: frozenset[Pid]) -> None:
-        """The coordinator has served a heartbeat, and takes these partitions as free now."""
-        self.releases.released(broker, member_id, partitions)
+    def released(
+        self, broker: "Broker", member_id: str, partitions: frozenset[Pid], *, is_late: bool
+    ) -> None:
+        """The coordinator has served a heartbeat, and takes these partitions as free now.
+
+        ``is_late``: it had an owned list, and its sender had given up the connection before it arrived.
+        """
+        self.releases.released(broker, member_id, partitions, is_late=is_late)
 
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""

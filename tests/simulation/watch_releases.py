@@ -34,8 +34,20 @@ class ReleaseWatch:
             for identity in call.message.members:
                 self._check_kept(str(process), identity.member_id, frozenset())
 
-    def released(self, broker: "Broker", member_id: str, partitions: frozenset[Pid]) -> None:
-        """The coordinator has served a heartbeat, and takes these partitions as free now."""
+    def released(
+        self, broker: "Broker", member_id: str, partitions: frozenset[Pid], *, is_late: bool
+    ) -> None:
+        """The coordinator has served a heartbeat, and takes these partitions as free now.
+
+        An owned list that arrives when its connection has been given up (``is_late``) may free what its client has got
+        since, on another connection. Nobody can call it back: a member of the new protocol has that hole with its
+        broker too.
+        """
+        if is_late and (free := self._free_of_a_right(member_id, partitions)):
+            standing = self._watch.client_of[member_id]
+            self._watch.count("an owned list frees what its client has got since")
+            self._watch.tell(broker, f"takes {self._watch.story.partitions(free)} for free by a late request")
+            standing.end("an owned list arrived after its connection was given up")
         self._check_free(str(broker), member_id, partitions)
 
     def _check_heartbeat(self, who: str, heartbeat: Any) -> None:
@@ -75,11 +87,19 @@ class ReleaseWatch:
 
     def _check_free(self, who: str, member_id: str, partitions: frozenset[Pid]) -> None:
         watch = self._watch
+        released = self._free_of_a_right(member_id, partitions)
+        if released:
+            client = watch.client_of[member_id].client
+            raise Violation(
+                2, f"{who} releases {watch.story.partitions(released)} while {client} works on it"
+            )
+
+    def _free_of_a_right(self, member_id: str, partitions: frozenset[Pid]) -> frozenset[Pid]:
+        """Those of the partitions that the member's client works on and has a right to."""
+        watch = self._watch
         standing = watch.client_of.get(member_id)
         if standing is None or standing.session_timeout_ms is None or not standing.client.held:
-            return
+            return frozenset()
         working_on = standing.client.held - standing.disowned
         released = frozenset(pid for pid in working_on & partitions if watch.broker.image.by_id(pid[0]))
-        if released and standing.excuse() is None:
-            text = f"{who} releases {watch.story.partitions(released)} while {standing.client} works on it"
-            raise Violation(2, text)
+        return released if released and standing.excuse() is None else frozenset()

@@ -36,13 +36,16 @@ def owned_in_join(
 
     The report of a member that this process knows is cut to what the client reported or was assigned before; it can
     hold nothing else. A member that another process serves, or may have served, has been assigned partitions that are
-    unknown here, so its report is taken as it is. Topics that the broker does not know are left out.
+    unknown here, so its report is taken as it is. Topics that the broker does not know are left out. The report has
+    names: of a topic that was deleted and created again, the partitions that are assigned now are meant.
     """
     if not reported_owned:
         return NONE
     if member.joined and not member.adopted:
         names = context.topic_names
-        known = {(names.get(pair[0]), pair[1]): pair for pair in member.partitions.possibly_owned}
+        assigned = member.partitions.broker_assignment
+        by_age = sorted(member.partitions.possibly_owned, key=lambda pair: (pair in assigned, pair))
+        known = {(names.get(pair[0]), pair[1]): pair for pair in by_age}
         if context.settings.sole_process or reported_owned <= known.keys():
             return frozenset(pair for name, pair in known.items() if name in reported_owned)
     ids, _ = yield from lookup_topics(context, frozenset(topic for topic, _ in reported_owned))

@@ -1,6 +1,13 @@
 """What a client holds, as far as this process knows. Simulation found each of these histories."""
 
-from protocol_codecs import ErrorCode
+import msgspec
+
+from protocol_codecs import ErrorCode, Uuid
+from protocol_codecs.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+from protocol_codecs.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tests.translation.answers import A, cooperative_member, described, member
 from tests.translation.bench import OTHER_TOPIC, TOPIC, Bench, owned
 
@@ -53,3 +60,24 @@ def test_the_generation_of_a_member_from_elsewhere_is_the_newest_that_its_client
     bench.beat(5)
     assert bench.error(told) == ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.error(bench.heartbeat(other, A, 4)) == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_of_a_topic_that_was_created_again_a_client_reports_what_is_assigned_now() -> None:
+    """A report has names. The client has been given the new topic's partitions, and the older ones are withheld."""
+    partitions = tuple(range(8))
+    bench = Bench()
+    connection = bench.connect()
+    bench.stable_member(connection, partitions, protocol="cooperative-sticky")
+    bench.join(connection, A, claims=partitions, protocol="cooperative-sticky")
+    new_id = Uuid(b"orders, anew....")
+    assignment = ConsumerGroupHeartbeatResponseAssignment(
+        topic_partitions=(
+            ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=new_id, partitions=partitions),
+        )
+    )
+    bench.reply(msgspec.structs.replace(bench.heartbeat_answer(2), assignment=assignment))
+    bench.reply(MetadataResponse(topics=(MetadataResponseTopic(name=TOPIC, topic_id=new_id),)))
+    bench.sync(connection, A, 2)
+    bench.join(connection, A, claims=partitions, protocol="cooperative-sticky")
+    (listed,) = bench.heartbeat_call().message.topic_partitions
+    assert (listed.topic_id, listed.partitions) == (new_id, partitions)
