@@ -71,7 +71,8 @@ mistakes: a rule that never applies, a pattern that matches one group only, an a
 
 `epochgate policy plan FILE --admin URL` asks a running proxy for its groups. It lists which of them the file would
 move, by which rule and for how long; which would get another assignor; which can't be translated; and which rules match
-no group. It changes nothing. It knows only what that proxy has seen of its own clients. Whether the broker can convert
+no group. It changes nothing. It knows what that proxy has seen of its own clients, and with a [member
+log](../how-to/fleet.md#one-view) how many members other replicas serve. Whether the broker can convert
 a group is asked when its first member is about to move.
 
 | key | type | default | meaning |

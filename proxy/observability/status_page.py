@@ -100,8 +100,11 @@ def _sums(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _gap(group: GroupView | None, drawn: Timeline | None, now: float) -> float:
-    """Return for how long a partition was without an owner in the group's last rebalance, or since; 0 if none was."""
-    if group is None or drawn is None or group.last_rebalance is None:
+    """Return for how long a partition was without an owner in the group's last rebalance, or since; 0 if none was.
+
+    Also 0 if there are members elsewhere, who may have owned it.
+    """
+    if group is None or drawn is None or group.last_rebalance is None or group.progress.elsewhere:
         return 0.0
     return longest_without_owner(drawn, group.last_rebalance.started_at, now)
 

@@ -13,7 +13,7 @@ from proxy.observability.admin_http import SingleProcessBackend, admin_app
 from proxy.observability.fleet_join import with_fleet
 from proxy.observability.snapshot import BrokerView, Snapshot
 from proxy.observability.status_command import rendered
-from tests.proxy.observability.events import life, topic
+from tests.proxy.observability.events import changed, life, topic
 from tests.proxy.observability.fleet import FleetLog, replica
 from tests.proxy.observability.test_pages import CONTROL, HOSTILE, NOW_S, PAGE, Http, Site
 from translation.fleet.records import Kind, Writer
@@ -281,6 +281,19 @@ def test_the_workers_of_one_proxy_are_here_and_its_log_is_as_healthy_as_that_of_
     assert group.fleet is not None
     assert [one.id for one in group.fleet.elsewhere] == ["m-3"]
     assert group.fleet.served_elsewhere == 1
+
+
+def test_a_partition_that_a_member_elsewhere_may_own_is_not_said_to_have_no_owner(site):
+    site.record(life("m-1", owned=topic(0, 1)), 900)
+    site.record([changed("Stable", "CompletingRebalance", "m-1", owned=topic(0))], 950)
+    site.record([changed("CompletingRebalance", "Stable", "m-1", owned=topic(0))], 951)
+    alone = site.http.get("/groups/g").text
+    assert "a partition was without an owner for" in alone
+    assert "nobody here" not in alone
+    site.log.record("g", "m-2", OTHER, 950)
+    together = site.http.get("/groups/g").text
+    assert "a partition was without an owner" not in together
+    assert "t 1: nobody here" in together
 
 
 def test_the_mode_and_the_state_are_two_facts(site):
