@@ -88,6 +88,16 @@ async def test_claims_that_a_bound_refuses_are_counted():
     assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
 
 
+async def test_what_became_of_calls_is_shown_at_a_scrape():
+    bench = Bench().start()
+    assert bench.metric("fleet_verdicts_total", verdict="served") == 0
+    bench.driver.log.decided(KEY, Verdict.SERVE)
+    bench.driver.log.decided(KEY, Verdict.GONE)
+    bench.driver.log.decided(KEY, Verdict.SERVE)
+    assert bench.metric("fleet_verdicts_total", verdict="served") == 2
+    assert bench.metric("fleet_verdicts_total", verdict="dead") == 1
+
+
 async def test_after_a_refusal_nothing_is_written_or_read_and_somebody_is_told_once():
     bench = Bench().start()
     with capture_logs() as lines:
