@@ -57,7 +57,7 @@ async def merged_snapshot(processes: Processes, *, events: bool, members: bool =
     if not snapshots:
         return None
     readings = await processes.query("fleet with members" if members else "fleet", FleetReading)
-    return with_fleet(merge(snapshots), readings)
+    return await with_fleet(merge(snapshots), readings)
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from proxy.observability.fleet_reading import FleetReading, GroupReading, PolicyView
 from proxy.observability.fleet_view import FleetView, GroupFleet, ServedBy
 from proxy.observability.snapshot import ELSEWHERE, GroupView, Progress, Snapshot, protocol_of, state_of
+from proxy.runtime.time_slice import TimeSlice
 from translation.fleet.records import shortened
 
 _BY_LOG = "log"
@@ -18,10 +19,10 @@ _STATES = ("ready", "reading", "away", "refused")
 """From the best to the worst."""
 
 
-def with_fleet(snapshot: Snapshot, readings: Sequence[FleetReading]) -> Snapshot:
+async def with_fleet(snapshot: Snapshot, readings: Sequence[FleetReading]) -> Snapshot:
     """Return the snapshot with the fleet, and with the groups that only other replicas serve.
 
-    Without readings (no member log) it is returned as it is.
+    Without readings (no member log) it is returned as it is. It yields to other tasks in between.
     """
     if not readings:
         return snapshot
@@ -32,12 +33,14 @@ def with_fleet(snapshot: Snapshot, readings: Sequence[FleetReading]) -> Snapshot
     own = {one.own for one in readings}
     names = {one.id: one.name for one in best.view.replicas}
     in_log = {one.id: one for one in best.groups}
-    groups = [_joined(group, in_log.pop(shortened(group.id), None), own, names) for group in snapshot.groups]
-    groups += [
-        _joined(_unknown_here(one, one.policy), one, own, names)
-        for one in in_log.values()
-        if one.policy is not None and one.served.keys() - own
-    ]
+    time_slice, groups = TimeSlice(), list[GroupView]()
+    for group in snapshot.groups:
+        groups.append(_joined(group, in_log.pop(shortened(group.id), None), own, names))
+        await time_slice.yield_if_spent()
+    for one in in_log.values():
+        if one.policy is not None and one.served.keys() - own:
+            groups.append(_joined(_unknown_here(one, one.policy), one, own, names))
+            await time_slice.yield_if_spent()
     return replace(
         snapshot,
         groups=tuple(sorted(groups, key=lambda one: one.id)),

@@ -110,7 +110,7 @@ class FleetReader:
         for group_id in sorted(groups):
             if len(shown) == self._limits.groups:
                 break
-            group = groups[group_id]
+            group = groups.pop(group_id)  # freed here: all at once would take long
             is_known = group_id in self._registry.groups
             if (group.served or is_known) and len(group_id) <= self._limits.id_max_chars:
                 most = min(budget, self._limits.members_of_group)

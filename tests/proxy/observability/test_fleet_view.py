@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 import pytest
+import trio
 from rich.console import Console
 
 from proxy.config.schema import Visibility
@@ -269,7 +270,7 @@ def test_the_workers_of_one_proxy_are_here_and_its_log_is_as_healthy_as_that_of_
         log.record("g", "m-2", OTHER, 990)
         log.record("g", "m-3", THIRD, 990)
     readings = [worker.read(site.registry), site.log.read(site.registry)]
-    joined = with_fleet(site.snapshot(), readings)
+    joined = trio.run(with_fleet, site.snapshot(), readings)
     assert joined.fleet is not None
     assert joined.fleet.state == "reading"
     assert {one.name: one.here for one in joined.fleet.replicas} == {
