@@ -10,7 +10,7 @@ protocol has a member epoch instead, which moves with the broker's heartbeat res
   refused with ILLEGAL_GENERATION, and a client without membership with UNKNOWN_MEMBER_ID (:func:`why_refused`).
 * The generation of a member that another process served is unknown here. It was a member epoch of the same membership,
   so what the client's calls carry counts up to the broker's epoch (:func:`adopt`, :func:`learn`); a newer one is of
-  another membership (:func:`is_of_another_membership`).
+  another membership (:func:`is_of_another_membership`). With a member log it may be known (:func:`resume`).
 * A call shows by its generation that another process has answered a JoinGroup of its client (:func:`served_elsewhere`).
 
 Everything that changes a member's generation is here. -1 stands for none: the client has no membership that it was told
@@ -76,6 +76,12 @@ def adopt(member: _Member, request: Request, broker_epoch: int) -> None:
     """
     member.member_epoch = broker_epoch
     member.generation = min(in_request(request), broker_epoch)
+
+
+def resume(member: _Member, generation: int, member_epoch: int) -> None:
+    """Go on with a member whose generation and epoch are known, though it was served elsewhere."""
+    member.generation, member.previous_generation = generation, NONE
+    member.member_epoch = member_epoch
 
 
 def learn(member: _Member, generation: int) -> None:

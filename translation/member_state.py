@@ -49,6 +49,7 @@ class MemberEvent(StrEnum):
     SYNC_MISSED = "no SyncGroup followed the JoinGroup"
     ASSIGNMENT_CHANGED = "assignment changed"
     ADOPTED = "adopted"
+    RESUMED = "goes on where another replica stopped"
     LEFT = "left"
     EXPIRED = "deadline expired"
     FENCED = "fenced"
@@ -80,6 +81,8 @@ TRANSITIONS: Transitions = {
         _E.JOIN_ANSWERED: _S.COMPLETING_REBALANCE,
         # Only its JoinGroup says what a member found at the broker subscribes to and owns, so it is asked to join.
         _E.ADOPTED: _S.PREPARE_REBALANCE,
+        # Unless the log of the fleet says, and the broker confirms, what its client has.
+        _E.RESUMED: _S.STABLE,
         # The broker has a membership from the first heartbeat on, before the client has its JoinGroup answer. It may
         # end in between.
         _E.LEFT: _S.ABSENT,

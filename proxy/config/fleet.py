@@ -98,6 +98,13 @@ class Fleet(Section, frozen=True, kw_only=True):
             "way back in reverse."
         ),
     ] = False
+    resumes: Annotated[
+        bool,
+        Meta(
+            description="Whether a client that comes to another process, or on another connection, goes on without a "
+            "rejoin if the log and the broker agree about what it has. `false`: it is told to rejoin, as without a log."
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         """Refuse properties that are reserved or given twice, and a log without brokers."""

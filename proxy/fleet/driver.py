@@ -54,7 +54,9 @@ class FleetDriver:
             self._admin = AdminClient({**properties, "log_level": 0})
         except KafkaException as error:
             raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
-        settings = FleetSettings(partitions=fleet.partitions, server=server, expires=fleet.expires)
+        settings = FleetSettings(
+            partitions=fleet.partitions, server=server, expires=fleet.expires, resumes=fleet.resumes
+        )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
         self.replicas = Replicas()
         """Who writes the log, for people."""

@@ -164,6 +164,48 @@ def test_each_replica_shows_the_members_that_the_other_serves(kafka, consumers, 
 
 
 @pytest.mark.kafka
+def test_a_replica_that_is_killed_and_started_again_costs_no_rejoin(kafka, consumers, folder, fleet, group):
+    """Its log says what its clients had, and the broker confirms it; so not even an eager client stops."""
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with running_proxy(kafka.bootstrap, folder / "proxy", fleet=fleet) as proxy:
+        members = [
+            consumers.start(
+                CONFLUENT, proxy.bootstrap, f"translate-{group}", topic, "range", session_timeout_ms=20_000
+            )
+            for _ in range(2)
+        ]
+        share = [PARTITIONS // len(members)] * len(members)
+        consumers.wait_until(lambda: [len(one.owned()) for one in members] == share, "each has its share")
+
+        def read():
+            written = {(Partition(at.topic, at.partition), at.offset) for at in kafka.produce(topic, 60)}
+            consumers.wait_until(
+                lambda: written <= set().union(*(one.consumed() for one in members)), "all is read"
+            )
+
+        read()
+        eventually(
+            lambda: metric(proxy, "epochgate_fleet_unresolved_records"),
+            lambda unresolved: unresolved == 0,
+            what="everything that was written is read back",
+        )
+        marks = [one.mark() for one in members]
+        proxy.kill()
+        proxy.start()
+        read()
+        eventually(
+            proxy.metrics,
+            lambda text: (
+                'epochgate_members{mode="translate",protocol="translated",state="Stable"} 2.0'
+                in text.splitlines()
+            ),
+            what="the new process serves both",
+        )
+        read()
+        assert [one.callbacks(mark) for one, mark in zip(members, marks, strict=True)] == [[], []]
+
+
+@pytest.mark.kafka
 def test_while_the_log_is_away_clients_work_and_join(kafka, own_kafka, consumers, folder, fleet, group):
     """The log is in a cluster of its own, so that it can be away alone."""
     log_cluster = own_kafka()

@@ -1,38 +1,53 @@
 """Tests which history catches which mutation; prints the table of docs/evidence/simulation.md.
 
 ``python -m tests.simulation.mutants`` replays, under each mutation, the history that is kept for it
-(:mod:`tests.simulation.regressions`). With ``--search N`` it tries the first N seeds instead, one after another, and
-explores for mutations that no seed catches.
+(:mod:`tests.simulation.regressions`), or the test by hand (:mod:`tests.simulation.by_hand`). With ``--search N`` it
+tries the first N seeds instead, one after another, and explores for mutations that no seed catches.
 """
 
 import argparse
 import sys
 from functools import partial
 from multiprocessing import get_context
+from textwrap import shorten
 
 import msgspec
 
 from tests.simulation import regressions
+from tests.simulation.by_hand import BY_HAND, fails_by_hand
 from tests.simulation.explore import SCOPES, explore
-from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, Mutation
 from tests.simulation.plan import make_plan
 from tests.simulation.simulation import run
 
+_LONGEST_FAILURE = 140
 _BY_NAME = {mutation.__name__: mutation for mutation in MUTATIONS}
 
 
 class Caught(msgspec.Struct, frozen=True, kw_only=True):
-    """How a mutation was caught. ``seed`` 0 is the exploration; ``steps`` are the events of the failing history."""
+    """How a mutation was caught. ``seed`` 0 is the exploration; ``steps`` are the events of the failing history.
+
+    ``test`` is the name of the one that fails, if no history does.
+    """
 
     what: str
     seed: int = 0
+    test: str = ""
     failure: str = ""
     steps: int = 0
 
+    @property
+    def is_caught(self) -> bool:
+        """Whether anything noticed it."""
+        return bool(self.failure or self.test)
+
     def row(self) -> str:
         """Return its line of the table."""
+        if self.test:
+            return f"| {self.what} | `{self.test}` fails | by hand | |"
         by = f"seed {self.seed}" if self.seed else "exploration"
-        caught = f"{self.failure} | {by} | {self.steps:,}" if self.failure else "**not caught** | |"
+        failure = shorten(self.failure, _LONGEST_FAILURE, placeholder=" ...")
+        caught = f"{failure} | {by} | {self.steps:,}" if self.failure else "**not caught** | |"
         return f"| {self.what} | {caught} |"
 
 
@@ -42,8 +57,10 @@ def what_it_breaks(mutation: Mutation) -> str:
 
 
 def replay(mutation: Mutation) -> Caught:
-    """Replay the histories kept for this mutation until one fails."""
+    """Replay the histories kept for this mutation until one fails, or play the one by hand."""
     what = what_it_breaks(mutation)
+    if mutation.__name__ in BY_HAND:
+        return Caught(what=what, test=BY_HAND[mutation.__name__].name if fails_by_hand(mutation) else "")
     with mutation():
         for kept in regressions.read():
             if kept.shown_by == mutation.__name__:
@@ -56,14 +73,15 @@ def replay(mutation: Mutation) -> Caught:
 
 
 def search(mutation: Mutation, seeds: range) -> Caught:
-    """Try seeds, then the exploration without faults, until one fails."""
+    """Try seeds, then the exploration without faults, until one fails. The exploration has no member log."""
     what = what_it_breaks(mutation)
+    fleet = mutation in FLEET_MUTATIONS
     with mutation():
         for seed in seeds:
-            result = run(seed, make_plan(seed))
+            result = run(seed, make_plan(seed, fleet=fleet))
             if result.invariant:
                 return Caught(what=what, seed=seed, failure=result.failure or "", steps=result.steps)
-        for scope in SCOPES:
+        for scope in () if fleet else SCOPES:
             found = explore(msgspec.structs.replace(scope, faults=0))
             if found.failure is not None:
                 return Caught(what=what, failure=found.failure, steps=found.steps)
@@ -86,7 +104,7 @@ def main() -> int:
     with get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
         for caught in pool.imap(partial(_catch, options.search), _BY_NAME):
             print(caught.row(), flush=True)
-            all_caught = all_caught and bool(caught.failure)
+            all_caught = all_caught and caught.is_caught
     return 0 if all_caught else 1
 
 

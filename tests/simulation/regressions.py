@@ -3,9 +3,10 @@
 ``regressions.json`` has one per line: the plan, what it showed, and what showed it (a bug that was fixed, or a mutation
 of :mod:`tests.simulation.mutations`).
 
-``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one. ``...
-renew`` is for changes of the translation after which plans run differently: if no kept history catches a mutation any
-more, or one fails by itself, it keeps the plan with another seed for its random choices.
+``python -m tests.simulation.regressions add SEED "what it shows" "what showed it" [HOLD_UPS_MS]`` adds one, with a
+member log if a mutation of that is what showed it. ``... renew`` is for changes of the translation after which plans
+run differently: if no kept history catches a mutation any more, or one fails by itself, it keeps the plan with another
+seed for its random choices.
 """
 
 import itertools
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.by_hand import BY_HAND
+from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, Mutation
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.simulation import run
 
@@ -58,6 +60,8 @@ def renew(kept: Sequence[Regression]) -> list[Regression]:
     """
     renewed = list(kept)
     for mutation in MUTATIONS:
+        if mutation.__name__ in BY_HAND:
+            continue
         histories = [one for one in kept if one.shown_by == mutation.__name__]
         if any(is_caught(mutation, one) for one in histories) and all(map(_holds, histories)):
             continue
@@ -93,7 +97,8 @@ def main(arguments: Sequence[str]) -> int:
     """Add the plan of a seed, or renew those that no longer work."""
     match arguments:
         case ["add", seed, shows, shown_by, *hold_ups_ms]:
-            plan = make_plan(int(seed), hold_ups_ms=int(*hold_ups_ms))
+            fleet = shown_by in {mutation.__name__ for mutation in FLEET_MUTATIONS}
+            plan = make_plan(int(seed), hold_ups_ms=int(*hold_ups_ms), fleet=fleet)
             write([*read(), Regression(shows=shows, shown_by=shown_by, plan=plan)])
         case ["renew"]:
             write(renew(read()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
@@ -44,3 +44,4 @@ def test_every_mutation_is_named_by_its_own_name() -> None:
     listed = re.findall(r"mutations? ((?:`\w+`(?:, )?)+)", PAGE)
     named = {name for names in listed for name in re.findall(r"`(\w+)`", names)}
     assert named <= {mutation.__name__ for mutation in MUTATIONS}
+    assert named >= {mutation.__name__ for mutation in FLEET_MUTATIONS}

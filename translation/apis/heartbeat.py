@@ -20,6 +20,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberState
 from translation.migration.adoption import readopt
+from translation.migration.resumption import has_stayed
 from translation.upstream.consumer_group_heartbeat import (
     complete_heartbeat,
     keepalive_request,
@@ -36,7 +37,9 @@ def heartbeat(context: Context, member: Member, connection: Connection, request:
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
     sole_process = context.settings.sole_process
-    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
+    if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process) and not (
+        yield from has_stayed(context, member, connection, request)
+    ):
         readopted = yield from readopt(context, member, connection, request)
         if readopted is None:
             return

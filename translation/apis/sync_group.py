@@ -19,6 +19,7 @@ from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent, MemberState
 from translation.migration.adoption import readopt
+from translation.migration.resumption import has_stayed
 from translation.partitions import NONE, Partitions, by_name, visible_to_client
 from translation.upstream.metadata_lookup import learn_topic_names
 
@@ -36,7 +37,9 @@ def sync(context: Context, member: Member, connection: Connection, request: Requ
     context.connections.record_call(member, connection, request.message.generation_id)
     code: int = ErrorCode.NONE
     sole_process = context.settings.sole_process
-    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process):
+    if generation.served_elsewhere(member, request.message.generation_id, sole_process=sole_process) and not (
+        yield from has_stayed(context, member, connection, request)
+    ):
         readopted = yield from readopt(context, member, connection, request)
         if readopted is None:
             return

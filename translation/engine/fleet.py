@@ -15,6 +15,9 @@ from translation.engine.member_ids import ISSUED_PREFIX, MemberIds
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import MemberKey, MemberRecord, member_key
+from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
+from translation.member_state import MemberState
+from translation.partitions import to_topics
 
 _UNAVAILABLE_LIMIT = 10_000
 """Members whose calls are remembered to have had no verdict."""
@@ -77,7 +80,27 @@ class Fleet:
     def has_synced(self, member: Member) -> None:
         """A member's client has got its assignment: it has the generation of its last JoinGroup response."""
         if self.log is not None:
-            self.log.synced(key_of(member), member.generation, self._environment.now)
+            self.log.synced(key_of(member), member.generation, self._encoded(member), self._environment.now)
+
+    def has_moved(self, member: Member) -> None:
+        """A member's epoch has moved, and its client goes on with what it has."""
+        if self.log is not None:
+            self.log.moved(key_of(member), self._encoded(member), self._environment.now)
+
+    def snapshot(self, member: Member) -> Snapshot | None:
+        """What the log has of a member whose client may go on without a rejoin; None if there is nothing."""
+        record = self.record(member) if self.resumes else None
+        return None if record is None else decode_snapshot(record.snapshot)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether clients may go on without a rejoin at another replica, or on another connection."""
+        return self.log is not None and self.log.settings.resumes
+
+    def _encoded(self, member: Member) -> bytes:
+        """The snapshot of a member for the log; :data:`NO_SNAPSHOT` unless its client could go on with it elsewhere."""
+        snapshot = snapshot_of(member) if self.resumes else None
+        return NO_SNAPSHOT if snapshot is None else encode_snapshot(snapshot)
 
     def record(self, member: Member) -> MemberRecord | None:
         """The record that counts for a member; None if there is none, or no member log."""
@@ -138,6 +161,35 @@ class Fleet:
 def key_of(member: Member) -> MemberKey:
     """The key under which the log has a member."""
     return member_key(member.group.group_id, member.member_id)
+
+
+def snapshot_of(member: Member) -> Snapshot | None:
+    """The snapshot of a member that is Stable and whose client has all that is assigned, and nothing else; or None."""
+    partitions, client, broker = member.partitions, member.client, member.broker
+    assignment = partitions.broker_assignment
+    if (
+        member.state is not MemberState.STABLE
+        or member.adopted
+        or partitions.pending_revocation
+        or not assignment == partitions.synced_assignment == partitions.possibly_owned
+        or broker.reply_lost
+        or broker.assignor is None
+        or broker.subscription != client.subscription
+    ):
+        return None
+    return Snapshot(
+        generation=member.generation,
+        member_epoch=member.member_epoch,
+        assignment=tuple((topic.topic_id, topic.partitions) for topic in to_topics(assignment)),
+        subscription=tuple(sorted(client.subscription)),
+        protocol_type=client.protocol_type,
+        protocol_name=client.protocol_name,
+        embedded_version=client.embedded_version,
+        cooperative=client.cooperative,
+        mapped_assignor=client.mapped_assignor,
+        assignor=broker.assignor,
+        rack=client.rack,
+    )
 
 
 def terms_of(member: Member) -> Terms:

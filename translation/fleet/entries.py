@@ -30,6 +30,7 @@ class Entry:
         "refresh_at",
         "relay_until",
         "served",
+        "snapshot",
         "terms",
         "tries",
         "wants_end",
@@ -47,6 +48,9 @@ class Entry:
         """Connections on which a claim was settled, and when the client was last heard on each."""
         self.generation: int | None = None
         """The client's, if it has synced while it was served here; else that of the record that counts is kept."""
+        self.snapshot: bytes | None = None
+        """The member's newest snapshot, if there was one while it was served here; else that of the record that counts
+        is kept."""
         self.issued = False
         """This process gave the id to its client, and no record of another has counted for it."""
         self.served = False
@@ -71,7 +75,7 @@ class Entry:
 class Partition:
     """What is known of one partition."""
 
-    __slots__ = ("health", "probe_at", "probe_written_at", "probes", "replay_to", "view", "wanting")
+    __slots__ = ("health", "later", "probe_at", "probe_written_at", "probes", "replay_to", "view", "wanting")
 
     def __init__(self, now: float) -> None:
         self.view = PartitionView()
@@ -84,6 +88,8 @@ class Partition:
         """Probes that are not read back. The last of them shows that the reader has caught up."""
         self.wanting: dict[MemberKey, None] = {}
         """Members for which something is to be written, in the order in which it was wanted."""
+        self.later: dict[MemberKey, None] = {}
+        """Members of which only the snapshot is to be written anew: nobody waits for it."""
 
     @property
     def is_replayed(self) -> bool:

@@ -137,15 +137,31 @@ class MemberLog:
         if connection in entry.confirmed:
             entry.confirmed[connection] = now
 
-    def synced(self, key: MemberKey, generation: int, now: float) -> None:
+    def synced(self, key: MemberKey, generation: int, snapshot: bytes, now: float) -> None:
         """The client of a member that is served here has got its assignment, so it has this generation.
 
         It is written for the other replicas, and nobody waits for that.
         """
         entry = self._members.entries.get(key)
-        if entry is not None and entry.served and entry.generation != generation:
-            entry.generation = generation
+        if (
+            entry is not None
+            and entry.served
+            and (entry.generation, entry.snapshot) != (generation, snapshot)
+        ):
+            entry.generation, entry.snapshot = generation, snapshot
             self._want(key, now)
+
+    def moved(self, key: MemberKey, snapshot: bytes, now: float) -> None:
+        """The member epoch has moved, and the client keeps what it has: written when nothing else is.
+
+        Each change of a group moves the epochs of all its members.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None and entry.served and entry.snapshot != snapshot:
+            entry.snapshot = snapshot
+            self._was_asked = True
+            self._writes.want_later(key)
+            self._writes.write_wanted(self._members.number(key), now)
 
     def lapse(self, connection: int) -> None:
         """A connection is closed, or the broker there coordinates the group no more: it confirms nothing now."""
@@ -177,7 +193,7 @@ class MemberLog:
         entry = self._members.entries.get(key)
         if entry is not None:
             entry.served = entry.issued = entry.wants_expire = False
-            entry.generation = None
+            entry.generation = entry.snapshot = None
             entry.confirmed.clear()
             entry.refresh_at = math.inf
             self._members.forget_if_idle(key, entry)

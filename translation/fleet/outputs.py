@@ -110,6 +110,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
     server: str = ""
     expires: bool = True
     """Whether members are expired here. Only when every process that serves these clients writes the log."""
+    resumes: bool = True
+    """Whether snapshots of members are written and used, so that another replica goes on without a rejoin."""
     wait_s: float = 2.0
     """For how long a call waits for a verdict, and a record to be read back before its partition counts as away."""
     probe_s: float = 30.0

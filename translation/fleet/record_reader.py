@@ -107,7 +107,7 @@ class RecordReader:
         elif entry.served and kind is Kind.EXPIRING:
             self._members.outputs.append(Expired(key))
         entry.served = entry.issued = entry.wants_expire = False
-        entry.generation = None
+        entry.generation = entry.snapshot = None
         entry.confirmed.clear()
         entry.refresh_at = math.inf
         if kind is Kind.RELAYED:

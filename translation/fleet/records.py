@@ -12,6 +12,8 @@ from typing import NamedTuple, NewType
 import crc32c
 import msgspec
 
+from translation.fleet.snapshots import LONGEST_SNAPSHOT, NO_SNAPSHOT
+
 Writer = NewType("Writer", bytes)
 """Names one producer object: 16 random bytes. A process that replaces its producer has had several.
 
@@ -26,7 +28,7 @@ LONGEST_NAME = 255
 """Characters of a group or member id that is written as it is; of a longer one its hash is."""
 LENGTH_OF_HASH = 64
 
-LONGEST_VALUE = 4096
+LONGEST_VALUE = 4096 + LONGEST_SNAPSHOT
 """Bytes of a value. A record that the broker refuses for its size would be refused for ever."""
 
 NO_GENERATION = -1
@@ -66,8 +68,9 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     ``version`` and ``first`` say what its writer had read (:mod:`translation.fleet.counting`). The
     timeouts are those of the client's JoinGroup: another process that takes the member over goes by them until the
     client has joined there. ``generation`` is the client's as of its last SyncGroup (-1: not known): commits with an
-    older one are refused also where the member is not served. ``server`` names the process for people; no rule looks at
-    it.
+    older one are refused also where the member is not served. ``snapshot`` is what another process needs to go on
+    without a rejoin (:mod:`translation.fleet.snapshots`); it stays bytes until it is needed. ``server`` names the
+    process for people; no rule looks at it.
     """
 
     kind: Kind
@@ -78,6 +81,7 @@ class MemberRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     generation: int = NO_GENERATION
+    snapshot: bytes = NO_SNAPSHOT
 
 
 class InvalidRecord(Exception):

@@ -2,7 +2,7 @@
 
 A member has one unresolved record at a time: written, and not read back yet. What is wanted meanwhile waits, and so
 does what is wanted of a partition that is not ready. So that many members at once do not flood the log, at most
-``writes_per_s`` records are written in a second.
+``writes_per_s`` records are written in a second, and snapshots for which nobody waits leave room for the others.
 """
 
 from translation.fleet.counting import Stored
@@ -19,6 +19,10 @@ from translation.fleet.records import (
     shortened,
 )
 from translation.fleet.seats import Seat, SeatEvent
+from translation.fleet.snapshots import NO_SNAPSHOT
+
+_RESERVED = 0.5
+"""The share of the records of a second that is kept for those which somebody waits for."""
 
 _REFRESH_EVERY_S = 60.0
 """How often members are looked through for records that are to be written anew."""
@@ -39,12 +43,21 @@ class WriteQueue:
         """Something may have to be written for a member."""
         self._members.partition(key).wanting[key] = None
 
+    def want_later(self, key: MemberKey) -> None:
+        """The same, and nobody waits for it: what is wanted of other members goes first."""
+        self._members.partition(key).later[key] = None
+
     def next_deadline(self) -> float:
         """When :meth:`handle_time` is to be called next."""
-        deadline = self._refresh_at
+        deadline, rate = self._refresh_at, self._members.settings.writes_per_s
         for state in self._members.partitions:
-            if state.health is Health.READY and state.wanting:
-                deadline = min(deadline, self._tokens_at + 1 / self._members.settings.writes_per_s)
+            if state.health is not Health.READY:
+                continue
+            if state.wanting:
+                deadline = min(deadline, self._tokens_at + 1 / rate)
+            elif state.later:
+                missing = max(1.0, _RESERVED * rate - self._tokens)
+                deadline = min(deadline, self._tokens_at + missing / rate)
         return deadline
 
     def handle_time(self, now: float) -> None:
@@ -61,14 +74,20 @@ class WriteQueue:
         """Write what is wanted of a partition, as fast as is allowed."""
         members = self._members
         state = members.partitions[number]
-        if state.health is not Health.READY or not state.wanting:
+        if state.health is not Health.READY or not (state.wanting or state.later):
             return
         rate = members.settings.writes_per_s
         self._tokens = min(rate, self._tokens + (now - self._tokens_at) * rate)
         self._tokens_at = now
-        while state.wanting and self._tokens >= 1:
-            key = next(iter(state.wanting))
-            del state.wanting[key]
+        while True:
+            if state.wanting and self._tokens >= 1:
+                queue = state.wanting
+            elif state.later and self._tokens >= max(1.0, _RESERVED * rate):
+                queue = state.later
+            else:
+                break
+            key = next(iter(queue))
+            del queue[key]
             entry = members.entries.get(key)
             if entry is None or entry.write is not None:
                 continue  # it is wanted again when that is read back
@@ -109,6 +128,7 @@ class WriteQueue:
         view = members.partitions[number].view
         present = view.get(key)
         known = NO_GENERATION if present is None else present.record.generation
+        snapshot = NO_SNAPSHOT if present is None else present.record.snapshot
         record = MemberRecord(
             kind,
             *view.stamp(key),
@@ -117,6 +137,7 @@ class WriteQueue:
             session_timeout_ms=entry.terms.session_timeout_ms,
             rebalance_timeout_ms=entry.terms.rebalance_timeout_ms,
             generation=known if entry.generation is None else entry.generation,
+            snapshot=snapshot if entry.snapshot is None else entry.snapshot,
         )
         entry.write = Write(record, dict(entry.claims), now)
         self.unresolved[key] = None
@@ -143,4 +164,5 @@ def _says(record: MemberRecord, entry: Entry) -> bool:
         and record.session_timeout_ms == entry.terms.session_timeout_ms
         and record.rebalance_timeout_ms == entry.terms.rebalance_timeout_ms
         and entry.generation in (None, record.generation)
+        and entry.snapshot in (None, record.snapshot)
     )

@@ -5,7 +5,7 @@ ConsumerGroupDescribe. What that says of ownership is not used, because it can b
 it owns, and reports it in a JoinGroup:
 
 * A Heartbeat, SyncGroup or commit adopts the member and is then handled as usual (:func:`adopt_then`); the client is
-  told to rejoin.
+  told to rejoin, unless a member log says what it has (:mod:`translation.migration.resumption`).
 * A JoinGroup adopts it and goes on (:func:`adopt_for_join`). :mod:`translation.migration.join_preflight` decides that,
   because a JoinGroup under an unknown id may also be a new client's, or a classic member's.
 * A member that is known here, but was served by another process since, is adopted anew (:func:`readopt`,
@@ -22,9 +22,10 @@ from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
 from translation.member_state import MemberEvent
+from translation.migration.resumption import accepted_snapshot, resume
 from translation.migration.upgrade import move_classic_member
 from translation.policy.policy import Rule
-from translation.upstream.member_lookup import Described, Found, lookup_member
+from translation.upstream.member_lookup import Described, Found, lookup_member, lookup_with_group
 
 _SESSION_TIMEOUT_MS = 45_000
 _REBALANCE_TIMEOUT_MS = 300_000
@@ -52,9 +53,14 @@ def adopt_then(
     """
     if not member.joined:
         group_id, instance_id = member.group.group_id, request.message.group_instance_id
-        described, found = looked_up or (
-            yield from lookup_member(context, group_id, member.member_id, connection, instance_id=instance_id)
-        )
+        snapshot, group = None, None
+        if looked_up is None:
+            snapshot = yield from accepted_snapshot(context, member, request)
+            described, found, group = yield from lookup_with_group(
+                context, group_id, member.member_id, connection, instance_id=instance_id
+            )
+        else:
+            described, found = looked_up
         if described is Described.NATIVE_MEMBER:
             context.natives.add(member.group.group_id, member.member_id)
             context.forward(request)
@@ -79,7 +85,12 @@ def adopt_then(
         if not context.fleet.may_speak_for(member):
             refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        _adopt(context, member, connection, request, found)
+        if (
+            snapshot is None
+            or group is None
+            or not (yield from resume(context, member, connection, request, snapshot, found, group))
+        ):
+            _adopt(context, member, connection, request, found)
     yield from proceed()
 
 

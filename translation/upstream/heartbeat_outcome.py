@@ -48,4 +48,5 @@ def map_result(
         detect_rebalance(context, member)
         if member.member_epoch != epoch and member.state is before is MemberState.STABLE:
             context.events.emit(EventKind.EPOCH_MOVED, member)
+            context.fleet.has_moved(member)
     return code

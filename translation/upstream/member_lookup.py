@@ -9,6 +9,7 @@ from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseDescribedGroup,
     ConsumerGroupDescribeResponseMember,
 )
 from translation.actions import Connection
@@ -59,36 +60,56 @@ def lookup_member(
 
     The description is returned for :attr:`Described.MEMBER` only.
     """
+    described, member, _ = yield from lookup_with_group(
+        context, group_id, member_id, connection, instance_id=instance_id
+    )
+    return described, member
+
+
+def lookup_with_group(
+    context: Context, group_id: str, member_id: str, connection: Connection, *, instance_id: str | None = None
+) -> Procedure[
+    tuple[
+        Described,
+        ConsumerGroupDescribeResponseMember | None,
+        ConsumerGroupDescribeResponseDescribedGroup | None,
+    ]
+]:
+    """As :func:`lookup_member`; with the member's description comes that of its group."""
     version = connection.version(ApiKey.CONSUMER_GROUP_DESCRIBE, newest=1)
     if version is None:
-        return Described.CLASSIC_GROUP, None
+        return Described.CLASSIC_GROUP, None, None
     response: ConsumerGroupDescribeResponse = yield Send(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         version,
         ConsumerGroupDescribeRequest(group_ids=(group_id,)),
     )
     if not response.groups:
-        return Described.UNAVAILABLE, None
+        return Described.UNAVAILABLE, None, None
     group = response.groups[0]
     match group.error_code:
         case ErrorCode.NONE:
             pass
         case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return Described.HIDDEN, None
+            return Described.HIDDEN, None, None
         case ErrorCode.GROUP_ID_NOT_FOUND:
-            return Described.CLASSIC_GROUP, None
+            return Described.CLASSIC_GROUP, None, None
         case ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Described.LOADING, None
+            return Described.LOADING, None, None
         case _:
-            return Described.UNAVAILABLE, None
+            return Described.UNAVAILABLE, None, None
     for found in group.members:
         if found.member_id == member_id:
             if found.member_type == _CLASSIC_MEMBER:
-                return Described.CLASSIC_MEMBER, None
+                return Described.CLASSIC_MEMBER, None, None
             if found.member_epoch < 0:
-                return Described.UNKNOWN, None  # a static member that is away: its client has to join again
+                return (
+                    Described.UNKNOWN,
+                    None,
+                    None,
+                )  # a static member that is away: its client has to join again
             is_ours = context.registry.is_ours(group_id, member_id)
-            return (Described.MEMBER, found) if is_ours else (Described.NATIVE_MEMBER, None)
+            return (Described.MEMBER, found, group) if is_ours else (Described.NATIVE_MEMBER, None, None)
     if instance_id is not None and any(found.instance_id == instance_id for found in group.members):
-        return Described.REPLACED, None
-    return Described.UNKNOWN, None
+        return Described.REPLACED, None, None
+    return Described.UNKNOWN, None, None

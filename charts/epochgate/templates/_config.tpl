@@ -52,7 +52,8 @@
       "topic" .topic
       "partitions" .partitions
       "replication" .replication
-      "expires" .expires -}}
+      "expires" .expires
+      "resumes" .resumes -}}
 {{- $files := dict -}}
 {{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
 {{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}

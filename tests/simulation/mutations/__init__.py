@@ -8,9 +8,69 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tests.simulation.mutations import access, generations, instance_ids, moves, partitions, sessions
+from tests.simulation.mutations import (
+    access,
+    generations,
+    instance_ids,
+    member_log,
+    moves,
+    partitions,
+    replicas,
+    resumption,
+    sessions,
+)
 
 Mutation = Callable[[], AbstractContextManager[Any]]
+
+FLEET_MUTATIONS: tuple[Mutation, ...] = (
+    member_log.let_whatever_is_read_count,
+    member_log.trust_the_log_before_a_probe_is_read_back,
+    member_log.serve_on_an_unconfirmed_connection,
+    member_log.serve_before_the_record_is_read_back,
+    member_log.never_lapse,
+    member_log.confirm_claims_that_came_after_the_write,
+    member_log.confirm_as_of_the_reading,
+    member_log.keep_connections_confirmed_while_the_end_is_written,
+    member_log.expire_at_once,
+    member_log.expire_what_was_lost,
+    member_log.expire_who_came_back,
+    member_log.serve_a_dead_id,
+    member_log.expire_before_all_replicas_write_the_log,
+    member_log.write_before_the_first_is_read_back,
+    member_log.write_while_away,
+    member_log.serve_whom_nobody_has_confirmed_while_away,
+    member_log.refuse_everybody_while_away,
+    member_log.forget_a_late_served,
+    member_log.renew_what_is_not_served_here,
+    member_log.keep_the_generation_to_oneself,
+    member_log.let_anybody_fill_the_log,
+    replicas.take_a_used_id_for_a_new_one,
+    replicas.claim_ids_that_nobody_has,
+    replicas.keep_a_connection_that_is_closed,
+    replicas.speak_for_members_of_others,
+    replicas.begin_under_any_id,
+    replicas.tell_a_client_that_was_not_settled_to_join_anew,
+    replicas.never_give_up_on_a_client,
+    replicas.tell_whose_member_was_taken_that_it_is_gone,
+    replicas.adopt_with_timeouts_of_ones_own,
+    replicas.do_not_write_what_began_under_a_classic_id,
+    replicas.let_a_commit_take_a_member_over,
+    replicas.commit_elsewhere_with_any_generation,
+    replicas.keep_a_silent_client_alive,
+    replicas.write_an_end_that_the_broker_has_not_confirmed,
+    replicas.leave_a_dead_member_to_the_broker,
+    replicas.go_on_with_calls_of_a_dead_id,
+    replicas.move_back_without_the_log,
+    replicas.tell_an_older_process_that_its_id_is_dead,
+    replicas.relay_under_any_id,
+    replicas.relay_for_ever,
+    resumption.go_on_with_another_generation,
+    resumption.go_on_while_something_is_pending,
+    resumption.go_on_with_another_assignment,
+    resumption.go_on_without_a_heartbeat_first,
+    resumption.write_down_who_has_to_give_something_up,
+)
+"""Those of the member log: histories of several replicas that share one have to notice them."""
 
 MUTATIONS: tuple[Mutation, ...] = (
     partitions.acknowledge_early,
@@ -64,4 +124,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     access.believe_relayed_calls,
     sessions.wait_for_a_turn_without_end,
     access.adopt_whoever_commits,
+    *FLEET_MUTATIONS,
 )

@@ -119,11 +119,14 @@ class Replica(Bench):
         *,
         policy: Policy = TRANSLATE_ALL,
         expires: bool = True,
+        resumes: bool = False,
         new_group: bool = False,
     ) -> None:
         self.shared = shared
         self.writer = Writer(b"writer %d" % len(shared.replicas))
-        self.log = MemberLog(FleetSettings(partitions=1, expires=expires), self.writer, shared.now)
+        self.log = MemberLog(
+            FleetSettings(partitions=1, expires=expires, resumes=resumes), self.writer, shared.now
+        )
         self._position = 0
         super().__init__(policy=policy, new_group=new_group, member_log=self.log)
         self._uuids = iter(f"uuid-{len(shared.replicas)}-{n}" for n in range(1, 10_000))

@@ -35,7 +35,7 @@ def test_a_value_comes_back_and_leaves_out_what_is_usual() -> None:
 
 
 def test_a_field_of_a_later_version_is_ignored() -> None:
-    data = msgspec.msgpack.encode({"kind": "served", "version": 3, "snapshot": {"epoch": 4}})
+    data = msgspec.msgpack.encode({"kind": "served", "version": 3, "hosted": {"epoch": 4}})
     assert decode_value(data) == MemberRecord(Kind.SERVED, 3)
 
 

@@ -1,0 +1,196 @@
+"""Mutations that no kept history catches, and the histories by hand that do: tests of the translation, by name.
+
+The moments in which these mutations do harm are too rare for a seed, or the harm is none that the invariants know: an
+operator is told something else, or a client waits for longer than it has to.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from tests.simulation.mutations import Mutation
+from tests.translation import test_several_processes as several
+from tests.translation import test_static_members as static_races
+from tests.translation.fleet import test_ends as ends
+from tests.translation.fleet import test_member_log as records
+from tests.translation.fleet import test_resumption as resumption
+from tests.translation.fleet import test_seams as seams
+from tests.translation.fleet import test_serving as serving
+from tests.translation.fleet.bench import SharedLog
+from tests.translation.migration import test_upgrade as upgrade
+from translation.settings import TranslatorSettings
+
+
+class ByHand(NamedTuple):
+    """A test that fails under the mutation of this name, and what it is called with."""
+
+    test: Callable[..., None]
+    arguments: Callable[[], tuple[object, ...]] = tuple
+
+    @property
+    def name(self) -> str:
+        """The name of the test."""
+        test = self.test.func if isinstance(self.test, partial) else self.test
+        return test.__name__
+
+    def play(self) -> None:
+        """Run the test. Raises what it raises."""
+        self.test(*self.arguments())
+
+
+def _replicas(test: Callable[..., None]) -> ByHand:
+    return ByHand(test, lambda: (SharedLog(),))
+
+
+def _records(test: Callable[..., None]) -> ByHand:
+    return ByHand(test, lambda: (records.Bench().ready(),))
+
+
+BY_HAND: Mapping[str, ByHand] = {
+    "look_for_a_client_where_a_late_call_came": ByHand(
+        several.test_a_late_commit_does_not_tell_where_its_client_is
+    ),
+    "let_an_older_process_replace_the_newer_one": ByHand(
+        static_races.test_a_process_that_has_a_member_id_already_replaces_nobody,
+        lambda: (TranslatorSettings(),),
+    ),
+    "keep_an_id_that_an_older_join_group_has": ByHand(
+        upgrade.test_to_translate_a_client_whose_older_join_group_may_still_arrive_is_given_another_id
+    ),
+    "keep_an_id_that_another_process_may_be_ending": ByHand(
+        partial(
+            several.test_a_classic_member_that_another_process_may_be_ending_joins_under_another_id,
+            another_id=True,
+        ),
+        lambda: (TranslatorSettings(sole_process=False), {"version": 9}),
+    ),
+    "forget_a_group_by_its_name": ByHand(
+        upgrade.test_the_end_of_a_membership_that_was_left_behind_twice_does_not_forget_who_has_joined_since
+    ),
+    "forget_a_group_that_gives_up_partitions": ByHand(
+        upgrade.test_since_when_a_group_gives_partitions_up_is_remembered_while_nobody_of_it_is_here
+    ),
+    "trust_the_log_before_a_probe_is_read_back": _records(
+        records.test_it_is_back_when_the_last_probe_is_read_back
+    ),
+    "serve_on_an_unconfirmed_connection": _replicas(
+        serving.test_a_heartbeat_on_a_new_connection_waits_until_its_claim_is_read_back
+    ),
+    "serve_before_the_record_is_read_back": _replicas(
+        serving.test_of_two_replicas_that_claim_at_once_one_serves
+    ),
+    "never_lapse": _records(records.test_a_confirmed_connection_lapses_after_half_a_session_of_silence),
+    "confirm_claims_that_came_after_the_write": _records(
+        records.test_a_claim_that_came_after_the_record_was_written_is_not_settled_by_it
+    ),
+    "confirm_as_of_the_reading": _records(
+        records.test_a_connection_whose_call_was_answered_meanwhile_is_confirmed_all_the_same
+    ),
+    "keep_connections_confirmed_while_the_end_is_written": _records(
+        records.test_a_call_while_expiring_is_on_its_way_waits_and_is_gone
+    ),
+    "expire_who_came_back": _records(records.test_a_client_that_comes_back_revokes_its_expiry),
+    "serve_a_dead_id": _replicas(
+        ends.test_a_heartbeat_under_a_dead_id_is_told_so_after_the_end_was_made_sure
+    ),
+    "expire_before_all_replicas_write_the_log": _replicas(
+        ends.test_while_not_every_replica_writes_the_log_the_broker_ends_silent_clients
+    ),
+    "serve_whom_nobody_has_confirmed_while_away": _replicas(
+        serving.test_while_the_log_is_away_who_is_confirmed_is_served_and_nobody_else
+    ),
+    "refuse_everybody_while_away": _replicas(
+        serving.test_while_the_log_is_away_who_is_confirmed_is_served_and_nobody_else
+    ),
+    "forget_a_late_served": _replicas(
+        seams.test_a_member_whose_call_is_over_when_its_claim_counts_is_not_renewed_in_the_log
+    ),
+    "renew_what_is_not_served_here": _replicas(
+        serving.test_a_membership_that_is_forgotten_here_is_not_renewed_in_the_log
+    ),
+    "keep_the_generation_to_oneself": _replicas(
+        ends.test_a_commit_with_a_generation_of_before_the_member_joined_elsewhere_is_refused
+    ),
+    "let_anybody_fill_the_log": ByHand(
+        records.test_ids_that_are_not_known_are_not_claimed_in_a_group_with_too_many_dead_ones
+    ),
+    "take_a_used_id_for_a_new_one": _replicas(
+        seams.test_an_id_under_which_a_client_has_joined_is_not_taken_for_new_when_the_log_is_lost
+    ),
+    "keep_a_connection_that_is_closed": _replicas(seams.test_a_connection_that_is_lost_confirms_nothing),
+    "speak_for_members_of_others": _replicas(
+        seams.test_an_owned_list_waits_until_a_log_that_was_lost_is_read_again
+    ),
+    "never_give_up_on_a_client": _replicas(
+        serving.test_a_client_that_nobody_can_serve_for_the_brokers_session_joins_anew
+    ),
+    "tell_whose_member_was_taken_that_it_is_gone": _replicas(
+        serving.test_a_heartbeat_under_way_when_another_replica_takes_the_member_is_to_be_tried_again
+    ),
+    "adopt_with_timeouts_of_ones_own": _replicas(
+        serving.test_an_adopted_member_has_the_timeouts_of_its_join_group_elsewhere
+    ),
+    "do_not_write_what_began_under_a_classic_id": _replicas(
+        seams.test_a_membership_that_begins_under_an_id_of_a_classic_coordinator_is_written_then
+    ),
+    "commit_elsewhere_with_any_generation": _replicas(
+        ends.test_a_commit_at_another_replica_with_a_generation_to_come_is_refused
+    ),
+    "keep_a_silent_client_alive": _replicas(
+        seams.test_a_silent_client_is_not_kept_alive_when_its_group_changes_while_the_log_is_away
+    ),
+    "write_an_end_that_the_broker_has_not_confirmed": _replicas(
+        ends.test_an_end_that_the_broker_has_not_confirmed_is_not_written
+    ),
+    "leave_a_dead_member_to_the_broker": _replicas(
+        ends.test_a_heartbeat_under_a_dead_id_is_told_so_after_the_end_was_made_sure
+    ),
+    "go_on_with_calls_of_a_dead_id": _replicas(
+        ends.test_a_heartbeat_that_the_broker_answers_when_the_id_is_dead_is_told_so
+    ),
+    "move_back_without_the_log": _replicas(
+        ends.test_a_client_that_moves_back_leaves_when_its_id_is_dead_and_comes_back_without_it
+    ),
+    "tell_an_older_process_that_its_id_is_dead": _replicas(
+        ends.test_a_commit_under_a_dead_id_whose_instance_id_a_newer_process_has_is_fenced
+    ),
+    "relay_under_any_id": _replicas(
+        ends.test_a_join_group_is_relayed_when_the_log_has_its_id_as_a_classic_one
+    ),
+    "relay_for_ever": _replicas(
+        ends.test_a_classic_member_with_an_id_of_a_replica_moves_when_the_policy_says_so_again
+    ),
+    "go_on_with_another_generation": _replicas(
+        resumption.test_a_client_with_another_generation_than_the_logs_joins_again
+    ),
+    "go_on_while_something_is_pending": ByHand(
+        partial(
+            resumption.test_what_the_broker_describes_otherwise_costs_a_rejoin, differs={"group_epoch": 2}
+        ),
+        lambda: (SharedLog(),),
+    ),
+    "go_on_with_another_assignment": ByHand(
+        partial(
+            resumption.test_what_the_broker_describes_otherwise_costs_a_rejoin, differs={"partitions": (0,)}
+        ),
+        lambda: (SharedLog(),),
+    ),
+    "go_on_without_a_heartbeat_first": _replicas(
+        resumption.test_a_client_goes_on_at_another_replica_without_a_rejoin
+    ),
+    "write_down_who_has_to_give_something_up": _replicas(
+        resumption.test_a_member_that_is_to_give_something_up_has_no_snapshot
+    ),
+}
+
+
+def fails_by_hand(mutation: Mutation) -> bool:
+    """Whether the test for this mutation passes on the real code and fails under it."""
+    by_hand = BY_HAND[mutation.__name__]
+    by_hand.play()
+    with mutation():
+        try:
+            by_hand.play()
+        except (AssertionError, KeyError):
+            return True
+    return False

@@ -1,0 +1,182 @@
+"""Mutations of what a replica does by the member log: whom it serves, whose end it sends, and what it relays."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from protocol_codecs import ErrorCode
+from translation import log_outputs, serving
+from translation.actions import Connection, Request
+from translation.apis import commit_elsewhere as commits
+from translation.apis import offset_commit
+from translation.engine import memberships
+from translation.engine.context import Context
+from translation.engine.fleet import Fleet, key_of
+from translation.engine.member import Member
+from translation.engine.member_ids import MemberIds
+from translation.engine.procedure import Procedure
+from translation.fleet.outputs import Verdict
+from translation.leave_epoch import leave
+from translation.migration import adoption, old_membership
+from translation.upstream.member_lookup import Described
+
+
+def _nothing(*_: Any) -> Procedure[None]:
+    yield from ()
+
+
+# -- who serves a member ------------------------------------------------------------------------------------------
+
+
+def take_a_used_id_for_a_new_one() -> AbstractContextManager[Any]:
+    """An id that this process has issued counts as uncontested for ever, also if the log was lost meanwhile."""
+    return patch.object(MemberIds, "is_unused", MemberIds.is_issued)
+
+
+def claim_ids_that_nobody_has() -> AbstractContextManager[Any]:
+    """A member that no record names is claimed without asking the broker whether there is one."""
+
+    def broken(*_: Any, **__: Any) -> Procedure[Any]:
+        yield from ()
+        return Described.MEMBER, None
+
+    return patch.object(serving, "lookup_member", broken)
+
+
+def keep_a_connection_that_is_closed() -> AbstractContextManager[Any]:
+    """A connection stays confirmed although it is lost, or the broker there coordinates the group no more."""
+    return patch.object(Fleet, "lapse", lambda *_: None)
+
+
+def speak_for_members_of_others() -> AbstractContextManager[Any]:
+    """An owned list, epoch -1 or epoch 0 goes out also for a member that another replica serves."""
+    return patch.object(Fleet, "may_speak_for", lambda *_: True)
+
+
+def begin_under_any_id() -> AbstractContextManager[Any]:
+    """Epoch 0 goes out under an id that another process has issued."""
+    return patch.object(Fleet, "why_not_begin", lambda *_: ErrorCode.NONE)
+
+
+def tell_a_client_that_was_not_settled_to_join_anew() -> AbstractContextManager[Any]:
+    """A client whose call the log does not settle is told that it is no member."""
+    refusals = dict.fromkeys(Verdict, ErrorCode.UNKNOWN_MEMBER_ID)
+    return patch.object(serving, "_REFUSALS", refusals)
+
+
+def never_give_up_on_a_client() -> AbstractContextManager[Any]:
+    """A client whose calls the log never settles is told to try again, also when the broker has ended its member."""
+    return patch.object(Fleet, "gives_up_on", lambda *_: False)
+
+
+def tell_whose_member_was_taken_that_it_is_gone() -> AbstractContextManager[Any]:
+    """A call that is under way when another replica takes its member is told UNKNOWN_MEMBER_ID."""
+    end = memberships.Memberships._end
+
+    def broken(self: Any, member: Member, *args: Any) -> None:
+        end(self, member, *args)
+        member.taken = False
+
+    return patch.object(memberships.Memberships, "_end", broken)
+
+
+def adopt_with_timeouts_of_ones_own() -> AbstractContextManager[Any]:
+    """A member from another replica has Kafka's default timeouts, not those of its JoinGroup, until it joins."""
+
+    def broken(context: Context, member: Member, found: Any) -> None:
+        member.client.session_timeout_ms = adoption._SESSION_TIMEOUT_MS
+        member.client.rebalance_timeout_ms = adoption._REBALANCE_TIMEOUT_MS
+        member.client.subscription = frozenset(found.subscribed_topic_names)
+
+    return patch.object(adoption, "_describe_client", broken)
+
+
+def do_not_write_what_began_under_a_classic_id() -> AbstractContextManager[Any]:
+    """A membership that begins under the id of a classic coordinator is not written to the log."""
+    return patch.object(Fleet, "has_begun", lambda *_: None)
+
+
+# -- commits --------------------------------------------------------------------------------------------------------
+
+
+def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
+    """A replica to which a commit comes becomes the server of its member."""
+    commit_elsewhere = commits.commit_elsewhere
+
+    def broken(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
+        assert context.fleet.log is not None
+        context.fleet.log.claim(key_of(member), connection.id, context.now)
+        yield from commit_elsewhere(context, member, connection, request)
+
+    return patch.object(offset_commit, "commit_elsewhere", broken)
+
+
+def commit_elsewhere_with_any_generation() -> AbstractContextManager[Any]:
+    """A commit at a replica that does not serve its member counts whatever its generation is."""
+    return patch.object(commits, "_may_commit", lambda *_: True)
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------
+
+
+def keep_a_silent_client_alive() -> AbstractContextManager[Any]:
+    """A client whose deadline has passed is kept alive at the broker while the log is away."""
+    return patch.object(Fleet, "may_keep_alive", lambda *_: True)
+
+
+def write_an_end_that_the_broker_has_not_confirmed() -> AbstractContextManager[Any]:
+    """`ended` is written when epoch -1 is sent, whatever becomes of it."""
+
+    def broken(context: Context, member: Member) -> Procedure[None]:
+        context.fleet.end(member.group.group_id, member.member_id)
+        yield from leave(member)
+
+    return patch.object(log_outputs, "remove_dead", broken)
+
+
+def leave_a_dead_member_to_the_broker() -> AbstractContextManager[Any]:
+    """Whoever meets a dead id for which epoch -1 may not have gone out does not send it."""
+    return patch.object(serving, "_finish_expiry", _nothing)
+
+
+def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
+    """A call that is under way when its id becomes dead is answered as if its client were still a member."""
+    return patch.object(log_outputs, "forget_expired", lambda *_: None)
+
+
+def move_back_without_the_log() -> AbstractContextManager[Any]:
+    """Epoch -1 goes out for a client that begins anew without the log saying that its id is dead."""
+    return patch.object(old_membership, "ensure_dead", _nothing)
+
+
+@contextmanager
+def tell_an_older_process_that_its_id_is_dead() -> Iterator[None]:
+    """Under a dead id nobody asks whether a newer process has the instance id, so the older one replaces that."""
+
+    def broken(*_: Any) -> Procedure[ErrorCode]:
+        yield from ()
+        return ErrorCode.UNKNOWN_MEMBER_ID
+
+    with patch.object(serving, "code_for_dead", broken), patch.object(commits, "code_for_dead", broken):
+        yield
+
+
+# -- JoinGroups that are relayed ------------------------------------------------------------------------------------
+
+
+def relay_under_any_id() -> AbstractContextManager[Any]:
+    """A JoinGroup is relayed at once, whatever the log says of its id."""
+    return patch.object(serving, "_relays_at_once", lambda *_: True)
+
+
+def relay_for_ever() -> AbstractContextManager[Any]:
+    """Calls of an id that the log has as a classic member's are relayed, also when it is time to move."""
+
+    def broken(
+        context: Context, connection: Connection, request: Request, member_id: str, proceed: Any
+    ) -> Procedure[None]:
+        yield from ()
+        context.forward(request)
+
+    return patch.object(serving, "_relay", broken)
