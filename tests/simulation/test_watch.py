@@ -229,6 +229,21 @@ def test_the_current_generation_that_is_refused(planted: Planted) -> None:
         planted.answered(ask, committed(ErrorCode.ILLEGAL_GENERATION))
 
 
+@pytest.mark.parametrize("gives_up", [True, False])
+def test_a_commit_that_a_join_group_overtakes_may_be_refused_for_what_that_gives_up(
+    planted: Planted, *, gives_up: bool
+) -> None:
+    ask = planted.commit(planted.a.generation)
+    planted.watch.call_arrived(planted.process, planted.a, ask)
+    standing = planted.watch.standings[planted.a]
+    standing.previous_generation, standing.generation = standing.generation, standing.generation + 1
+    standing.synced = False
+    standing.claims = frozenset() if gives_up else planted.a.held
+    with nullcontext() if gives_up else broken(3):
+        refused = committed(ErrorCode.REBALANCE_IN_PROGRESS)
+        planted.watch.answered(planted.process, planted.a, ask, refused, arrives=True)
+
+
 def test_a_commit_for_what_somebody_else_holds(planted: Planted) -> None:
     ((_, other),) = planted.b.held
     ask = planted.commit(planted.a.generation, partition=other)

@@ -67,8 +67,9 @@ class CommitWatch:
     def answered(self, standing: Standing, ask: Ask, codes: set[int]) -> None:
         """Check a proxy's own answer to a commit."""
         must = self._expected.pop((standing.client, ask.number), None)
-        if must and ask.message.generation_id_or_member_epoch != standing.generation and standing.synced:
-            must = None  # SyncGroup came first: its generation is the older one by now
+        is_older = ask.message.generation_id_or_member_epoch != standing.generation
+        if must and is_older and (standing.synced or not self._named(ask) <= standing.claims):
+            must = None  # while it waited, SyncGroup came first, or a JoinGroup gave up what it names
         self._watch.count("commits")
         if must is False and ErrorCode.NONE in codes:
             raise Violation(3, f"a commit of {standing.client} with an old generation is accepted")
