@@ -141,6 +141,9 @@ bench-rebalance: setup ## what a rebalance costs: classic, through Epochgate, na
 bench-failover: setup ## how long a killed client's partitions have no owner, on a stock broker (a minute; a table)
 	nice $(BIN)/python -m benchmarks.failover
 
+bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
+	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
+
 natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
 	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 

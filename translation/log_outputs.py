@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.expiry import drop_taken, forget_expired, remove_dead
-from translation.fleet.outputs import Expired, Output, Serving, Settled, Taken
+from translation.fleet.outputs import Ended, Expired, Output, Serving, Settled, Taken
+from translation.fleet.records import MemberKey
 
 
 def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
@@ -25,9 +26,22 @@ def handle_outputs(context: Context, outputs: Sequence[Output]) -> None:
                     drop_taken(context, member)
             case Expired(key):
                 _expired(context, context.registry.find_key(key))
+            case Ended(key):
+                _heartbeat_the_others(context, key)
     for output in outputs:
         if isinstance(output, Serving) and context.registry.find_key(output.key) is None:
             context.fleet.release_key(output.key)  # the call that claimed it is over
+
+
+def _heartbeat_the_others(context: Context, key: MemberKey) -> None:
+    """A member has left through another replica: heartbeat those of its group here, as that one does for its own.
+
+    Else each of them would learn of its new partitions only at its client's second Heartbeat from now: the first makes
+    the broker compute the assignment. A group with an id so long that the log has a hash of it is not found.
+    """
+    group = context.registry.groups.get(key.group_id)
+    if group is not None:
+        context.memberships.heartbeat_group(group)
 
 
 def _expired(context: Context, member: Member | None) -> None:

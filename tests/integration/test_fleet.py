@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from support import ROOT
 from support.clients import CONFLUENT, COOPERATIVE
 from support.entry import Proxy, running_proxy
+from support.load import Load
 from support.ownership import Partition, overlaps
 from support.waiting import eventually
 
@@ -267,3 +268,48 @@ def test_while_the_log_is_away_clients_work_and_join(kafka, own_kafka, consumers
         consumers.wait_until(lambda: shared(first, second), "the partitions of a killed client have owners")
         read(first, second)
     assert overlaps(consumers.logs) == []
+
+
+@pytest.mark.kafka
+def test_a_replica_that_stands_still_for_longer_than_a_session_harms_nobody(
+    kafka, consumers, folder, fleet, group
+):
+    """SIGSTOP and SIGCONT under load. Its clients lose their sessions, and by their own clocks what they own."""
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            stack.enter_context(
+                running_proxy(kafka.bootstrap, folder / f"proxy-{number}", sole_process=False, fleet=fleet)
+            )
+            for number in range(3)
+        ]
+        members = [
+            consumers.start(
+                CONFLUENT,
+                proxy.bootstrap,
+                f"translate-{group}",
+                topic,
+                "range",
+                session_timeout_ms=6_000,
+                heartbeat_interval_ms=1_000,
+            )
+            for proxy in proxies
+        ]
+
+        def shared():
+            return all(len(one.owned()) == PARTITIONS // len(members) for one in members)
+
+        consumers.wait_until(shared, "three share the partitions")
+        with Load(kafka, topic) as load:
+            mark = members[0].mark()
+            proxies[0].freeze()
+            stack.callback(proxies[0].thaw)  # or it could not be stopped
+            members[0].wait_for("lost", since=mark)
+            proxies[0].thaw()
+            consumers.wait_until(shared, "all three are back at work")
+        written = {(Partition(at.topic, at.partition), at.offset) for at in load.records}
+        consumers.wait_until(
+            lambda: written <= set().union(*(one.consumed() for one in members)), "all is read"
+        )
+    # The one behind the replica that stood still lost its membership; a broker's clock and a client's differ a little.
+    assert [overlap for overlap in overlaps(consumers.logs) if not overlap.after_loss] == []

@@ -148,6 +148,9 @@ BY_HAND: Mapping[str, ByHand] = {
     "go_on_with_calls_of_a_dead_id": _replicas(
         ends.test_a_heartbeat_that_the_broker_answers_when_the_id_is_dead_is_told_so
     ),
+    "leave_the_others_to_their_clients": _replicas(
+        ends.test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heartbeated
+    ),
     "move_back_without_the_log": _replicas(
         ends.test_a_client_that_moves_back_leaves_when_its_id_is_dead_and_comes_back_without_it
     ),

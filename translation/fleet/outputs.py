@@ -80,6 +80,12 @@ class Expired(msgspec.Struct, frozen=True):
     key: MemberKey
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """The broker has ended a member at another replica's request, so others of its group may have its partitions."""
+
+    key: MemberKey
+
+
 class HealthChanged(msgspec.Struct, frozen=True):
     """A partition is in another health than before."""
 
@@ -87,7 +93,7 @@ class HealthChanged(msgspec.Struct, frozen=True):
     health: Health
 
 
-Output = WriteRecord | Settled | Serving | Taken | Expired | HealthChanged
+Output = WriteRecord | Settled | Serving | Taken | Expired | Ended | HealthChanged
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import crc32c
 from translation.fleet.counting import Stored
 from translation.fleet.entries import Entry, Partition, Write
 from translation.fleet.members import Members
-from translation.fleet.outputs import Expired, Health, Serving, Settled, Taken
+from translation.fleet.outputs import Ended, Expired, Health, Serving, Settled, Taken
 from translation.fleet.records import Kind, MemberKey
 from translation.fleet.seats import Seat, SeatEvent
 from translation.fleet.write_queue import WriteQueue
@@ -32,8 +32,11 @@ class RecordReader:
             return
         counts = state.view.read(key, stored)
         entry = self._members.entries.get(key)
-        if entry is not None and state.health is not Health.REPLAYING:
+        is_news = state.health is not Health.REPLAYING
+        if entry is not None and is_news:
             self._take_in(key, entry, stored, counts, now)
+        if counts and is_news and stored.record.kind is Kind.ENDED and stored.writer not in self._members.own:
+            self._members.outputs.append(Ended(key))
         self.forget_old(state)
         self._writes.write_wanted(number, now)
 

@@ -128,11 +128,12 @@ class Application:
     def _let_go(self, event: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._flush()
         self._progress.forget(partitions)
+        # Before librdkafka lets go: from then on its own thread may join again, and others get the partitions.
+        self._events.write(event, partitions=grouped(partitions), incremental=self._incremental)
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        self._events.write(event, partitions=grouped(partitions), incremental=self._incremental)
 
     def _on_error(self, error: KafkaError) -> None:
         self._events.write("error", error=f"{error.name()}: {error.str()}", fatal=error.fatal())

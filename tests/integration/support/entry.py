@@ -165,6 +165,16 @@ class Proxy:
         self._process.kill()
         self._process.wait()
 
+    def freeze(self) -> None:
+        """Stop the process as a long pause of its machine would (SIGSTOP)."""
+        assert self._process is not None, "it was not started"
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None, "it was not started"
+        os.kill(self._process.pid, signal.SIGCONT)
+
     def last_words(self, lines: int = 15) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -145,6 +145,11 @@ def go_on_with_calls_of_a_dead_id() -> AbstractContextManager[Any]:
     return patch.object(log_outputs, "forget_expired", lambda *_: None)
 
 
+def leave_the_others_to_their_clients() -> AbstractContextManager[Any]:
+    """Members are not heartbeated when the membership of another one ends at another replica."""
+    return patch.object(log_outputs, "_heartbeat_the_others", lambda *_: None)
+
+
 def move_back_without_the_log() -> AbstractContextManager[Any]:
     """Epoch -1 goes out for a client that begins anew without the log saying that its id is dead."""
     return patch.object(old_membership, "ensure_dead", _nothing)

@@ -16,6 +16,7 @@ from typing import Any
 from tests.translation.fleet.model import Entry, Log, Seen
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import (
+    Ended,
     Expired,
     FleetSettings,
     Health,
@@ -138,9 +139,12 @@ class Replica:
                 self.world.check_minus_one(self, output.key)
                 if self.world.random.random() < 0.8:  # else its answer is lost
                     self.world.after(self.world.random.randint(1, 3_000), partial(self.end, output.key))
-            else:
-                assert isinstance(output, HealthChanged)
+            elif isinstance(output, HealthChanged):
                 self.health = output.health
+            else:
+                assert isinstance(
+                    output, Ended
+                )  # what a replica does for others of the group is not played here
 
     def end(self, key: MemberKey) -> None:
         if self.is_alive:

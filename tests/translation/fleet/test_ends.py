@@ -161,6 +161,29 @@ def test_a_heartbeat_that_the_broker_answers_when_the_id_is_dead_is_told_so(log:
     assert one.leave_epochs() == [-1]
 
 
+def test_when_a_silent_client_is_removed_the_members_at_other_replicas_are_heartbeated(
+    log: SharedLog,
+) -> None:
+    """So their clients learn of what they get at their own next Heartbeat, as with one process."""
+    one, other = log.replica(), log.replica(new_group=True)
+    served_member(one)
+    survivor = other.connect()
+    other.stable_member(survivor, (2, 3), member_id="epochgate-b")
+    for _ in range(int(SESSION_S / 0.1)):
+        fall_silent(one, 0.1)
+        while other.heartbeats():
+            other.beat(1, orders=(2, 3))
+        if one.leave_epochs():
+            break
+        other.heartbeat(survivor, "epochgate-b", 1)
+        while other.heartbeats():
+            other.beat(1, orders=(2, 3))
+    assert other.heartbeats() == []
+    left(one)
+    log.advance(0.0)
+    assert [call.message.member_id for call in other.heartbeats()] == ["epochgate-b"]
+
+
 # -- dead ids ----------------------------------------------------------------------------------------------------------
 
 
