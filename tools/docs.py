@@ -12,7 +12,7 @@ import msgspec
 from proxy.config.schema import Config
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
-from proxy.observability import snapshot
+from proxy.observability import fleet_view, snapshot
 from proxy.observability.api_query import GROUPS
 from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
@@ -71,7 +71,8 @@ mistakes: a rule that never applies, a pattern that matches one group only, an a
 
 `epochgate policy plan FILE --admin URL` asks a running proxy for its groups. It lists which of them the file would
 move, by which rule and for how long; which would get another assignor; which can't be translated; and which rules match
-no group. It changes nothing. It knows only what that proxy has seen of its own clients. Whether the broker can convert
+no group. It changes nothing. It knows what that proxy has seen of its own clients, and with a [member
+log](../how-to/fleet.md#one-view) how many members other replicas serve. Whether the broker can convert
 a group is asked when its first member is about to move.
 
 | key | type | default | meaning |
@@ -216,7 +217,11 @@ With several worker processes the answers cover all of them. Fields whose names 
 seconds since 1970-01-01 UTC. Later versions may add fields, so ignore those that you do not know. `v` changes if a
 field changes its meaning.
 
-This page is written by `make docs` from `proxy/observability/snapshot.py` and `proxy/observability/api_query.py`.
+With a member log the groups are those of the fleet ([One view](../how-to/fleet.md#one-view)): what this proxy's own
+clients do, and from the log which members other replicas serve. A group whose id has more than 255 characters is in
+the log by the SHA-256 of its id, and listed so if only other replicas serve it.
+
+This page is written by `make docs` from `snapshot.py`, `fleet_view.py` and `api_query.py` in `proxy/observability/`.
 """
 
 
@@ -231,6 +236,11 @@ def api() -> str:
         snapshot.RebalanceView,
         snapshot.EventView,
         TopicPartitionSet,
+        fleet_view.FleetView,
+        fleet_view.FleetReplica,
+        fleet_view.GroupFleet,
+        fleet_view.ServedBy,
+        fleet_view.FleetMember,
     )
     parameters = "".join(
         f"| `{name}` | {one.schema['type']} | {one.meaning} |\n" for name, one in GROUPS.items()

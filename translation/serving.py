@@ -124,12 +124,14 @@ def _settle(
             proceed(found)
             return
     if request.api_key != ApiKey.JOIN_GROUP and _is_relayed(log, key):
+        log.decided(key, Verdict.RELAYED)
         yield from _relay(context, connection, request, member_id, proceed)
         return
     if log.seat(key) in _SERVED_BY_OTHERS:
         context.ids.forget(member_id)
     verdict = log.claim(key, connection.id, context.now, _terms(request))
     verdict = yield from _await_verdict(context, log, key, connection, verdict)
+    log.decided(key, verdict)
     if verdict is Verdict.SERVE:
         proceed(None)
     elif verdict is Verdict.RELAYED:
@@ -272,4 +274,5 @@ def settle_relayed(context: Context, request: Request) -> Procedure[ErrorCode]:
             verdict = Verdict.GONE
         elif _is_relayed(log, key):
             verdict = Verdict.RELAYED
+    log.decided(key, verdict)
     return ErrorCode.NONE if verdict is Verdict.RELAYED else _REFUSALS[verdict]

@@ -29,6 +29,25 @@ _LITERAL = re.compile(r"[\w-]+")
 """A pattern without metacharacters, which matches one group only."""
 
 
+class LiveReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """How many members of a group another replica serves, by the member log."""
+
+    members: int
+
+
+class LiveFleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The members of a group in the fleet: ``members`` in all, ``served_by`` at other replicas."""
+
+    members: int
+    served_by: tuple[LiveReplica, ...]
+
+
+class LiveProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How many members do not come through the proxy that answers, as far as is known."""
+
+    elsewhere: int
+
+
 class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a group in ``GET /api/groups`` (docs/reference/api.md) that a plan needs."""
 
@@ -39,6 +58,30 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Any, ...]
     why_not: str | None
     """Why the group can't be translated under any policy; None if it can, or if that is unknown."""
+    progress: LiveProgress = LiveProgress(elsewhere=0)
+    fleet: LiveFleet | None = None
+    """None without a member log, and from a proxy that does not know it."""
+
+    @property
+    def in_fleet(self) -> int:
+        """The members here, and with a member log those that it names at other replicas."""
+        return len(self.members) if self.fleet is None else self.fleet.members
+
+    @property
+    def unnamed(self) -> int:
+        """With a member log: members that the broker has, and that neither come through here nor are in the log.
+
+        Other replicas pass them through, or they do not come through Epochgate at all.
+        """
+        if self.fleet is None:
+            return 0
+        return max(0, self.progress.elsewhere - sum(one.members for one in self.fleet.served_by))
+
+    @property
+    def most_at_one_replica(self) -> int:
+        """The members that one replica has to move at most; replicas move theirs at the same time."""
+        served = () if self.fleet is None else self.fleet.served_by
+        return max([len(self.members), self.unnamed, *(one.members for one in served)])
 
 
 class LiveGroups(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +97,11 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
 
     group: str
     members: int
+    """Those of the fleet, with a member log."""
+    unnamed: int = 0
+    """Members that the broker has, and that neither come through the proxy nor are in its member log."""
+    at_one_replica: int
+    """The most that one replica has to move; it is as long as that takes."""
     before: Mode
     after: Mode
     by: str
@@ -63,14 +111,16 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
 
     def __str__(self) -> str:
         members = _count(self.members, "member")
+        if self.unnamed:
+            members += f" and {self.unnamed} that the broker has and the member log does not name"
         where = f"{self.group}: {self.before} -> {self.after}, {members}, by {self.by}"
         if self.after is Mode.TRANSLATE and self.not_translatable is not None:
             return f"{where}; still passes through: {self.not_translatable}"
         if self.after is Mode.REJECT:
             return f"{where}; members are refused when they join again"
-        if not self.members:
+        if not self.at_one_replica:
             return f"{where}; applies to members that join later"
-        took = _duration(self.members * self.pause_ms / 1000)
+        took = _duration(self.at_one_replica * self.pause_ms / 1000)
         return f"{where}; one member every {self.pause_ms} ms, about {took}"
 
 
@@ -142,12 +192,14 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorCha
     for group in sorted(groups, key=lambda one: one.id):
         number, rule = _rule_for(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
-        members = len(group.members)
+        members = group.in_fleet
         if rule.mode is not group.mode:
             changes.append(
                 Move(
                     group=group.id,
                     members=members,
+                    unnamed=group.unnamed,
+                    at_one_replica=group.most_at_one_replica,
                     before=group.mode,
                     after=rule.mode,
                     by=by,

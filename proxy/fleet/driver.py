@@ -25,6 +25,7 @@ from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, Output, WriteRecord
+from translation.fleet.replicas import Replica, Replicas
 
 READY_WITHIN_S = 60.0
 """A process that has not read the log by then is ready all the same, and serves only members that are new."""
@@ -49,7 +50,7 @@ class FleetDriver:
         self._fleet = fleet
         self._properties = properties
         try:
-            self._client = LogClient(fleet, properties, self._handle)
+            self._client = LogClient(fleet, properties, self._handle, server)
             self._admin = AdminClient({**properties, "log_level": 0})
         except KafkaException as error:
             raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
@@ -57,6 +58,8 @@ class FleetDriver:
             partitions=fleet.partitions, server=server, expires=fleet.expires, resumes=fleet.resumes
         )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
+        self.replicas = Replicas()
+        """Who writes the log, for people."""
         self.refused: str | None = None
         """Why the log can't be used any more until this process is started again, or None."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
@@ -121,6 +124,11 @@ class FleetDriver:
         """Make :meth:`run` flush what was written, and return."""
         self._scope.cancel()
 
+    @property
+    def replica(self) -> Replica:
+        """This process, as its probes name it."""
+        return self._client.replica
+
     async def wait_ready(self) -> bool:
         """Wait until the log is read, or for :data:`READY_WITHIN_S`. Return whether it is read."""
         with trio.move_on_after(READY_WITHIN_S):
@@ -179,8 +187,9 @@ class FleetDriver:
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
         match event:
-            case RecordRead(partition, _, writer, None, offset, appended_ms):
+            case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
                 self._metrics.read(None)
+                self.replicas.heard(writer, replica, appended_ms)
                 self.log.read_probe(partition, writer, offset, appended_ms, now)
             case RecordRead(partition, key, _, Stored() as stored):
                 self._metrics.read(stored.record)

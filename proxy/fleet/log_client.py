@@ -42,6 +42,7 @@ from translation.fleet.records import (
     decode_key,
     decode_value,
 )
+from translation.fleet.replicas import REPLICA_HEADER, Replica, replica_header
 
 _READER: Mapping[str, Property] = {
     # librdkafka wants one, and asks for its coordinator. Nothing is committed, and the account needs no right on it.
@@ -93,6 +94,8 @@ _IGNORED = frozenset(
 )
 """The reader has no group, and an outage is noticed by what is not read back."""
 
+_Headers = dict[str, str | bytes | None]
+
 _logger = structlog.get_logger()
 
 
@@ -105,6 +108,8 @@ class RecordRead(NamedTuple):
     stored: Stored | None
     offset: int
     appended_ms: int
+    replica: bytes | None = None
+    """Of a probe: which process wrote it (:data:`translation.fleet.replicas.REPLICA_HEADER`)."""
 
 
 class EndReached(NamedTuple):
@@ -140,11 +145,15 @@ LogEvent = RecordRead | EndReached | PartitionLost | WriteFailed | AccessLost
 class LogClient:
     """One consumer and one producer of the member log. Made and used in the thread of trio.
 
-    ``handle`` is called there with at most a few hundred events at a time.
+    ``handle`` is called there with at most a few hundred events at a time. ``server`` names this process for people.
     """
 
     def __init__(
-        self, fleet: Fleet, properties: Mapping[str, Property], handle: Callable[[list[LogEvent]], None]
+        self,
+        fleet: Fleet,
+        properties: Mapping[str, Property],
+        handle: Callable[[list[LogEvent]], None],
+        server: str = "",
     ) -> None:
         self._fleet = fleet
         self._properties = dict(properties)
@@ -156,6 +165,8 @@ class LogClient:
         self._stopping = threading.Event()
         self.writer = Writer(os.urandom(16))
         """Names the producer. Records of an earlier one are dropped."""
+        self.replica = Replica(self.writer, server)
+        """Names this process, whatever producer it has."""
         self._reader = _Reader(self)
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
@@ -348,14 +359,17 @@ class _Reader:
         if partition is None or offset is None or offset < self._positions[partition]:
             return None
         self._positions[partition] = offset + 1
-        if dict(message.headers() or ()).get(FORMAT_HEADER) != FORMAT:
+        headers = dict(message.headers() or ())
+        if headers.get(FORMAT_HEADER) != FORMAT:
             return AccessLost(f"partition {partition} has a record of another format at offset {offset}")
         _, appended_ms = message.timestamp()
         key, value = message.key(), message.value()
         try:
             member, writer = decode_key(_bytes(key))
             if member == PROBE or value is None:
-                return RecordRead(partition, member, writer, None, offset, appended_ms)
+                replica = headers.get(REPLICA_HEADER)
+                name = replica if isinstance(replica, bytes) else None
+                return RecordRead(partition, member, writer, None, offset, appended_ms, name)
             stored = Stored(offset, appended_ms, writer, decode_value(_bytes(value)))
         except InvalidRecord as invalid:
             _logger.warning(
@@ -382,6 +396,8 @@ class _Producing:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
+        self._headers: _Headers = {FORMAT_HEADER: FORMAT}
+        self._headers_of_probe: _Headers = {**self._headers, REPLICA_HEADER: replica_header(client.replica)}
         self._writer = client.writer
         self._producer = self._new_producer()
         self._has_failed = False
@@ -422,7 +438,7 @@ class _Producing:
                     key=record.key,
                     value=record.value,
                     partition=record.partition,
-                    headers={FORMAT_HEADER: FORMAT},
+                    headers=self._headers if record.value is not None else self._headers_of_probe,
                     on_delivery=delivered,
                 )
             except BufferError:

@@ -5,7 +5,7 @@ import trio
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from translation.fleet.member_log import MemberLog
-from translation.fleet.outputs import Health, WriteRecord
+from translation.fleet.outputs import Decision, Health, WriteRecord
 from translation.fleet.records import Kind, MemberRecord, decode_value
 
 _PROBE = "probe"
@@ -24,6 +24,8 @@ class LogMetrics:
         records = metrics.fleet_records
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
+        self._decisions = {one: metrics.fleet_verdicts.labels(one) for one in Decision}
+        metrics.fleet_verdicts.before_collect = self._show_decisions
         metrics.fleet_away.set_function(self._away)
         metrics.fleet_unresolved.set_function(log.unresolved)
         metrics.fleet_oldest_unresolved.set_function(
@@ -56,6 +58,10 @@ class LogMetrics:
         for _ in range(self._log.claims_refused - self._claims_refused):
             self._metrics.hit(Bound.FLEET_IDS)
         self._claims_refused = self._log.claims_refused
+
+    def _show_decisions(self) -> None:
+        for decision, series in self._decisions.items():
+            series.value = self._log.decisions[decision]
 
     def _away(self) -> int:
         partitions = range(self._log.settings.partitions)

@@ -6,7 +6,7 @@ Metrics that are not updated for each request use the library's own classes.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -89,13 +89,18 @@ class _Family(Collector, Generic[T]):
 
 
 class HotCounters(_Family[HotCounter]):
-    """A counter with labels."""
+    """A counter with labels. ``before_collect`` is called at each scrape; it may bring values up to date."""
+
+    def __init__(self, name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry) -> None:
+        self.before_collect: Callable[[], None] = lambda: None
+        super().__init__(name, meaning, labels, registry)
 
     def _make(self) -> HotCounter:
         return HotCounter()
 
     def collect(self) -> Iterator[Metric]:
         """See :class:`prometheus_client.registry.Collector`."""
+        self.before_collect()
         family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
         for values, series in self._series.items():
             family.add_metric(values, series.value)

@@ -327,6 +327,13 @@ class Metrics:
             "kind",
             "direction",
         )
+        self.fleet_verdicts = self._hot_counter(
+            "fleet_verdicts",
+            "Calls that asked the member log whether their member is served here: `served`, `taken` (another replica "
+            "serves it, and won each time), `dead` (so is its id), `relayed` (the broker serves it), `unresolved` (no "
+            "answer in time). Calls on a connection that the log has confirmed ask nobody.",
+            "verdict",
+        )
         self.fleet_replay = self._gauge(
             "fleet_replay_seconds", "How long this process took at its start to read the member log."
         )

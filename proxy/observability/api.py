@@ -10,6 +10,8 @@ from starlette.routing import Route
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import software_version
 from proxy.observability.api_query import GROUPS, LARGEST_LIMIT, ONE_GROUP, QueryError, read_query
+from proxy.observability.fleet_join import with_fleet
+from proxy.observability.fleet_reading import FleetReading
 from proxy.observability.openapi import Problem, openapi
 from proxy.observability.process_queries import Processes
 from proxy.observability.snapshot import GroupView, Snapshot, merge
@@ -45,13 +47,17 @@ def requested_group(request: Request) -> str:
     return group_id
 
 
-async def merged_snapshot(processes: Processes, *, events: bool) -> Snapshot | None:
+async def merged_snapshot(processes: Processes, *, events: bool, members: bool = True) -> Snapshot | None:
     """Take a snapshot of all processes and merge them; None if no process answers.
 
-    ``events``: include the latest events of each group.
+    ``events``: include the latest events of each group; ``members``: and the members that other replicas serve, not
+    only how many they are.
     """
     snapshots = await processes.query("groups with events" if events else "groups", Snapshot)
-    return merge(snapshots) if snapshots else None
+    if not snapshots:
+        return None
+    readings = await processes.query("fleet with members" if members else "fleet", FleetReading)
+    return await with_fleet(merge(snapshots), readings)
 
 
 def api_routes(processes: Processes, limits: Visibility) -> list[Route]:

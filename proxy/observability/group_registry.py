@@ -77,6 +77,10 @@ class GroupRegistry:
         self._enforce_limits(group)
         return recorded
 
+    def rule_of(self, group_id: str) -> tuple[Rule, str]:
+        """Return the rule that holds for a group, known or not, and its label."""
+        return rule_of(self._policy, group_id)
+
     def set_broker_view(self, group_id: str, broker: BrokerView) -> None:
         """Store how a broker describes a group."""
         group = self.groups.get(group_id)
@@ -131,7 +135,7 @@ class GroupRegistry:
         return group
 
     def _new_group(self, group_id: str, now_us: int) -> GroupRecord:
-        rule, label = rule_of(self._policy, group_id)
+        rule, label = self.rule_of(group_id)
         return GroupRecord(
             id=group_id, mode=rule.mode, rule=label, assignor=rule.assignor, mode_since_us=now_us
         )

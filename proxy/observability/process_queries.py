@@ -19,7 +19,7 @@ class Processes(Protocol):
     """All processes that serve clients, whether one or several workers."""
 
     async def query(self, name: str, kind: type[T]) -> list[T]:
-        """Return the results, decoded as ``kind``, of all processes that answer in time."""
+        """Return the results, decoded as ``kind``, of all processes that have such a query and answer in time."""
         ...
 
 
@@ -31,4 +31,5 @@ class SingleProcess:
 
     async def query(self, name: str, kind: type[T]) -> list[T]:
         """See :class:`Processes`."""
-        return [msgspec.convert(await self._handlers[name](), kind)]
+        handler = self._handlers.get(name)
+        return [] if handler is None else [msgspec.convert(await handler(), kind)]

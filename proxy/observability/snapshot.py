@@ -12,12 +12,16 @@ from itertools import chain
 
 import msgspec
 
+from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
 
 VERSION = 1
 EVENTS_KEPT = 120
 """Most events of one group in a snapshot, the newest ones."""
+
+ELSEWHERE = "Elsewhere"
+"""The state of a group that has members at other replicas only; they know more of it."""
 
 REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 """The states of a member that takes part in a rebalance."""
@@ -82,8 +86,9 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The migration progress of a group: ``done`` of ``total`` members use the new protocol.
 
-    ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls. ``translated``,
-    ``classic`` and ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
+    ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls, ``log`` if it
+    follows from those and the members that the member log has at other replicas. ``translated``, ``classic`` and
+    ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
     """
 
     done: int
@@ -110,11 +115,13 @@ class RebalanceView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A group. ``state`` is Empty, Rebalancing or Stable, ``protocol`` that of its members (``mixed`` if they differ).
+    """A group. ``state`` is that of its members here: Empty, Rebalancing or Stable; Elsewhere if only other replicas
+    have any. ``protocol`` is that of its members here (``mixed`` if they differ).
 
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
-    is known yet. ``stuck`` says what is stuck; None if nothing is.
+    is known yet. ``stuck`` says what is stuck; None if nothing is. ``fleet`` is what other replicas serve of it; None
+    without a member log.
     """
 
     id: str
@@ -132,10 +139,14 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stuck: str | None
     updated_at: float
     events: tuple[EventView, ...]
+    fleet: GroupFleet | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One page of the snapshot. ``left_out`` counts the groups after the last one of this page."""
+    """One page of the snapshot. ``left_out`` counts the groups after the last one of this page.
+
+    ``fleet`` is the member log and the replicas that share it; None without a member log.
+    """
 
     v: int = VERSION
     time: float
@@ -147,6 +158,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     policy_is_current: bool
     groups: tuple[GroupView, ...]
     left_out: int = 0
+    fleet: FleetView | None = None
 
 
 def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:

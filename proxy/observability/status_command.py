@@ -16,11 +16,13 @@ from proxy.config.loader import ConfigError
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
+from proxy.observability.fleet_view import FleetView
 from proxy.observability.formatting import ago, count_partitions, duration, partitions
 from proxy.observability.snapshot import GroupView, Snapshot
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
+_REPLICAS_SHOWN = 50
 _BAR_WIDTH = 16
 
 
@@ -76,6 +78,8 @@ def rendered(snapshot: Snapshot, *, one: bool) -> RenderableType:
         (state, "green" if snapshot.ready else "bold red"),
         "" if snapshot.policy_is_current else ", policy file refused",
     )
+    if snapshot.fleet is not None:
+        head = Text("\n").join([head, *_fleet(snapshot.fleet, snapshot.time)])
     if one:
         parts = [part for group in snapshot.groups for part in _group(group, snapshot.time)]
         return Group(head, *(parts or [Text("The proxy does not know this group.")]))
@@ -109,7 +113,8 @@ def _groups(snapshot: Snapshot) -> Table:
         if last is not None and last.ended_at is None:
             rebalance = f"for {duration(snapshot.time - last.started_at)}"
         elif last is not None and last.ended_at is not None:
-            rebalance = f"{ago(last.ended_at, snapshot.time)} ({duration(last.ended_at - last.started_at)})"
+            rejoined = duration(last.ended_at - last.started_at)
+            rebalance = f"{ago(last.ended_at, snapshot.time)}, rejoined within {rejoined}"
         note = (
             Text(f"stuck: {group.stuck}", "bold red") if group.stuck else Text(group.why_not or "", "yellow")
         )
@@ -119,7 +124,7 @@ def _groups(snapshot: Snapshot) -> Table:
             _state(group.state),
             _bar(group),
             f"{progress.done} of {progress.total}",
-            _protocol_counts(group),
+            _members(group),
             rebalance,
             note,
         )
@@ -127,7 +132,9 @@ def _groups(snapshot: Snapshot) -> Table:
 
 
 def _group(group: GroupView, now: float) -> list[RenderableType]:
-    title = Text.assemble(("\n" + group.id, "bold"), f"  {group.mode} by {group.rule}, ", _state(group.state))
+    title = Text.assemble(
+        ("\n" + group.id, "bold"), f"  mode {group.mode} by {group.rule}; state ", _state(group.state)
+    )
     broker = group.broker
     if broker is not None and broker.type:
         title.append(
@@ -161,7 +168,66 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
         why = Text(event.reason)
         listed = Text(partitions(event.partitions))
         events.add_row(Text(ago(event.time_us / 1e6, now), "dim"), what, who, listed, why)
-    return [*parts, members, Text("latest events", "dim"), events]
+    return [*parts, members, *_elsewhere(group, now), Text("latest events", "dim"), events]
+
+
+def _fleet(fleet: FleetView, now: float) -> list[Text]:
+    """Return a line about the member log, and one about who serves how many."""
+    said = (
+        f"away: {fleet.partitions_away} of {fleet.partitions} partitions"
+        if fleet.state == "away"
+        else fleet.state
+    )
+    read = (
+        "nothing read"
+        if fleet.newest_record_at is None
+        else f"newest record {ago(fleet.newest_record_at, now)}"
+    )
+    unresolved = f"{fleet.unresolved} not read back"
+    if fleet.unresolved:
+        unresolved += f", the oldest for {duration(fleet.oldest_unresolved_s)}"
+    log = Text.assemble(
+        "member log: ",
+        (
+            said if fleet.reason is None else f"{said}: {fleet.reason}",
+            "green" if fleet.state == "ready" else "bold red",
+        ),
+        f", {read}, {unresolved}",
+    )
+    named = [
+        f"{one.name or one.id}{' (here)' if one.here else ''}{' (silent)' if one.silent else ''} {one.members}"
+        for one in fleet.replicas[:_REPLICAS_SHOWN]
+    ]
+    more = len(fleet.replicas) - len(named) + fleet.replicas_left_out
+    served = Text(f"{fleet.members} translated members: {', '.join(named)}")
+    if more:
+        served.append(f" and {more} more replicas")
+    return [log, served]
+
+
+def _elsewhere(group: GroupView, now: float) -> list[RenderableType]:
+    """Return the members that other replicas serve."""
+    fleet = group.fleet
+    if fleet is None or not fleet.elsewhere:
+        return []
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("MEMBER", "REPLICA", "STATE", "GENERATION", "RECORD WRITTEN"):
+        table.add_column(name, overflow="fold")
+    for member in fleet.elsewhere:
+        table.add_row(
+            Text(member.id),
+            Text(member.replica or member.replica_id),
+            Text(member.state),
+            str(member.generation) if member.generation >= 0 else "-",
+            ago(member.written_at, now),
+        )
+    parts: list[RenderableType] = [
+        Text(f"at other replicas ({fleet.members} members in the fleet)", "dim"),
+        table,
+    ]
+    if fleet.left_out:
+        parts.append(Text(f"{fleet.left_out} more members", "dim"))
+    return parts
 
 
 def _state(state: str) -> Text:
@@ -175,6 +241,13 @@ def _bar(group: GroupView) -> RenderableType:
     return ProgressBar(
         total=1.0, completed=ratio, width=_BAR_WIDTH, complete_style="cyan", finished_style="cyan"
     )
+
+
+def _members(group: GroupView) -> str:
+    counts = _protocol_counts(group)
+    if group.fleet is None or not group.fleet.served_by:
+        return counts
+    return f"{counts}; {group.fleet.members} in the fleet"
 
 
 def _protocol_counts(group: GroupView) -> str:

@@ -26,6 +26,7 @@ SHOWN = 200
 
 _EVENTS_SHOWN = 40
 _MEMBERS_SHOWN = 500
+_REPLICAS_SHOWN = 50
 _PAGES = Path(__file__).parent / "pages"
 _ASSETS = {"style.css": "text/css", "live.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _NOT_FOUND = 404
@@ -99,8 +100,11 @@ def _sums(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _gap(group: GroupView | None, drawn: Timeline | None, now: float) -> float:
-    """Return for how long a partition was without an owner in the group's last rebalance, or since; 0 if none was."""
-    if group is None or drawn is None or group.last_rebalance is None:
+    """Return for how long a partition was without an owner in the group's last rebalance, or since; 0 if none was.
+
+    Also 0 if there are members elsewhere, who may have owned it.
+    """
+    if group is None or drawn is None or group.last_rebalance is None or group.progress.elsewhere:
         return 0.0
     return longest_without_owner(drawn, group.last_rebalance.started_at, now)
 
@@ -126,11 +130,13 @@ def page_routes(processes: Processes) -> list[Route]:
     overview, one_group = environment.get_template("groups.html"), environment.get_template("group.html")
 
     async def groups(request: Request) -> Response:
-        snapshot = await merged_snapshot(processes, events=False)
+        snapshot = await merged_snapshot(processes, events=False, members=False)
         if snapshot is None:
             return _no_answer()
         words = request.query_params.get("q", "")
         found = _matching(snapshot, words)
+        fleet = snapshot.fleet
+        replicas, left_out = ((), 0) if fleet is None else (fleet.replicas, fleet.replicas_left_out)
         text = await _rendered(
             overview,
             snapshot=snapshot,
@@ -138,6 +144,8 @@ def page_routes(processes: Processes) -> list[Route]:
             groups=found[:SHOWN],
             found=len(found),
             words=words,
+            replicas=replicas[:_REPLICAS_SHOWN],
+            more_replicas=left_out + max(0, len(replicas) - _REPLICAS_SHOWN),
             sums=_sums(snapshot),
         )
         return HTMLResponse(text, headers=_SAFE)
@@ -148,6 +156,8 @@ def page_routes(processes: Processes) -> list[Route]:
         if snapshot is None:
             return _no_answer()
         shown = next((one for one in snapshot.groups if one.id == group_id), None)
+        fleet = None if shown is None else shown.fleet
+        elsewhere, left_out = ((), 0) if fleet is None else (fleet.elsewhere, fleet.left_out)
         # In a thread, since thousands of partitions would delay clients.
         drawn = None if shown is None else await trio.to_thread.run_sync(timeline, shown, snapshot.time)
         text = await _rendered(
@@ -160,6 +170,8 @@ def page_routes(processes: Processes) -> list[Route]:
             gap=_gap(shown, drawn, snapshot.time),
             colour_of=colour_of,
             members=() if shown is None else shown.members[:_MEMBERS_SHOWN],
+            elsewhere=elsewhere[:_MEMBERS_SHOWN],
+            more_elsewhere=left_out + max(0, len(elsewhere) - _MEMBERS_SHOWN),
             events=() if shown is None else shown.events[: -_EVENTS_SHOWN - 1 : -1],
         )
         return HTMLResponse(text, 200 if shown is not None else _NOT_FOUND, headers=_SAFE)

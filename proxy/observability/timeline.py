@@ -67,6 +67,8 @@ class Timeline(msgspec.Struct, frozen=True):
     colours: dict[str, int]
     seconds: float
     left_out: int
+    nobody: str
+    """Who owns a partition when no member of this proxy does: nobody, or perhaps a member that comes another way."""
 
 
 def timeline(group: GroupView, now: float) -> Timeline:
@@ -84,8 +86,13 @@ def timeline(group: GroupView, now: float) -> Timeline:
     }
     colours = {owner: numbers[names[owner]] for owner in owners}
     scale = 100 / (now - start)
+    nobody = "nobody here" if group.progress.elsewhere else "nobody"
     lanes = [
-        LaneView(topic, partition, tuple(_bars(spans[topic, partition][-BARS:], start, now, names, colours)))
+        LaneView(
+            topic,
+            partition,
+            tuple(_bars(spans[topic, partition][-BARS:], start, now, names, colours, nobody)),
+        )
         for topic, partition in sorted(spans)[:LANES]
     ]
     marks = [
@@ -100,6 +107,7 @@ def timeline(group: GroupView, now: float) -> Timeline:
         colours=colours,
         seconds=now - start,
         left_out=max(0, len(spans) - LANES),
+        nobody=nobody,
     )
 
 
@@ -158,13 +166,14 @@ def _bars(
     now: float,
     names: dict[str, str],
     colours: dict[str, int],
+    nobody: str,
 ) -> Iterable[Bar]:
     scale = 100 / (now - start)
     until = None
     for begin, end, owner in spans:
         if until is not None and begin > until:
             yield Bar(
-                (until - start) * scale, (begin - until) * scale, "nobody", -1, begin - until, lasts=False
+                (until - start) * scale, (begin - until) * scale, nobody, -1, begin - until, lasts=False
             )
         yield Bar(
             (begin - start) * scale,
@@ -176,7 +185,7 @@ def _bars(
         )
         until = max(end, until or end)
     if until is not None and until < now:
-        yield Bar((until - start) * scale, (now - until) * scale, "nobody", -1, now - until, lasts=True)
+        yield Bar((until - start) * scale, (now - until) * scale, nobody, -1, now - until, lasts=True)
 
 
 def _mark_text(event: EventView, names: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from proxy.console.exit_codes import ExitCode
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
+from proxy.observability.fleet_reading import FleetReader
 from proxy.observability.metrics_aggregation import MetricDump, dump_metrics
 from proxy.observability.observability import Observability
 from proxy.observability.process_queries import QueryHandler
@@ -152,6 +154,9 @@ class Server:
         )
         if fleet is not None:
             fleet.attach(self.driver.log_said, self.health.fail, self.metrics)
+            reader = FleetReader(fleet, self.observability.registry, config.visibility)
+            self.query_handlers["fleet"] = partial(reader.read, members=False)
+            self.query_handlers["fleet with members"] = partial(reader.read, members=True)
         self._dialer = Dialer(
             config.upstream.addresses, self.nodes, config.upstream.connect_timeout_s, self.metrics, open_
         )

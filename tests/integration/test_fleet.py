@@ -5,8 +5,12 @@ tests/chart/test_drain.py.
 """
 
 import contextlib
+import json
+import os
 import subprocess
 import sys
+import urllib.request
+from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
@@ -47,6 +51,32 @@ def metric(proxy: Proxy, series: str) -> float:
     return float(value)
 
 
+def answer(proxy: Proxy) -> dict[str, Any]:
+    """What /api/groups says."""
+    with urllib.request.urlopen(f"{proxy.admin}/api/groups", timeout=10) as page:  # noqa: S310 - our own URL
+        found: dict[str, Any] = json.load(page)
+    return found
+
+
+def shown(proxy: Proxy) -> dict[str, Any]:
+    """The groups of /api/groups, by id."""
+    return {group["id"]: group for group in answer(proxy)["groups"]}
+
+
+def elsewhere(groups: dict[str, Any], group: str) -> list[dict[str, Any]]:
+    """The members of a group that other replicas serve."""
+    return groups[group]["fleet"]["elsewhere"] if group in groups else []
+
+
+def status(proxy: Proxy, *arguments: str) -> str:
+    """What `epochgate status` prints."""
+    command = [sys.executable, "-m", "proxy", "status", "--admin", proxy.admin, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "COLUMNS": "300"}
+    )
+    return done.stdout
+
+
 @pytest.mark.kafka
 def test_a_topic_with_other_settings_ends_the_start_with_the_command_that_mends_it(kafka, folder, fleet):
     settings = {**required_settings(1), "retention.ms": "3600000"}
@@ -85,6 +115,55 @@ def test_each_worker_reads_and_writes_the_log(kafka, consumers, folder, fleet, g
         assert metric(proxy, "epochgate_fleet_log_away") == 0
         assert metric(proxy, "epochgate_fleet_replay_seconds") > 0
         member.close()
+
+
+@pytest.mark.kafka
+def test_each_replica_shows_the_members_that_the_other_serves(kafka, consumers, folder, fleet, group):
+    topic, group = kafka.new_topic(partitions=PARTITIONS), f"translate-{group}"
+    other_group = f"{group}-other"
+    with contextlib.ExitStack() as stack:
+        here, there = [
+            stack.enter_context(
+                running_proxy(kafka.bootstrap, folder / f"proxy-{number}", sole_process=False, fleet=fleet)
+            )
+            for number in range(2)
+        ]
+        ours = consumers.start(CONFLUENT, here.bootstrap, group, topic, COOPERATIVE)
+        theirs = consumers.start(CONFLUENT, there.bootstrap, group, topic, COOPERATIVE)
+        alone = consumers.start(CONFLUENT, there.bootstrap, other_group, topic, COOPERATIVE)
+        consumers.wait_until(
+            lambda: sorted(map(len, (ours.owned(), theirs.owned(), alone.owned()))) == [3, 3, PARTITIONS],
+            "all have their partitions",
+        )
+        serving = {member["id"] for member in shown(there)[group]["members"]}
+        found = eventually(
+            lambda: shown(here),
+            lambda groups: (
+                {one["id"] for one in elsewhere(groups, group)} == serving
+                and len(elsewhere(groups, other_group)) == 1
+            ),
+            what="the first replica shows what the second serves",
+        )
+        (member,) = elsewhere(found, group)
+        assert member["state"] == "served"
+        assert member["replica_id"] not in {one["replica_id"] for one in elsewhere(shown(there), group)}
+        assert (found[group]["fleet"]["members"], len(found[group]["members"])) == (2, 1)
+        assert (found[other_group]["state"], found[other_group]["members"]) == ("Elsewhere", [])
+        decided = 'epochgate_fleet_verdicts_total{{verdict="{}"}}'
+        assert metric(here, decided.format("served")) + metric(there, decided.format("served")) > 0
+        assert metric(here, decided.format("dead")) == 0
+        health = answer(here)["fleet"]
+        assert (health["state"], health["members"], len(health["replicas"])) == ("ready", 3, 2)
+        assert member["id"] in status(here, group)
+        assert "member log: ready" in status(here)
+        theirs.close()
+        alone.close()
+        eventually(
+            lambda: shown(here),
+            lambda groups: not elsewhere(groups, group) and other_group not in groups,
+            what="members that have left are not shown",
+        )
+        ours.close()
 
 
 @pytest.mark.kafka

@@ -105,6 +105,10 @@ class PartitionView:
         yield from self._alive
         yield from self._dead
 
+    def counted(self) -> list[tuple[MemberKey, Stored]]:
+        """Every member with the record that counts for it, as they are now."""
+        return [*self._alive.items(), *self._dead.items()]
+
     def get(self, key: MemberKey) -> Stored | None:
         """The record that counts for a member, or None."""
         return self._alive.get(key) or self._dead.get(key)

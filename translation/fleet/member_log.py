@@ -20,15 +20,22 @@ Rules of writing
 """
 
 import math
+from collections import Counter
 
 from translation.fleet.counting import Stored
 from translation.fleet.members import Members
-from translation.fleet.outputs import FleetSettings, Health, Output, Terms, Verdict
+from translation.fleet.outputs import Decision, FleetSettings, Health, Output, Terms, Verdict
 from translation.fleet.partition_health import PartitionHealth
 from translation.fleet.record_reader import RecordReader
 from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
 from translation.fleet.seats import Seat, SeatEvent, SeatMachine
 from translation.fleet.write_queue import WriteQueue
+
+_DECISIONS = {
+    Verdict.SERVE: Decision.SERVED,
+    Verdict.GONE: Decision.DEAD,
+    Verdict.RELAYED: Decision.RELAYED,
+}
 
 
 class MemberLog:
@@ -43,6 +50,8 @@ class MemberLog:
         self._was_asked = False
         self.claims_refused = 0
         """Claims that were refused because their group has too many dead member ids."""
+        self.decisions: Counter[Decision] = Counter()
+        """Calls that asked the log, by what became of them."""
 
     # -- what the translation asks -----------------------------------------------------------------------------
 
@@ -104,6 +113,16 @@ class MemberLog:
         if present is not None and present.record.kind is Kind.RELAYED:
             return Verdict.RELAYED
         return Verdict.UNAVAILABLE
+
+    def decided(self, key: MemberKey, verdict: Verdict) -> None:
+        """Count a call that asked the log and does not wait any more, by the last verdict that it got."""
+        if verdict in _DECISIONS:
+            decision = _DECISIONS[verdict]
+        elif self.is_ready(key) and self.seat(key) is Seat.ELSEWHERE:
+            decision = Decision.TAKEN
+        else:
+            decision = Decision.UNRESOLVED
+        self.decisions[decision] += 1
 
     def heard(self, key: MemberKey, connection: int | None, now: float) -> None:
         """The client was heard here, or its JoinGroup that waited was answered: it was there all the time.
@@ -248,6 +267,18 @@ class MemberLog:
     def health(self, partition: int) -> Health:
         """What is known of a partition."""
         return self._members.partitions[partition].health
+
+    def counted(self, partition: int) -> list[tuple[MemberKey, Stored]]:
+        """The members of a partition, each with the record that counts for it, as they are now."""
+        return self._members.partitions[partition].view.counted()
+
+    def newest_ms(self, partition: int) -> int:
+        """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""
+        return self._members.partitions[partition].view.newest_ms
+
+    def is_own(self, writer: Writer) -> bool:
+        """Whether this process has had this writer."""
+        return writer in self._members.own
 
     def unresolved(self) -> int:
         """How many records of members are written and not read back."""

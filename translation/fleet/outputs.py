@@ -21,6 +21,21 @@ class Verdict(StrEnum):
     """The broker itself serves the id."""
 
 
+class Decision(StrEnum):
+    """What became of a call that asked the log; for people."""
+
+    SERVED = "served"
+    """It went on here."""
+    TAKEN = "taken"
+    """Another replica serves the member, and won each time: COORDINATOR_NOT_AVAILABLE."""
+    DEAD = "dead"
+    """The member id is dead: UNKNOWN_MEMBER_ID."""
+    RELAYED = "relayed"
+    """The broker itself serves the id."""
+    UNRESOLVED = "unresolved"
+    """Nobody could say in time: COORDINATOR_NOT_AVAILABLE, or UNKNOWN_MEMBER_ID when that had lasted too long."""
+
+
 class Health(StrEnum):
     """What is known of a partition."""
 

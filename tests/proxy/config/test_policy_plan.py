@@ -6,9 +6,20 @@ import subprocess
 import sys
 import threading
 
+import msgspec
 import pytest
 
-from proxy.config.policy_plan import LiveGroup, explain, plan, summary, unused
+from proxy.config.policy_plan import (
+    AssignorChange,
+    LiveFleet,
+    LiveGroup,
+    LiveProgress,
+    LiveReplica,
+    explain,
+    plan,
+    summary,
+    unused,
+)
 from translation.policy.policy import Mode, Policy, Rule
 
 POLICY = Policy(
@@ -134,6 +145,44 @@ def test_the_plan_names_group_modes_members_rule_and_how_long_it_takes():
     )
 
 
+def of_fleet(mode, here, *elsewhere, at_broker=0):
+    """A group with members at other replicas, of which the broker has so many that do not come through this one."""
+    fleet = LiveFleet(
+        members=here + sum(elsewhere), served_by=tuple(LiveReplica(members=count) for count in elsewhere)
+    )
+    progress = LiveProgress(elsewhere=max(at_broker, sum(elsewhere)))
+    return msgspec.structs.replace(live("payments", mode, members=here), fleet=fleet, progress=progress)
+
+
+def test_the_members_of_the_fleet_are_counted_and_replicas_move_theirs_at_the_same_time():
+    back = Policy(default=Mode.OBSERVE)
+    (move,) = plan(back, [of_fleet("translate", 2, 5, 3)])
+    assert (move.members, move.unnamed, move.at_one_replica) == (10, 0, 5)
+    assert str(move) == (
+        "payments: translate -> observe, 10 members, by the default; one member every 1000 ms, about 5 s"
+    )
+    assert list(summary([move], 1)) == ["1 group moves to observe: 10 members", "0 groups unchanged"]
+    (change,) = plan(POLICY, [of_fleet("translate", 2, 5, 3)])
+    assert isinstance(change, AssignorChange)
+    assert change.members == 10
+
+
+def test_members_that_only_the_broker_knows_are_not_counted_but_told():
+    """The member log has no member that another replica passes through."""
+    (move,) = plan(POLICY, [of_fleet("observe", 2, at_broker=6)])
+    assert str(move) == (
+        "payments: observe -> translate, 2 members and 6 that the broker has and the member log does not name, "
+        "by rule 1 (group payments); one member every 500 ms, about 3 s"
+    )
+    (without_log,) = plan(POLICY, [live("payments", "observe")])
+    assert without_log.unnamed == 0
+
+
+def test_a_group_of_which_no_member_is_here_is_moved_by_the_others():
+    (move,) = plan(Policy(default=Mode.OBSERVE), [of_fleet("translate", 0, 4)])
+    assert str(move).endswith("4 members, by the default; one member every 1000 ms, about 4 s")
+
+
 def test_a_group_that_goes_back_is_moved_by_the_default():
     (move,) = plan(POLICY, [live("else", "translate", members=1)])
     assert str(move) == (
@@ -242,6 +291,8 @@ def test_the_plan_as_json(tmp_path, admin):
             "changes": "mode",
             "group": "web-1",
             "members": 0,
+            "unnamed": 0,
+            "at_one_replica": 0,
             "before": "observe",
             "after": "translate",
             "by": "rule 1 (groups that match web-.*)",

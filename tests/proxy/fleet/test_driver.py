@@ -12,6 +12,7 @@ from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import PROBE, Kind, MemberRecord, Writer, decode_value, member_key
+from translation.fleet.replicas import Heard, Replica, replica_header
 
 KEY = member_key("payments", "epochgate-1")
 PARTITIONS = 2
@@ -71,6 +72,13 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
             assert bench.metric("fleet_records_total", kind=kind, direction=direction) == count
 
 
+async def test_who_writes_the_log_is_known_from_probes():
+    bench = Bench().start()
+    theirs = Replica(Writer(b"t" * 16), "theirs")
+    bench.read(RecordRead(0, PROBE, theirs.first, None, 9, 5_000, replica_header(theirs)))
+    assert Heard(theirs, 5_000) in bench.driver.replicas.all()
+
+
 async def test_claims_that_a_bound_refuses_are_counted():
     bench = Bench().start()
     bench.driver.log.settings = type(bench.driver.log.settings)(partitions=PARTITIONS, dead_ids=0)
@@ -78,6 +86,16 @@ async def test_claims_that_a_bound_refuses_are_counted():
     assert bench.driver.log.claim(KEY, 2, trio.current_time(), issued=True) is Verdict.UNAVAILABLE
     bench.read(EndReached(0, 9))
     assert bench.metric("bounds_hit_total", bound="fleet_ids") == 2
+
+
+async def test_what_became_of_calls_is_shown_at_a_scrape():
+    bench = Bench().start()
+    assert bench.metric("fleet_verdicts_total", verdict="served") == 0
+    bench.driver.log.decided(KEY, Verdict.SERVE)
+    bench.driver.log.decided(KEY, Verdict.GONE)
+    bench.driver.log.decided(KEY, Verdict.SERVE)
+    assert bench.metric("fleet_verdicts_total", verdict="served") == 2
+    assert bench.metric("fleet_verdicts_total", verdict="dead") == 1
 
 
 async def test_after_a_refusal_nothing_is_written_or_read_and_somebody_is_told_once():

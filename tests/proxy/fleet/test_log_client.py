@@ -16,6 +16,7 @@ from translation.fleet.records import (
     encode_value,
     member_key,
 )
+from translation.fleet.replicas import REPLICA_HEADER
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
 RECORD = MemberRecord(Kind.SERVED, 7, first=True)
@@ -85,6 +86,15 @@ def test_a_record_that_was_read_is_not_read_again_after_another_assignment():
 def test_a_probe_has_no_value():
     event = reader()._event(Message(key=encode_key(PROBE, WRITER), value=None))
     assert event == RecordRead(3, PROBE, WRITER, None, 5, 1_000)
+
+
+def test_a_probe_names_the_replica_that_writes_it():
+    named = Message(
+        key=encode_key(PROBE, WRITER), value=None, headers=[(FORMAT_HEADER, FORMAT), (REPLICA_HEADER, b"x")]
+    )
+    event = reader()._event(named)
+    assert isinstance(event, RecordRead)
+    assert event.replica == b"x"
 
 
 def test_what_is_none_of_the_log_only_moves_the_position():

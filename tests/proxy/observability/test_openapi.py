@@ -19,9 +19,11 @@ from proxy.observability.admin_http import Health, SingleProcessBackend, admin_a
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, life, topic
+from tests.proxy.observability.fleet import FleetLog, replica
 from translation.policy.policy import Mode, Policy
 
 NOW_S = 1000
+OTHER = replica("other")
 PATHS = {
     "/api/groups",
     "/api/groups/{group_id}",
@@ -58,9 +60,17 @@ class AdminPort:
                 groups=tuple(registry.views(NOW_S * MICRO, events=events)),
             )
 
+        log = FleetLog()
+        log.ready(NOW_S - 1)
+        log.probe(OTHER, NOW_S - 1)
+        log.record("a", "m-3", OTHER, NOW_S - 2, instance_id="i-3")
+        log.record("d", "m-1", OTHER, NOW_S - 2)
+        reader = log.reader(registry)
         answers = {
             "groups": partial(answer, events=False),
             "groups with events": partial(answer, events=True),
+            "fleet": partial(reader.read, members=False),
+            "fleet with members": partial(reader.read, members=True),
         }
         self.answering = True
         outer = self

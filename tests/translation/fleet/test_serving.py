@@ -7,6 +7,7 @@ from tests.translation.answers import A, described, member
 from tests.translation.bench import GROUP, TOPIC, owned
 from tests.translation.fleet.bench import Replica, SharedLog
 from translation.actions import Connection, EventKind, RequestId
+from translation.fleet.outputs import Decision, FleetSettings
 from translation.fleet.records import Kind, member_key
 from translation.fleet.seats import Seat
 from translation.settings import TranslatorSettings
@@ -384,3 +385,58 @@ def test_a_membership_that_is_forgotten_here_is_not_renewed_in_the_log(log: Shar
     before = len(log.kinds(A))
     log.advance(7 * 3600.0)
     assert len(log.kinds(A)) == before
+
+
+# -- what is counted ---------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_the_log_settles_is_counted_once_and_one_that_asks_nobody_is_not(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    connection = served_member(one)
+    assert not one.log.decisions
+    taken_over(other)
+    assert other.log.decisions == {Decision.SERVED: 1}
+    one.heartbeat(connection, A, 1)
+    assert one.log.decisions == {Decision.SERVED: 1}
+    other.log.end(KEY, other.now)
+    log.settle()
+    dead = one.heartbeat(one.connect(), A, 1)
+    assert one.error(dead) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert one.log.decisions == {Decision.SERVED: 1, Decision.DEAD: 1}
+
+
+def test_a_call_that_waits_in_vain_is_counted_as_unresolved(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    log.is_held = True
+    one.heartbeat(one.connect(), A, 1)
+    assert not one.log.decisions
+    log.advance(2.5)
+    other.heartbeat(other.connect(), A, 1)
+    assert one.log.decisions == {Decision.UNRESOLVED: 1}
+    log.advance(2.5)
+    assert other.log.decisions == {Decision.UNRESOLVED: 1}
+
+
+def test_a_call_whose_member_another_replica_takes_each_time_is_counted_as_taken(log: SharedLog) -> None:
+    one, other, third = log.replica(), log.replica(), log.replica()
+    third.log._members.settings = FleetSettings(partitions=1, tries=1)
+    served_member(one)
+    log.is_held = True
+    other.heartbeat(other.connect(), A, 1)
+    refused = third.heartbeat(third.connect(), A, 1)
+    log.is_held = False
+    log.settle()
+    assert third.error(refused) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert third.log.decisions == {Decision.TAKEN: 1}
+    assert other.log.decisions == {Decision.SERVED: 1}
+
+
+def test_a_call_of_a_member_that_the_broker_serves_is_counted_as_relayed(log: SharedLog) -> None:
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    other.log.relay(KEY, other.now)
+    log.settle()
+    connection = one.connect()
+    one.sync(connection, A, 1)
+    assert one.log.decisions == {Decision.RELAYED: 1}

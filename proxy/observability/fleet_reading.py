@@ -1,0 +1,227 @@
+"""Reads the member log of one process for a snapshot, when somebody asks; no call of a client waits for that.
+
+It goes through all members of the log in time slices. What is listed is within the bounds of ``visibility``.
+"""
+
+from typing import Protocol
+
+import msgspec
+import trio
+
+from proxy.config.schema import Visibility
+from proxy.observability.bounds import truncate
+from proxy.observability.fleet_view import FleetMember, FleetReplica, FleetView
+from proxy.observability.group_registry import GroupRegistry
+from proxy.runtime.time_slice import TimeSlice
+from translation.fleet.counting import Stored
+from translation.fleet.member_log import MemberLog
+from translation.fleet.outputs import Health
+from translation.fleet.records import Kind, MemberKey
+from translation.fleet.replicas import Heard, Replica, Replicas
+
+SILENT_AFTER_MS = 120_000
+"""A replica probes each partition every 30 s, and every 5 s while the log is away."""
+
+_REPLICAS_SHOWN = 1_000
+_SERVED, _SILENT, _RELAYED, _EXPIRING = "served", "silent", "relayed", "expiring"
+_ORDER = {_SERVED: 0, _SILENT: 1, _EXPIRING: 2, _RELAYED: 3}
+
+
+class LogSource(Protocol):
+    """The member log of a process, with what is known beside it."""
+
+    log: MemberLog
+    replicas: Replicas
+    refused: str | None
+
+    @property
+    def replica(self) -> Replica:
+        """This process."""
+        ...
+
+
+class PolicyView(msgspec.Struct, frozen=True, gc=False):
+    """What the policy says of a group (:class:`proxy.observability.snapshot.GroupView`)."""
+
+    mode: str
+    rule: str
+    assignor: str | None
+
+
+class GroupReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group in the member log. ``served`` counts its members by the id of the replica that serves them.
+
+    ``members`` are those whose record another replica wrote. ``policy`` is None for a group that is known here.
+    """
+
+    id: str
+    served: dict[str, int]
+    members: tuple[FleetMember, ...]
+    left_out: int
+    policy: PolicyView | None
+    written_at: float
+
+
+class FleetReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one process, whose replica id is ``own``, reads of the fleet."""
+
+    own: str
+    view: FleetView
+    groups: tuple[GroupReading, ...]
+
+
+class _Group:
+    """What is counted of a group so far."""
+
+    __slots__ = ("listed", "served", "written_ms")
+
+    def __init__(self) -> None:
+        self.served: dict[str, int] = {}
+        self.listed: list[tuple[int, MemberKey, Stored, str, Heard]] = []
+        self.written_ms = 0
+
+
+class FleetReader:
+    """Reads the member log of this process. ``registry`` has the groups that are known here."""
+
+    def __init__(self, source: LogSource, registry: GroupRegistry, limits: Visibility) -> None:
+        self._source = source
+        self._registry = registry
+        self._limits = limits
+
+    async def read(self, *, members: bool) -> FleetReading:
+        """Return what the log has now. ``members``: with the members that others serve, not only their counts.
+
+        A group is in it if a replica that is not silent serves a member of it, or if it is known here.
+        """
+        time_slice = TimeSlice()
+        groups: dict[str, _Group] = {}
+        replicas: dict[str, tuple[Heard, int]] = {}
+        for heard in self._source.replicas.all():
+            if not self._is_silent(heard):
+                replicas[heard.replica.first.hex()] = heard, 0
+        own = self._source.replica.first.hex()
+        for partition in range(self._source.log.settings.partitions):
+            for key, stored in self._source.log.counted(partition):
+                self._count(groups, replicas, key, stored, members=members)
+                await time_slice.yield_if_spent()
+        shown: list[GroupReading] = []
+        budget = self._limits.members
+        for group_id in sorted(groups):
+            if len(shown) == self._limits.groups:
+                break
+            group = groups.pop(group_id)  # freed here: all at once would take long
+            is_known = group_id in self._registry.groups
+            if (group.served or is_known) and len(group_id) <= self._limits.id_max_chars:
+                most = min(budget, self._limits.members_of_group)
+                policy = None if is_known else self._policy(group_id)
+                shown.append(self._group(group_id, group, policy, most))
+                budget -= len(shown[-1].members)
+            await time_slice.yield_if_spent()
+        return FleetReading(own=own, view=self._view(replicas, own), groups=tuple(shown))
+
+    def _heard(self, stored: Stored) -> Heard:
+        if self._source.log.is_own(stored.writer):
+            return self._source.replicas.of(self._source.replica.first, self._source.replica.server)
+        return self._source.replicas.of(stored.writer, stored.record.server)
+
+    def _is_silent(self, heard: Heard) -> bool:
+        return self._source.replicas.newest_ms - heard.at_ms > SILENT_AFTER_MS
+
+    def _count(
+        self,
+        groups: dict[str, _Group],
+        replicas: dict[str, tuple[Heard, int]],
+        key: MemberKey,
+        stored: Stored,
+        *,
+        members: bool,
+    ) -> None:
+        kind = stored.record.kind
+        if kind is Kind.ENDED:
+            return
+        heard = self._heard(stored)
+        state = _RELAYED if kind is Kind.RELAYED else _EXPIRING
+        group = groups.get(key.group_id)
+        if group is None:
+            group = groups[key.group_id] = _Group()
+        if kind is Kind.SERVED:
+            replica_id = heard.replica.first.hex()
+            _, serves = replicas.get(replica_id, (heard, 0))
+            replicas[replica_id] = heard, serves + 1
+            state = _SILENT if self._is_silent(heard) else _SERVED
+            if state == _SERVED:
+                group.served[replica_id] = group.served.get(replica_id, 0) + 1
+        group.written_ms = max(group.written_ms, stored.appended_ms)
+        if members and heard.replica.first != self._source.replica.first:
+            group.listed.append((_ORDER[state], key, stored, state, heard))
+
+    def _policy(self, group_id: str) -> PolicyView:
+        rule, label = self._registry.rule_of(group_id)
+        return PolicyView(rule.mode, label, rule.assignor)
+
+    def _group(self, group_id: str, group: _Group, policy: PolicyView | None, most: int) -> GroupReading:
+        listed = sorted(group.listed, key=lambda one: one[:2])
+        return GroupReading(
+            id=group_id,
+            served=group.served,
+            members=tuple(self._member(*one[1:]) for one in listed[:most]),
+            left_out=max(0, len(listed) - most),
+            policy=policy,
+            written_at=group.written_ms / 1000,
+        )
+
+    def _member(self, key: MemberKey, stored: Stored, state: str, heard: Heard) -> FleetMember:
+        record = stored.record
+        return FleetMember(
+            id=self._short(key.member_id),
+            instance=None if record.instance_id is None else self._short(record.instance_id),
+            replica=self._short(heard.replica.server),
+            replica_id=heard.replica.first.hex(),
+            state=state,
+            generation=record.generation,
+            written_at=stored.appended_ms / 1000,
+        )
+
+    def _short(self, text: str) -> str:
+        return truncate(text, self._limits.id_max_chars)
+
+    def _view(self, replicas: dict[str, tuple[Heard, int]], own: str) -> FleetView:
+        source = self._source
+        log = source.log
+        partitions = range(log.settings.partitions)
+        healths = [log.health(number) for number in partitions]
+        state = "ready"
+        if source.refused is not None:
+            state = "refused"
+        elif Health.AWAY in healths:
+            state = "away"
+        elif Health.REPLAYING in healths:
+            state = "reading"
+        newest_ms = min(log.newest_ms(number) for number in partitions)
+        found = [
+            FleetReplica(
+                id=replica_id,
+                name=self._short(heard.replica.server),
+                heard_at=heard.at_ms / 1000 if heard.at_ms else None,
+                silent=self._is_silent(heard),
+                members=serves,
+                here=replica_id == own,
+            )
+            for replica_id, (heard, serves) in replicas.items()
+        ]
+        found.sort(key=lambda one: (one.silent, one.name, one.id))
+        return FleetView(
+            state=state,
+            reason=source.refused,
+            partitions=len(healths),
+            partitions_away=len(healths)
+            if source.refused is not None
+            else sum(one is not Health.READY for one in healths),
+            newest_record_at=newest_ms / 1000 if newest_ms else None,
+            unresolved=log.unresolved(),
+            oldest_unresolved_s=log.oldest_unresolved_s(trio.current_time()),
+            members=sum(one.members for one in found if not one.silent),
+            replicas=tuple(found[:_REPLICAS_SHOWN]),
+            replicas_left_out=max(0, len(found) - _REPLICAS_SHOWN),
+        )
