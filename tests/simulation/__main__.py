@@ -34,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--moving", action="store_true", help="only the seeds in which the policy changes, every fifth"
     )
     parser.add_argument(
+        "--fault", metavar="KIND", help='only the seeds with this fault: --fault "a topic is created again"'
+    )
+    parser.add_argument(
         "--hold-ups",
         type=int,
         default=0,
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     seeds: Sequence[int] = seeds_of(options.seeds)
     if options.moving:
         seeds = [seed for seed in seeds if seed % POLICY_CHANGES_EVERY == 0]
+    if options.fault:
+        seeds = [seed for seed in seeds if _has_fault(seed, options.fault)]
     failed: list[Result] = []
     counts: Counter[str] = Counter()
     steps, done, began = 0, 0, time.monotonic()
@@ -85,6 +90,10 @@ def seeds_of(text: str) -> range:
 def run_seed(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, always_story: bool = False) -> Result:
     """Run the history of a seed, on the requested kind of network."""
     return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet), always_story=always_story)
+
+
+def _has_fault(seed: int, kind: str) -> bool:
+    return any(fault.kind == kind for fault in make_plan(seed).faults)
 
 
 def _results(seeds: Sequence[int], hold_ups_ms: int, jobs: int, *, fleet: bool) -> Iterator[Result]:
