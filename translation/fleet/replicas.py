@@ -58,9 +58,8 @@ class Replicas:
         self.newest_ms = max(appended_ms, self.newest_ms)
         if len(self._by_writer) > _LIMIT:
             _, dropped = self._by_writer.popitem(last=False)
-            self._heard.pop(
-                dropped.first, None
-            )  # the next probe of a later writer of this replica sets it again
+            # If it has had a later writer, that one's next probe sets it again.
+            self._heard.pop(dropped.first, None)
 
     def all(self) -> list[Heard]:
         """The replicas, each with its last probe."""

@@ -1,7 +1,7 @@
 """Classic groups."""
 
 from tests.coordinator.scenarios.registry import scenario
-from tests.coordinator.scenarios.steps import all_join, all_sync, stable_pair
+from tests.coordinator.scenarios.steps import all_join, all_sync, restart_static_member, stable_pair
 from tests.coordinator.script import Script
 
 
@@ -177,12 +177,7 @@ def classic_static_member_restarts_after_giving_up(s: Script) -> None:
     all_join(b)
     a.joined(waiting)
     all_sync({"A": {"foo": [0]}, "B": {"foo": [2, 3]}}, a, b)  # 1 is withheld until A has joined without it
-    again = s.classic("A2", instance_id="one")
-    again.joined(again.send_join())
-    again.sync()
-    b.beat()
-    again.beat()
-    s.describe_classic()
+    restart_static_member(s, b)
 
 
 @scenario
@@ -191,12 +186,7 @@ def classic_static_leader_restarts_after_a_topic_grew(s: Script) -> None:
     s.topic("foo", 4)
     _, b = stable_pair(s, static="one")
     s.add_partitions("foo", 5)
-    again = s.classic("A2", instance_id="one")
-    again.joined(again.send_join())
-    again.sync()
-    b.beat()
-    again.beat()
-    s.describe_classic()
+    restart_static_member(s, b)
 
 
 @scenario

@@ -31,3 +31,13 @@ def stable_pair(s: Script, static: str | None = None, **options: object) -> tupl
     b.joined(waiting)
     all_sync({"A": {"foo": [0, 1]}, "B": {"foo": [2, 3]}}, a, b)
     return a, b
+
+
+def restart_static_member(s: Script, other: Classic) -> None:
+    """A new process of the member with instance id "one" joins and syncs; both go on in the same generation."""
+    again = s.classic("A2", instance_id="one")
+    again.joined(again.send_join())
+    again.sync()
+    other.beat()
+    again.beat()
+    s.describe_classic()
