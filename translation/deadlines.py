@@ -52,10 +52,13 @@ def heartbeat(context: Context, member: Member) -> None:
     """Send a heartbeat of the proxy's own accord for a member, if it has no procedure under way.
 
     With several proxy processes this happens only while its client is connected here: otherwise another process may
-    serve it, which would not learn of the epoch that this heartbeat moves.
+    serve it, which would not learn of the epoch that this heartbeat moves. Nor does it happen after a lost response: it
+    would have to say what the client owns, and only a call of the client shows that no other process has given it more.
     """
     served_here = context.settings.sole_process or (
-        context.connections.is_connected(member.connection_id) and context.fleet.may_keep_alive(member)
+        context.connections.is_connected(member.connection_id)
+        and context.fleet.may_keep_alive(member)
+        and not member.broker.reply_lost
     )
     if member.joined and served_here and member.queue.idle and member.join.waiting is None:
         _start(context, member, expiring=False)

@@ -124,8 +124,17 @@ def may_commit(member: _Member, generation: int) -> bool:
     """
     if generation == member.generation:
         return True
-    before_sync = member.state is MemberState.COMPLETING_REBALANCE
-    return before_sync and 0 <= member.previous_generation <= generation < member.generation
+    return 0 <= oldest(member) <= generation < member.generation
+
+
+def oldest(member: _Member) -> int:
+    """The oldest generation that the client may still have; NONE without a membership.
+
+    The current one, but until SyncGroup the client may not have heard of it.
+    """
+    if member.state is MemberState.COMPLETING_REBALANCE and member.previous_generation >= 0:
+        return member.previous_generation
+    return member.generation
 
 
 def served_elsewhere(member: _Member, generation: int, *, sole_process: bool) -> bool:

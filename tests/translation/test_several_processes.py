@@ -49,6 +49,19 @@ def test_a_late_join_group_of_a_client_that_has_joined_elsewhere_changes_nothing
     assert bench.calls == []
 
 
+def test_only_a_call_of_the_client_says_after_a_lost_response_what_it_owns() -> None:
+    """It may have been given more through another process. Seed 32881 of a fleet's simulation."""
+    bench = Bench(settings=ONE_OF_MANY)
+    first = cooperative_member(bench)
+    second = bench.connect()
+    bench.heartbeat(second, A, 1)
+    bench.upstream_lost(second)
+    bench.advance(6.0)
+    assert bench.calls == []
+    bench.heartbeat(first, A, 1)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+
+
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_join_group_that_its_client_gave_up_before_it_joined_elsewhere_releases_nothing(
     is_read: bool,

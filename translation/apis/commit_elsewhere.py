@@ -3,8 +3,9 @@
 With a member log a commit makes no replica the server of its member: it often comes from a producer's connection, and
 the client's own calls go to another replica. So nothing is remembered of it here: no connection, no deadline.
 
-Which generation the client has is known from the log, once a record that was written after its SyncGroup is read. Until
-then a commit with an older one, which was held up on its way, counts as if it came in time.
+Which generation the client has is known from the log, once a record that was written after its SyncGroup is read, and
+from what the client did here before. Until then a commit with an older one, which was held up on its way, counts as if
+it came in time.
 """
 
 from protocol_codecs import ErrorCode
@@ -14,7 +15,7 @@ from translation.apis.commit_messages import STALE, codes_of, for_a_member, refu
 from translation.engine.context import Context
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure
-from translation.fleet.records import NO_GENERATION, Kind, MemberRecord
+from translation.fleet.records import NO_GENERATION, Kind
 from translation.serving import code_for_dead
 from translation.upstream.member_lookup import Described, lookup_member
 
@@ -50,9 +51,7 @@ def commit_elsewhere(
         elif found is None:
             context.forward(request)
             return
-        elif not _may_commit(
-            context.fleet.record(member), generation.in_request(request), found.member_epoch
-        ):
+        elif not _may_commit(context, member, generation.in_request(request), found.member_epoch):
             response = refused(request, ErrorCode.ILLEGAL_GENERATION)
         elif not context.connections.is_waiting(request):
             return  # its client has gone, and may have given up through another process what it commits here
@@ -64,10 +63,14 @@ def commit_elsewhere(
     context.answer(request, translated(response))
 
 
-def _may_commit(record: MemberRecord | None, carried: int, member_epoch: int) -> bool:
-    """Whether a commit counts: its generation is at least that with which its client synced, as far as is read.
+def _may_commit(context: Context, member: Member, carried: int, member_epoch: int) -> bool:
+    """Whether a commit counts: its generation is none that its client is known to have left behind.
 
-    A generation above the broker's epoch is of another membership, the log's too: the group was deleted since.
+    It is known from the log, as far as that is read, and from what the client did here before: while the log is read
+    again no record says more. A generation above the broker's epoch is of another membership, since when the group was
+    deleted.
     """
-    synced = NO_GENERATION if record is None or record.generation > member_epoch else record.generation
-    return synced <= carried <= member_epoch
+    record = context.fleet.record(member)
+    synced = NO_GENERATION if record is None else record.generation
+    known = (known for known in (synced, generation.oldest(member)) if known <= member_epoch)
+    return max(known, default=NO_GENERATION) <= carried <= member_epoch

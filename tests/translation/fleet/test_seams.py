@@ -62,6 +62,25 @@ def test_a_commit_whose_client_hangs_up_while_the_broker_describes_it_is_not_sen
     assert other.calls == []
 
 
+def test_a_commit_with_an_older_generation_is_refused_where_its_member_is_served_while_the_log_is_read_again(
+    log: SharedLog,
+) -> None:
+    """No record says then which generation the client has, but what it did here before does."""
+    one = log.replica()
+    connection = served_member(one)
+    one.join(connection, A)
+    one.reply(described(member(A, epoch=1)))
+    one.beat(3, orders=(0, 1))
+    one.sync(connection, A, 3)
+    one.log.lose(0, Writer(b"the next"), log.now)
+    commits = [one.commit(connection, A, generation) for generation in (1, 3)]
+    one.reply(described(member(A, epoch=3)))
+    one.reply(described(member(A, epoch=3)))
+    assert commit_error(one, commits[0]) == ErrorCode.ILLEGAL_GENERATION
+    (call,) = one.calls
+    assert call.message.generation_id_or_member_epoch == 3
+
+
 def test_a_commit_of_a_member_that_the_broker_serves_is_relayed(log: SharedLog) -> None:
     one, other, third = log.replica(), log.replica(policy=OBSERVE_ALL), log.replica()
     served_member(one)
