@@ -65,12 +65,14 @@ class Standing:
         "moved",
         "moved_late",
         "over",
+        "over_ms",
         "previous_generation",
         "question_lost_ms",
         "rebalance_timeout_ms",
         "replaced",
         "session_timeout_ms",
         "synced",
+        "synced_ms",
         "taking_over",
     )
 
@@ -83,6 +85,10 @@ class Standing:
         self.instance_id: str | None = getattr(client, "instance_id", None)
         self.over: str | None = None
         """Why it is outside its contract, once it is."""
+        self.over_ms = -1
+        """Since when."""
+        self.synced_ms = 0
+        """When its last SyncGroup was answered."""
         self.heard_ms = kernel.now_ms
         self.broken_ms = -(10**9)
         """When its way to the broker was last broken."""
@@ -130,8 +136,8 @@ class Standing:
 
     def excuse(self) -> str | None:
         """Return why this client is outside its contract; None if it is within."""
-        if self.over is None:
-            self.over = self._lapsed()
+        if self.over is None and (why := self._lapsed()) is not None:
+            self.end(why)
         return self.over
 
     def _lapsed(self) -> str | None:
@@ -155,11 +161,16 @@ class Standing:
         """Put the client outside its contract from now on."""
         if self.over is None:
             self.over = why
+            self.over_ms = self._kernel.now_ms
 
     def renew(self) -> None:
-        """Record that it took over another assignment."""
+        """Record that it took over another assignment.
+
+        What ended its contract between the answer to SyncGroup and this moment, as a clock that jumped, stays: the end
+        of its membership may be under way, however long the member log is away.
+        """
         self.disowned = frozenset()
-        if self.client.alive:
+        if self.client.alive and self.over_ms <= self.synced_ms:
             self.over = None
 
     def age(self, by_ms: int) -> None:

@@ -184,10 +184,12 @@ class MembershipWatch:
         standing.handed = synced
         standing.given = {member.partitions.broker_assignment}
         standing.synced = True
+        standing.synced_ms = self._watch.kernel.now_ms
         standing.asked_to_rejoin_ms = None
 
     def classic_sync_answered(self, client: "Caller") -> None:
         """The broker answers a SyncGroup: names mean the topics that exist now."""
+        self._watch.standings[client].synced_ms = self._watch.kernel.now_ms
         self._ids[client] = {
             (topic.topic_id, index): (topic.name, index)
             for topic in self._watch.broker.image.topics.values()

@@ -56,7 +56,8 @@ class OwnershipWatch:
             standing.end("the broker's own timeout passed while it was cut off")
         elif standing.session_timeout_ms is None or standing.classic:
             standing.end("the broker's own timeout passed")
-        elif standing.client.is_kept_out(of_consumer_group=True):  # which it was until then
+        elif standing.client.is_kept_out(of_consumer_group=True) or _begins_anew(standing):
+            # It was kept out until then; or a log that is away could not say that its old id is dead.
             standing.end("the broker's own timeout passed, of a membership that it has left behind")
         else:
             raise Violation(1, f"the broker removes {standing.client}, which is within its contract")
@@ -76,3 +77,8 @@ class OwnershipWatch:
         upstream_rebalance_ms = standing.rebalance_timeout_ms + (standing.session_timeout_ms or 0) + 10_000
         longest_ms = max(self._watch.broker.config.consumer_session_timeout_ms, upstream_rebalance_ms)
         return self._watch.kernel.now_ms - standing.broken_ms <= longest_ms
+
+
+def _begins_anew(standing: Standing) -> bool:
+    """Whether a client has given up its membership and all that it worked on, and joins without a member id."""
+    return bool(standing.joins_waiting) and not standing.client.held and not standing.client.member_id

@@ -54,7 +54,7 @@ def has_to_move_back(context: Context, connection: Connection, request: Request)
     sole_process = context.settings.sole_process
     if generation.served_elsewhere(member, message.generation_id, sole_process=sole_process):
         return False
-    if not group.migration.may_move(context.now):
+    if not group.migration.may_move(context.now) or not context.fleet.may_end(member):
         return False
     request_rejoin(context, group, connection, request, rule, "told to go back to the classic protocol")
     return True
