@@ -114,6 +114,22 @@ def test_a_commit_does_not_keep_its_connection_confirmed(log: SharedLog) -> None
     assert one.calls == []
 
 
+# -- moves back to the classic protocol --------------------------------------------------------------------------------
+
+
+def test_no_client_is_told_to_go_back_while_the_log_is_away(log: SharedLog) -> None:
+    """Its old id could not be said to be dead, so that it would wait for the broker's session timeout."""
+    one = log.replica()
+    connection = served_member(one)
+    log.go_away()
+    one._do(one.translator.set_policy(log.now, OBSERVE_ALL))
+    told = one.heartbeat(connection, A, 1)
+    one.beat(1)
+    assert one.error(told) == ErrorCode.NONE
+    log.come_back()
+    assert one.error(one.heartbeat(connection, A, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 # -- LeaveGroup --------------------------------------------------------------------------------------------------------
 
 
