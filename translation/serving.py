@@ -79,6 +79,31 @@ def is_served_here(
     return False
 
 
+def unless_served_since(
+    context: Context, request: Request, proceed: Callable[[], None], refuse: Refuse
+) -> Callable[[], None]:
+    """What to do with a JoinGroup when the broker has said that its sender may act in the group.
+
+    That is ``proceed``, unless a record has come meanwhile of another replica that serves the member. Its client may
+    have gone there, and have more by now than this JoinGroup claims; that it hung up here may not have been heard. If
+    it is still here, it sends another one, which is newer than that record.
+    """
+    log = context.fleet.log
+    member_id: str = request.message.member_id
+    if log is None or not member_id:
+        return proceed
+    key = member_key(request.message.group_id, member_id)
+    before = log.record(key)
+
+    def decide() -> None:
+        if log.record(key) is not before and log.seat(key) is Seat.ELSEWHERE:
+            refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            proceed()
+
+    return decide
+
+
 def _is_new_here(context: Context, log: MemberLog, key: MemberKey, request: Request, member_id: str) -> bool:
     """Whether nobody contests an id that this process has given out: a client joins under it for the first time.
 

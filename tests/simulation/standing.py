@@ -74,6 +74,7 @@ class Standing:
         "synced",
         "synced_ms",
         "taking_over",
+        "taking_over_late",
     )
 
     def __init__(self, client: Any, kernel: Kernel) -> None:
@@ -109,6 +110,8 @@ class Standing:
         """The member id under which a proxy last began a membership for it, of which it may not have heard yet."""
         self.taking_over: set[int] = set()
         """Its JoinGroups that came without a member id, to take over an instance id."""
+        self.taking_over_late: set[int] = set()
+        """Those of them that it has given up, while the process that read them has not heard that its client is gone."""
         self.abandoned_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
@@ -191,6 +194,7 @@ class Standing:
         """Record that its connection to the broker broke; JoinGroups that waited count as heard until now."""
         if self.joins_waiting:
             self.abandoned_join = True
+            self.taking_over_late |= self.taking_over & self.joins_waiting
             self.joins_waiting.clear()
             self.heard_ms = self._kernel.now_ms
         self.broken_ms = self._kernel.now_ms

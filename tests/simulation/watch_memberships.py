@@ -71,6 +71,7 @@ class MembershipWatch:
     @staticmethod
     def abandoned(standing: Standing, ask: Ask) -> None:
         """A proxy hears that a client does not wait for an answer any more."""
+        standing.taking_over_late.discard(ask.number)
         if ask.number in standing.joins_waiting:
             standing.abandoned_join = True
             standing.joins_waiting.discard(ask.number)

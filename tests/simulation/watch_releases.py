@@ -65,11 +65,15 @@ class ReleaseWatch:
         """End the contract of a static member's client if another process waits to take its instance id over.
 
         This holds also if that process asked before this client last joined, since a call counts at any moment until it
-        is answered, and also if this client has not heard of its membership yet.
+        is answered, and also if this client has not heard of its membership yet. And it holds for a JoinGroup of this
+        client itself, which it gave up before it joined through another process. Nobody can tell such a JoinGroup from
+        one that comes late, until its connection is heard to have ended; a broker can't either.
         """
         watch = self._watch
         joining = (one for one in watch.standings.values() if one.joins_as == member_id)
         standing = watch.client_of.get(member_id) or next(joining, None)
+        if standing is not None and standing.taking_over_late:
+            standing.end("an older JoinGroup of its own takes its instance id over")
         for other in watch.standings.values():
             if (
                 standing is not None

@@ -35,7 +35,12 @@ def route_join_group(
     if not message.group_id:
         context.forward(request)  # the broker refuses it
         return
-    proceed = partial(route_join_group, context, connection, request, authorized=True)
+    proceed = serving.unless_served_since(
+        context,
+        request,
+        partial(route_join_group, context, connection, request, authorized=True),
+        lambda code: context.answer(request, refused(request, code)),
+    )
     named = _named_member(context, message)
     if not authorized and not authorization.is_authorized(context, connection, request, named, proceed):
         return

@@ -3,6 +3,7 @@
 import pytest
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
 from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP
@@ -112,6 +113,25 @@ def test_a_commit_does_not_keep_its_connection_confirmed(log: SharedLog) -> None
     one.now = log.now = log.now + 2.6
     one.heartbeat(connection, A, 1)
     assert one.calls == []
+
+
+# -- JoinGroup ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_join_group_whose_member_is_served_elsewhere_before_the_broker_lets_its_sender_in_changes_nothing(
+    log: SharedLog,
+) -> None:
+    """Its client has gone there, and has more by now than it claims here. Seed 2503."""
+    one, other = log.replica(), log.replica()
+    served_member(one)
+    other._lets_in = False
+    late = other.join(other.connect(), A)
+    log.replica().heartbeat(log.replicas[2].connect(), A, 1)
+    (question,) = other.questions()
+    other.reply(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), question)
+    assert other.error(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert other.calls == []
+    assert log.kinds(A) == [Kind.SERVED, Kind.SERVED]
 
 
 # -- moves back to the classic protocol --------------------------------------------------------------------------------
