@@ -214,13 +214,12 @@ def _broken(world: "World", link: Link, for_ms: int = 0) -> None:
     for process in world.processes:
         for shell in process.connections.values():
             if link in (shell.client, shell.upstream):
-                standing = world.watch.standings[shell.client.near]
-                standing.broken_ms = world.kernel.now_ms + for_ms
+                world.watch.standings[shell.client.near].is_cut_off_for(for_ms)
 
 
 def _everybody_broken(world: "World", for_ms: int = 0) -> None:
     for standing in world.watch.standings.values():
-        standing.broken_ms = world.kernel.now_ms + for_ms
+        standing.is_cut_off_for(for_ms)
 
 
 # -- processes -----------------------------------------------------------------------------------------------------
@@ -265,7 +264,7 @@ def _move(world: "World") -> None:
         home = (world.homes.get(client.host, 0) + 1) % len(world.processes)
         world.homes[client.host] = home
         world.watch.fault(f"{client} is served by {world.processes[home]} from now on")
-        world.watch.standings[client].broken_ms = world.kernel.now_ms
+        world.watch.standings[client].is_cut_off_for(0)
         world.watch.standings[client].moved = True
         client.close_lines()
 
@@ -288,7 +287,8 @@ def _go_and_come_back(world: "World") -> None:
     if here.member_log is not None:
         here.member_log.cannot_read_until_ms = kernel.now_ms + away_ms + 2_000
     standing = world.watch.standings[client]
-    standing.broken_ms, standing.moved = kernel.now_ms + away_ms, True
+    standing.is_cut_off_for(away_ms)
+    standing.moved = True
     left = client.leave_lines()
     world.homes[client.host] = elsewhere
 

@@ -111,7 +111,7 @@ class Standing:
         self.taking_over: set[int] = set()
         """Its JoinGroups that came without a member id, to take over an instance id."""
         self.taking_over_late: set[int] = set()
-        """Those of them that it has given up, while the process that read them has not heard that its client is gone."""
+        """Those of them that it has given up, while the process that read them has not heard that it is gone."""
         self.abandoned_join = False
         """A JoinGroup of it was read whose answer it never got."""
         self.asked_to_rejoin_ms: int | None = None
@@ -190,6 +190,10 @@ class Standing:
         self.excuse()  # what has lapsed is not mended by a late call
         self.heard_ms = self._kernel.now_ms
 
+    def is_cut_off_for(self, ms: int) -> None:
+        """Record that its way to the broker is broken, now and for a while; an earlier fault may last longer."""
+        self.broken_ms = max(self.broken_ms, self._kernel.now_ms + ms)
+
     def break_off(self) -> None:
         """Record that its connection to the broker broke; JoinGroups that waited count as heard until now."""
         if self.joins_waiting:
@@ -197,4 +201,4 @@ class Standing:
             self.taking_over_late |= self.taking_over & self.joins_waiting
             self.joins_waiting.clear()
             self.heard_ms = self._kernel.now_ms
-        self.broken_ms = self._kernel.now_ms
+        self.is_cut_off_for(0)
