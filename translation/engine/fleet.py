@@ -144,7 +144,7 @@ class Fleet:
     # -- ends --------------------------------------------------------------------------------------------------
 
     def may_end(self, member: Member) -> bool:
-        """Whether the log could say now that a member's id is dead, as it must before epoch -1: not while it is away."""
+        """Whether the log could say that an id is dead, as it must before an epoch -1: not while it is away."""
         return self.log is None or not self.log.settings.expires or self.log.is_ready(key_of(member))
 
     def end(self, group_id: str, member_id: str) -> None:
