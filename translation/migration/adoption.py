@@ -53,8 +53,9 @@ def adopt_then(
     """
     if not member.joined:
         group_id, instance_id = member.group.group_id, request.message.group_instance_id
-        snapshot, group = None, None
+        snapshot, group, record = None, None, None  # without a record the broker has been asked already
         if looked_up is None:
+            record = context.fleet.record(member)
             snapshot = yield from accepted_snapshot(context, member, request)
             described, found, group = yield from lookup_with_group(
                 context, group_id, member.member_id, connection, instance_id=instance_id
@@ -68,7 +69,8 @@ def adopt_then(
         if described in (Described.UNKNOWN, Described.HIDDEN, Described.REPLACED):
             replaced = described is Described.REPLACED
             refuse(ErrorCode.FENCED_INSTANCE_ID if replaced else ErrorCode.UNKNOWN_MEMBER_ID)
-            if described is not Described.HIDDEN:
+            if described is not Described.HIDDEN and context.fleet.record(member) is record:
+                # Else the description may be from before its client joined under this id through another replica.
                 context.fleet.end(group_id, member.member_id)
             return
         if described is not Described.MEMBER or found is None:

@@ -134,6 +134,16 @@ def test_a_join_group_whose_member_is_served_elsewhere_before_the_broker_lets_it
     assert log.kinds(A) == [Kind.SERVED, Kind.SERVED]
 
 
+def test_a_description_from_before_another_replica_served_the_member_ends_nothing(log: SharedLog) -> None:
+    """It was held up on a connection that its client does not read. Seed 68033."""
+    one, other, third = log.replica(), log.replica(), log.replica()
+    served_member(one)
+    other.heartbeat(other.connect(), A, 1)
+    taken_over(third)
+    other.reply(described())
+    assert Kind.ENDED not in log.kinds(A)
+
+
 # -- moves back to the classic protocol --------------------------------------------------------------------------------
 
 
