@@ -16,9 +16,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="for the logs; build/jepsen/<seed> if not given")
     parser.add_argument("--migrate", action="store_true", help="one assignor; observe, translate, observe")
+    parser.add_argument(
+        "--fleet", action="store_true", help="three replicas with a member log, and more faults"
+    )
     options = parser.parse_args()
+    if options.fleet and options.migrate:
+        parser.error("--fleet and --migrate are two different runs")
     folder = options.folder or ROOT / "build" / "jepsen" / str(options.seed)
-    arena.run(folder, seed=options.seed, seconds=60 * options.minutes, migrates=options.migrate)
+    arena.run(
+        folder, seed=options.seed, seconds=60 * options.minutes, migrates=options.migrate, fleet=options.fleet
+    )
     return check.main([str(folder)])
 
 

@@ -14,30 +14,26 @@ and besides, for people: the proxies' logs, the clients' own logs, balancer.log.
 import contextlib
 import functools
 import json
-import logging
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
 from support import find_broker
 from support.broker import Kafka
 from support.consumers import ConsumerProcess, Consumers
 from support.ownership import Partition
 
+from tests.jepsen.log_relay import LogRelay
+from tests.jepsen.producing import Producing
 from tests.jepsen.proxies import FRONT, BalancerProcess, ProxyProcess, ports_for, set_policy
 from tests.jepsen.roster import SEATS, SEATS_OF_ONE_ASSIGNOR, Seat
-from tests.jepsen.schedule import PROXIES, Fault, Step, schedule
-from tools.kafka.cluster import Cluster
+from tests.jepsen.schedule import ALL, FLEET_WEIGHTS, PROXIES, REPLICAS, WEIGHTS, Fault, Step, schedule
+from tools.kafka.cluster import Cluster, ExtraListener
 from tools.kafka.ports import free_ports
 
 PARTITIONS = 24
-RATE = 120
-"""Records a second."""
-
 SESSION_TIMEOUT_MS = 10_000
 """Of the clients, and of the broker's own sessions: a client may take so long to come back after a fault, and the
 broker must wait for it as long."""
@@ -50,6 +46,9 @@ SPEC = {
     "commit_every_ms": 1_000,
 }
 
+FLEET_BROKER_SESSION_MS = 45_000
+"""Of a stock broker: with a member log the proxies keep the clients' own session timeouts."""
+
 LATER_S = 4.0
 RESTART_S = 3.0
 """After how long the supervisor of a consumer or a proxy that ended by itself starts it again."""
@@ -59,7 +58,6 @@ STALL_S = 2.0
 
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 300.0
-FLUSH_TIMEOUT_S = 60
 
 Say = Callable[[str], None]
 
@@ -67,13 +65,19 @@ Say = Callable[[str], None]
 class Arena:
     """All processes of a run. `run` is the whole test."""
 
-    def __init__(self, folder: Path, seed: int, seconds: float, say: Say, *, migrates: bool) -> None:
+    def __init__(
+        self, folder: Path, seed: int, seconds: float, say: Say, *, migrates: bool, fleet: bool
+    ) -> None:
         self._folder = folder
         self._seed = seed
         self._seconds = seconds
         self._say = say
         self._modes = ("observe", "translate", "observe") if migrates else ("translate",)
         self._seats = SEATS_OF_ONE_ASSIGNOR if migrates else SEATS
+        self._fleet = fleet
+        self._names = REPLICAS if fleet else PROXIES
+        self._relays: dict[str, LogRelay] = {}
+        self._noted = time.monotonic()
         self._group = f"jepsen-{seed}"
         self._living: dict[str, ConsumerProcess] = {}
         self._starts: dict[str, int] = {}
@@ -86,7 +90,13 @@ class Arena:
 
     def run(self) -> None:
         """Run the schedule. Raises AssertionError if the group is not whole again some time after the last fault."""
-        overrides = {"group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        session_ms = FLEET_BROKER_SESSION_MS if self._fleet else SESSION_TIMEOUT_MS
+        overrides = {"group.consumer.session.timeout.ms": str(session_ms)}
+        relayed = dict(zip(self._names, free_ports(len(self._names)), strict=True)) if self._fleet else {}
+        listeners = [
+            ExtraListener(f"LOG{name.upper()}", "PLAINTEXT", advertised_ports=[port])
+            for name, port in relayed.items()
+        ]
         with contextlib.ExitStack() as stack:
             stack.callback(self._faults.close)
             watching = threading.Thread(target=self._watch_for_stalls, name="stalls")
@@ -94,8 +104,12 @@ class Arena:
             stack.callback(watching.join)
             stack.callback(self._over.set)
             self._cluster = stack.enter_context(
-                find_broker.own_cluster(f"jepsen-{self._seed}", overrides=overrides)
+                find_broker.own_cluster(f"jepsen-{self._seed}", overrides=overrides, listeners=listeners)
             )
+            for name, port in relayed.items():
+                broker = int(self._cluster.bootstrap_of(f"LOG{name.upper()}").rpartition(":")[2])
+                self._relays[name] = stack.enter_context(LogRelay(port, broker))
+            self._log_ports = relayed
             self._start(stack, self._cluster)
             self._wait(self._whole, "the partitions are shared", START_TIMEOUT_S)
             self._producing.start()
@@ -121,24 +135,34 @@ class Arena:
             "topic": self._topic,
             "partitions": PARTITIONS,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
+            "fleet": self._fleet,
             "consumers": [str(seat) for seat in self._seats],
         }
         (self._folder / "run.json").write_text(json.dumps(about, indent=1) + "\n")
         self._ports = ports_for([seat.name for seat in self._seats])
-        admins = free_ports(len(PROXIES))
+        admins = free_ports(len(self._names))
         set_policy(self._folder, self._modes[0])
         self._proxies = {
-            name: ProxyProcess(name, self._folder, cluster.bootstrap, self._ports, admin)
-            for name, admin in zip(PROXIES, admins, strict=True)
+            name: ProxyProcess(
+                name,
+                self._folder,
+                cluster.bootstrap,
+                self._ports,
+                admin,
+                f"{FRONT}:{self._log_ports[name]}" if self._fleet else None,
+            )
+            for name, admin in zip(self._names, admins, strict=True)
         }
         for proxy in self._proxies.values():
             proxy.start()
             stack.callback(proxy.stop)
         for proxy in self._proxies.values():
             proxy.wait_ready()
-        self._balancer = BalancerProcess(self._folder, self._ports)
+        self._balancer = BalancerProcess(self._folder, self._ports, self._names)
         stack.callback(self._balancer.stop)
-        self._producing = Producing(cluster.bootstrap, self._topic, self._folder / "produced.jsonl")
+        self._producing = Producing(
+            cluster.bootstrap, self._topic, PARTITIONS, self._folder / "produced.jsonl"
+        )
         stack.callback(self._producing.stop)
         self._consumers = Consumers(self._folder)
         stack.callback(self._consumers.end)
@@ -173,10 +197,15 @@ class Arena:
 
     def _break(self, schedule_seed: int, seconds: float) -> None:
         began = time.monotonic()
-        for step in schedule(schedule_seed, seconds, [seat.name for seat in self._seats]):
+        weights = FLEET_WEIGHTS if self._fleet else WEIGHTS
+        names = [seat.name for seat in self._seats]
+        for step in schedule(schedule_seed, seconds, names, proxies=self._names, weights=weights):
             self._heal_until(began + step.at_s)
             self._say(f"{time.monotonic() - began:6.1f} s  {step.fault} {step.victim}")
+            before = time.monotonic()
             self._inflict(step)
+            if step.fault is Fault.KILL_ALONE:
+                began += time.monotonic() - before  # the quiet comes on top of the run's duration
         self._heal_until(began + seconds)
         while self._healing or self._restarting.is_alive():
             self._heal_until(self._healing[0][0] if self._healing else time.monotonic() + 0.1)
@@ -235,6 +264,64 @@ class Arena:
                 self._balancer.tell("move", step.victim)
             case Fault.KILL_BROKER | Fault.STOP_BROKER:
                 self._restart_broker(step)
+            case Fault.STOP_PROXY | Fault.FREEZE_PROXY:
+                self._halt_proxy(step)
+            case Fault.FREEZE_CONSUMER:
+                self._freeze_consumer(step)
+            case Fault.KILL_ALONE:
+                self._kill_alone(step)
+            case Fault.CUT_LOG:
+                self._cut_log(step)
+
+    def _kill_alone(self, step: Step) -> None:
+        """Wait until all has been well for a session timeout, kill, and wait until the others have all partitions."""
+        session_s = SESSION_TIMEOUT_MS / 1000
+
+        def all_is_well() -> bool:
+            busy = self._healing or self._restarting.is_alive() or self._down
+            return not busy and time.monotonic() - self._noted > session_s + 1 and self._whole()
+
+        self._wait(all_is_well, "all is well, so that one can be killed alone", SETTLE_TIMEOUT_S)
+        consumer = self._living[step.victim]
+        self._note(step.fault, step.victim, process=consumer.name)
+        consumer.kill()
+        deadline = time.monotonic() + 2 * session_s
+        while time.monotonic() < deadline and not self._whole():
+            self._heal_until(time.monotonic() + 0.1)
+        self._heal_until(max(time.monotonic(), deadline - session_s + 2))
+        self._seat(next(seat for seat in self._seats if seat.name == step.victim))
+
+    def _freeze_consumer(self, step: Step) -> None:
+        consumer = self._living[step.victim]
+        if consumer.ended or consumer.seen("closing"):
+            self._inflict_later(step)
+            return
+
+        def thaw() -> None:
+            if not consumer.ended:
+                consumer.thaw()
+            self._note("healed", step.victim)
+
+        self._note(step.fault, step.victim, process=consumer.name)
+        consumer.freeze()
+        self._heal_later(step.heal_s, "", thaw)  # under no name: one that ends by itself is still replaced
+
+    def _cut_log(self, step: Step) -> None:
+        if any(victim.startswith("log of ") for _, victim, _ in self._healing):
+            self._inflict_later(step)
+            return
+        relays = self._relays.values() if step.victim == ALL else [self._relays[step.victim]]
+        victim = f"log of {step.victim}"
+
+        def restore() -> None:
+            for relay in relays:
+                relay.restore()
+            self._note("healed", victim)
+
+        self._note(step.fault, victim)
+        for relay in relays:
+            relay.cut()
+        self._heal_later(step.heal_s, victim, restore)
 
     def _end_consumer(self, step: Step) -> None:
         consumer = self._living[step.victim]
@@ -256,9 +343,39 @@ class Arena:
 
         self._heal_later(step.heal_s, seat.name, come_back)
 
+    def _can_hit(self, proxy: str) -> bool:
+        """Whether this proxy is at work and another one too, which must be there for the clients."""
+        working = [name for name, one in self._proxies.items() if one.alive and name not in self._down]
+        return proxy in working and len(working) > 1
+
+    def _halt_proxy(self, step: Step) -> None:
+        """SIGTERM or SIGSTOP."""
+        if not self._can_hit(step.victim):
+            self._inflict_later(step)
+            return
+        proxy = self._proxies[step.victim]
+        self._note(step.fault, step.victim)
+        self._down.add(step.victim)
+        if step.fault is Fault.STOP_PROXY:
+            proxy.terminate()
+        else:
+            proxy.freeze()
+
+        def come_back() -> None:
+            if step.fault is Fault.FREEZE_PROXY:
+                proxy.thaw()
+                self._down.discard(step.victim)
+                self._note("healed", step.victim)
+            elif proxy.alive:  # it still says goodbye to its clients
+                self._heal_later(1.0, step.victim, come_back)
+            else:
+                self._start_proxy(step.victim)
+
+        self._heal_later(step.heal_s, step.victim, come_back)
+
     def _kill_proxy(self, step: Step) -> None:
-        if not all(proxy.alive for proxy in self._proxies.values()):
-            self._inflict_later(step)  # one of them must be there for the clients
+        if not self._can_hit(step.victim):
+            self._inflict_later(step)
             return
         proxy = self._proxies[step.victim]
         self._note(step.fault, step.victim)
@@ -306,6 +423,7 @@ class Arena:
             before = now
 
     def _note(self, fault: str, victim: str, **more: object) -> None:
+        self._noted = time.monotonic()
         line = {
             "event": str(fault),
             "victim": victim,
@@ -346,87 +464,13 @@ class Arena:
         return self._whole() and self._producing.acknowledged <= consumed
 
 
-class Producing:
-    """Produces at a steady rate in its own thread, and writes down every acknowledged record.
+def run(
+    folder: Path, *, seed: int, seconds: float, migrates: bool = False, fleet: bool = False, say: Say = print
+) -> None:
+    """Run once into an empty folder: translated all the time, or moved to the new protocol and back meanwhile.
 
-    It talks to the broker directly, and librdkafka's producer now and then does not recover from the broker's
-    restarts. So its records count from their acknowledgement on, and the one that has to get through at the end is a
-    new producer.
+    With `fleet`, three replicas share a member log, and more is broken.
     """
-
-    def __init__(self, bootstrap: str, topic: str, log: Path) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._log = log.open("w")
-        self._said = logging.FileHandler(log.with_suffix(".log"))
-        self._logger = logging.getLogger(f"{__name__}.producer")
-        self._logger.propagate = False
-        self._logger.addHandler(self._said)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._produce, name="producer", daemon=True)
-        self.acknowledged: set[tuple[Partition, int]] = set()
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread, and produce a last record to every partition; a second call does nothing.
-
-        Raises AssertionError if the last records are not acknowledged.
-        """
-        if self._log.closed:
-            return
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-            self._produce_last()
-        self._logger.removeHandler(self._said)
-        self._said.close()
-        self._log.close()
-
-    def _produce(self) -> None:
-        producer = self._producer()
-        began, sent = time.monotonic(), 0
-        while not self._stopping.wait(0.05):
-            while sent < (time.monotonic() - began) * RATE:
-                self._send(producer, str(sent), sent % PARTITIONS)
-                sent += 1
-            producer.poll(0)
-        if left := producer.flush(FLUSH_TIMEOUT_S):
-            self._logger.error("%d records not acknowledged %d s after the last fault", left, FLUSH_TIMEOUT_S)
-            producer.purge()
-            producer.flush(FLUSH_TIMEOUT_S)
-
-    def _produce_last(self) -> None:
-        producer = self._producer()
-        for partition in range(PARTITIONS):
-            self._send(producer, "last", partition)
-        assert not producer.flush(FLUSH_TIMEOUT_S), f"records are not taken: see {self._said.baseFilename}"
-
-    def _producer(self) -> Producer:
-        return Producer(
-            {"bootstrap.servers": self._bootstrap, "enable.idempotence": True}, logger=self._logger
-        )
-
-    def _send(self, producer: Producer, value: str, partition: int) -> None:
-        producer.produce(self._topic, value.encode(), partition=partition, on_delivery=self._delivered)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            return  # not acknowledged: nobody has to read it
-        partition, offset = Partition(self._topic, message.partition()), message.offset()
-        self.acknowledged.add((partition, offset))
-        line: dict[str, Any] = {
-            "partition": partition.number,
-            "offset": offset,
-            "value": message.value().decode(),
-        }
-        self._log.write(json.dumps(line) + "\n")
-
-
-def run(folder: Path, *, seed: int, seconds: float, migrates: bool = False, say: Say = print) -> None:
-    """Run once into an empty folder: translated all the time, or moved to the new protocol and back meanwhile."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    Arena(folder, seed, seconds, say, migrates=migrates).run()
+    Arena(folder, seed, seconds, say, migrates=migrates, fleet=fleet).run()

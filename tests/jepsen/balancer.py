@@ -1,8 +1,8 @@
 """`python -m tests.jepsen.balancer SETTINGS`: a TCP load balancer with client affinity, like a Service.
 
-Both proxies listen on the same ports, each on its own loopback address; the clients know only the balancer's address.
+The proxies listen on the same ports, each on its own loopback address; the clients know only the balancer's address.
 Each client has ports of its own here, which stand for the address that it would have on its own machine: all
-connections to them reach one proxy, until only the other is reachable or `move` switches them. Then the client's other
+connections to them reach one proxy, until only another is reachable or `move` switches them. Then the client's other
 connections are cut, so a client is never connected to both.
 
 Standard input has commands, {"command": "move" | "forget", "client": name}; standard output reports where each client
@@ -66,7 +66,7 @@ class Balancer:
             client = command["client"]
             match command["command"]:
                 case "move":
-                    self._pin(client, self._other(self._pins.get(client)))
+                    self._pin(client, self._others(self._pins.get(client))[0])
                 case "forget":
                     self._pins.pop(client, None)
                 case unknown:
@@ -85,10 +85,10 @@ class Balancer:
             self._pipes[client].discard(pipe)
 
     async def _connect(self, client: str, port: int, pipe: Pipe) -> trio.SocketStream | None:
-        """Connect to this client's proxy, or to the other one if only that is reachable."""
+        """Connect to this client's proxy, or to another one if it can't be reached."""
         for _ in range(3):
-            pinned = self._pins.get(client) or self._pin(client, self._least_used())
-            for name in (pinned, self._other(pinned)):
+            pinned = self._pins.get(client) or self._pin(client, self._others(None)[0])
+            for name in (pinned, *self._others(pinned)):
                 try:
                     stream = await trio.open_tcp_stream(self._settings.backends[name], port)
                 except OSError:
@@ -110,12 +110,12 @@ class Balancer:
                 pipe.scope.cancel()
         return backend
 
-    def _other(self, backend: str | None) -> str:
-        return next(name for name in self._settings.backends if name != backend)
-
-    def _least_used(self) -> str:
+    def _others(self, backend: str | None) -> list[str]:
+        """All proxies but this one, those with fewest clients first."""
         used = Counter(self._pins.values())
-        return min(self._settings.backends, key=lambda name: used[name])
+        return sorted(
+            (name for name in self._settings.backends if name != backend), key=lambda name: used[name]
+        )
 
 
 async def _pump_both(one: trio.SocketStream, other: trio.SocketStream) -> None:

@@ -16,6 +16,8 @@ Four things are judged, from nothing but what the consumers said, what was produ
    was killed or failed while it owned the partition; or its membership was lost, or its commit of this record
    failed, and in the last two session timeouts before that a proxy or the broker had been killed, the connections
    of a client cut, or the whole machine had stood still for seconds (the run notes that as a `stall`).
+
+Of a fleet also what tests/jepsen/fleet_rules.py says.
 """
 
 import sys
@@ -27,6 +29,7 @@ from pathlib import Path
 
 from support.ownership import Delivery, Interval, Overlap, account, gaps, overlaps
 
+from tests.jepsen import fleet_rules
 from tests.jepsen.history import History
 
 CRASHED = frozenset({"killed", "died", "failed"})
@@ -53,6 +56,9 @@ def judge(history: History) -> Verdict:
     _lost_and_strange(history, verdict)
     for first, second in _read_twice(history):
         _twice(history, verdict, first, second)
+    if history.of_fleet:
+        for violation in fleet_rules.violations(history):
+            verdict.violated(violation)
     return verdict
 
 
@@ -128,14 +134,14 @@ def _excuse(history: History, before: Interval, first: Delivery, after: Interval
     if kind in CRASHED:
         return f"the first reader {'was killed' if kind == 'killed' else 'failed'}"
     window = 2 * history.session_ns
-    if kind == "lost" and history.disturbed(before.end - window, before.end):
+    if kind == "lost" and history.disturbed(before.client, before.end - window, before.end):
         return "the first reader's membership was lost in a fault"
     for commit in history.failed_commits.get(before.partition, []):
         if (
             commit.client == first.client
             and commit.offset > first.offset
             and first.mono <= commit.mono <= after.begin + window
-            and history.disturbed(commit.mono - window, commit.mono)
+            and history.disturbed(commit.client, commit.mono - window, commit.mono)
         ):
             return "the first reader's commit failed in a fault"
     return None
@@ -155,6 +161,8 @@ def report(history: History, verdict: Verdict) -> Iterator[str]:
     yield f"{len(everything):8}  times a partition was taken ({len(partitions)} partitions)"
     yield f"{_longest_gap(history):8.1f}  seconds the longest that a partition had no owner"
     yield f"{len(history.produced):8}  records acknowledged to the producer"
+    if history.of_fleet:
+        yield from fleet_rules.figures(history)
     for note, count in sorted(verdict.notes.items()):
         yield f"{count:8}  {note}"
     for violation in verdict.violations:

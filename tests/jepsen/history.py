@@ -10,7 +10,19 @@ from typing import Any
 
 from support.ownership import Event, Interval, Partition, intervals, read_log
 
-DISTURBING = frozenset({"kill proxy", "move client", "kill broker", "stop broker", "change policy", "stall"})
+DISTURBING = frozenset(
+    {
+        "kill proxy",
+        "stop proxy",
+        "freeze proxy",
+        "cut log",
+        "move client",
+        "kill broker",
+        "stop broker",
+        "change policy",
+        "stall",
+    }
+)
 """Faults that can cut a commit of any consumer, beside the end of the consumer itself."""
 
 
@@ -25,12 +37,16 @@ class Commit:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault injected at `mono`; `healed` is when its target had been restarted, if it had to be."""
+    """A fault injected at `mono`; `healed` is when its target had been restarted, if it had to be.
+
+    `process` is the consumer process that it hit, if it hit one.
+    """
 
     kind: str
     victim: str
     mono: int
     healed: int
+    process: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,11 @@ class History:
     def session_ns(self) -> int:
         """Return the session timeout of every client, in nanoseconds."""
         return int(self.about["session_timeout_ms"]) * 1_000_000
+
+    @property
+    def of_fleet(self) -> bool:
+        """Return whether the proxies shared a member log."""
+        return bool(self.about.get("fleet"))
 
     @cached_property
     def owned(self) -> dict[str, dict[Partition, list[Interval]]]:
@@ -110,10 +131,11 @@ class History:
         before = commits[: bisect_left([commit.mono for commit in commits], mono)]
         return max(before, key=lambda commit: commit.offset, default=None)
 
-    def disturbed(self, begin: int, end: int) -> Fault | None:
-        """Return a fault that existed between `begin` and `end` and could interrupt a commit, or None."""
+    def disturbed(self, client: str, begin: int, end: int) -> Fault | None:
+        """Return a fault that existed between `begin` and `end` and could interrupt this client's commit, or None."""
         for fault in self.faults:
-            if fault.kind in DISTURBING and fault.mono <= end and fault.healed >= begin:
+            hits = fault.kind in DISTURBING or (fault.kind == "freeze consumer" and fault.process == client)
+            if hits and fault.mono <= end and fault.healed >= begin:
                 return fault
         return None
 
@@ -131,7 +153,7 @@ def _faults(lines: list[dict[str, Any]]) -> list[Fault]:
             ),
             line["mono"],
         )
-        found.append(Fault(line["event"], line["victim"], line["mono"], healed))
+        found.append(Fault(line["event"], line["victim"], line["mono"], healed, line.get("process")))
     return found
 
 

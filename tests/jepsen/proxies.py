@@ -1,4 +1,4 @@
-"""Runs the two proxies and the balancer in front of them."""
+"""Runs the proxies and the balancer in front of them."""
 
 import itertools
 import json
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from support import ROOT
 
-from tests.jepsen.schedule import PROXIES
+from tests.jepsen.schedule import REPLICAS
 from tools.kafka.ports import free_ports
 
 FRONT = "127.0.0.1"
-BACKENDS = {name: f"127.0.0.{number}" for number, name in enumerate(PROXIES, start=2)}
+BACKENDS = {name: f"127.0.0.{number}" for number, name in enumerate(REPLICAS, start=2)}
 BROKER_ID = 1
 READY_TIMEOUT_S = 60.0
 
@@ -32,6 +32,15 @@ journal: {{path: {journal}}}
 sole_process: false
 """
 
+FLEET = """\
+fleet:
+  kafka: {{bootstrap.servers: "{bootstrap}"}}
+  topic: members
+  partitions: 4
+  replication: 1
+  expires: true
+"""
+
 LISTENER = (
     '  - {{bind: {address}, port: {bootstrap}, advertised_host: {front}, nodes: {{"{broker}": {node}}}}}'
 )
@@ -41,7 +50,7 @@ POLICY = 'default: observe\nrules: [{{pattern: ".*", mode: {mode}, switch_pause_
 
 
 def set_policy(folder: Path, mode: str) -> None:
-    """Set the mode in which both proxies handle every group from now on."""
+    """Set the mode in which all proxies handle every group from now on."""
     new = folder / f"{POLICY_FILE}.new"
     new.write_text(POLICY.format(mode=mode))
     new.rename(folder / POLICY_FILE)
@@ -50,7 +59,16 @@ def set_policy(folder: Path, mode: str) -> None:
 class ProxyProcess:
     """An `epochgate run` process, started as an operator does; each client has its own listener (see balancer.py)."""
 
-    def __init__(self, name: str, folder: Path, kafka: str, ports: dict[str, list[int]], admin: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        kafka: str,
+        ports: dict[str, list[int]],
+        admin: int,
+        log_bootstrap: str | None = None,
+    ) -> None:
+        """`log_bootstrap` is where the brokers of the member log are; None for a proxy without one."""
         self.name = name
         self._folder = folder
         self._address = BACKENDS[name]
@@ -71,6 +89,7 @@ class ProxyProcess:
                 policy=folder / POLICY_FILE,
                 journal=folder / "journal" / name,
             )
+            + (FLEET.format(bootstrap=log_bootstrap) if log_bootstrap else "")
         )
 
     def start(self) -> None:
@@ -106,11 +125,27 @@ class ProxyProcess:
             self._process.kill()
             self._process.wait()
 
+    def terminate(self) -> None:
+        """Send SIGTERM, and do not wait for the end."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """Send SIGSTOP: the process stands still, and its connections stay open."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Send SIGCONT."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End it with SIGTERM, and with SIGKILL if that does not suffice."""
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGTERM)
+        self.terminate()
+        self.thaw()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -128,8 +163,9 @@ class ProxyProcess:
 class BalancerProcess:
     """balancer.py as a process; its log is `balancer.log`."""
 
-    def __init__(self, folder: Path, ports: dict[str, list[int]]) -> None:
-        settings = {"front": FRONT, "backends": BACKENDS, "clients": ports}
+    def __init__(self, folder: Path, ports: dict[str, list[int]], proxies: Sequence[str]) -> None:
+        backends = {name: BACKENDS[name] for name in proxies}
+        settings = {"front": FRONT, "backends": backends, "clients": ports}
         with (folder / "balancer.stderr").open("wb") as stderr:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.jepsen.balancer", json.dumps(settings)],

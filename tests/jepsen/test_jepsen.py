@@ -1,4 +1,4 @@
-"""Runs the Jepsen-style test with two minutes of faults; `make jepsen MINUTES=10` is the long form."""
+"""Runs the Jepsen-style test with two minutes of faults, once with a member log; `make jepsen MINUTES=10` is the long form."""
 
 import os
 
@@ -7,7 +7,7 @@ from support import ROOT, find_broker
 
 from tests.jepsen import arena, check
 from tests.jepsen.history import History
-from tests.jepsen.schedule import Fault
+from tests.jepsen.schedule import FLEET_WEIGHTS, WEIGHTS
 from tests.pipeline.checker import Check
 from tests.pipeline.in_memory import found
 from tests.pipeline.real_journal import SKEW_US, of_run
@@ -19,16 +19,19 @@ SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
 @pytest.mark.kafka
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
-def test_two_minutes_of_faults():
-    folder = ROOT / "build" / "jepsen" / "test"
+@pytest.mark.parametrize("fleet", [False, True], ids=["apart", "fleet"])
+def test_two_minutes_of_faults(fleet):
+    folder = ROOT / "build" / "jepsen" / ("test-fleet" if fleet else "test")
     try:
-        arena.run(folder, seed=SEED, seconds=60 * MINUTES)
+        arena.run(folder, seed=SEED, seconds=60 * MINUTES, fleet=fleet)
     except find_broker.NoBrokerError as reason:
         if os.environ.get("EPOCHGATE_REQUIRE_KAFKA"):
             pytest.fail(f"EPOCHGATE_REQUIRE_KAFKA is set, but {reason}")
         pytest.skip(str(reason))
     history = History.read(folder)
-    assert {fault.kind for fault in history.faults} >= set(Fault), "not everything was broken"
+    assert {fault.kind for fault in history.faults} >= set(FLEET_WEIGHTS if fleet else WEIGHTS), (
+        "not everything was broken"
+    )
     verdict = check.judge(history)
     assert verdict.violations == [], "\n".join(check.report(history, verdict))
     events = of_run(folder)

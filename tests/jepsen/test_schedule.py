@@ -1,7 +1,9 @@
 """The same seed gives the same faults, and every kind occurs early enough for a short run."""
 
+import itertools
+
 from tests.jepsen.roster import SEATS
-from tests.jepsen.schedule import Fault, schedule
+from tests.jepsen.schedule import FLEET_WEIGHTS, REPLICAS, WEIGHTS, Fault, schedule
 
 NAMES = [seat.name for seat in SEATS]
 
@@ -12,9 +14,10 @@ def test_a_seed_gives_one_schedule():
 
 
 def test_two_minutes_have_every_kind_of_fault():
-    for seed in range(50):
-        steps = list(schedule(seed, 120, NAMES))
-        assert {step.fault for step in steps} == set(Fault)
+    assert set(FLEET_WEIGHTS) == set(Fault)
+    for seed, weights in itertools.product(range(50), (WEIGHTS, FLEET_WEIGHTS)):
+        steps = list(schedule(seed, 120, NAMES, proxies=REPLICAS, weights=weights))
+        assert {step.fault for step in steps} == set(weights)
         assert [step.at_s for step in steps] == sorted(step.at_s for step in steps)
         assert steps[-1].at_s < 120
 
