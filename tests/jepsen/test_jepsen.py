@@ -1,4 +1,4 @@
-"""Runs the Jepsen-style test with two minutes of faults, without and with a member log; `make jepsen` is the long form."""
+"""Runs the Jepsen-style test with two minutes of faults, without and with a member log (`make jepsen` runs longer)."""
 
 import os
 
