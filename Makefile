@@ -150,8 +150,8 @@ bench-rolling-restart: setup ## three replicas ended, killed and stopped under 4
 natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
 	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 
-jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7)
-	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7)
+jepsen: setup ## kill consumers, proxies and the broker at random, judge by the consumers' logs (MINUTES=10 SEED=7; three replicas: ARGS=--fleet)
+	nice $(BIN)/python -m tests.jepsen --minutes $(or $(MINUTES),10) --seed $(or $(SEED),7) $(ARGS)
 
 jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under faults; its journal judged by audit and plain checker (MINUTES=3 SEED=11)
 	nice $(BIN)/python -m tests.jepsen --migrate --minutes $(or $(MINUTES),3) --seed $(or $(SEED),11) --folder build/jepsen/migration

@@ -128,6 +128,8 @@ def _twice(history: History, verdict: Verdict, first: Delivery, second: Delivery
 
 
 def _excuse(history: History, before: Interval, first: Delivery, after: Interval) -> str | None:
+    if after.begin < before.begin and _had_left_its_contract(history, Overlap(after, before)):
+        return "the second reader's session had passed"  # it had stood still, and read on for a moment
     if before.ended_by is None:
         return None
     kind = before.ended_by.kind

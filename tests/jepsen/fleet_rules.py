@@ -3,9 +3,10 @@
 1. **A killed client's partitions have owners again within its session timeout + 1.5 s.** Judged for each consumer that
    was killed alone: no other fault was there from a session timeout before until the bound after. (The others are
    counted as not judged.)
-2. **No two act on a partition with accepted commits.** While an owner works whose commit was accepted, no commit of
-   another client is accepted that covers a record which that client read after it. Such a commit was certainly sent
-   after the owner's. There is no excuse.
+2. **No two act on a partition with accepted commits.** When another client's commit of a partition was accepted while
+   an owner still worked on it, no later commit of that owner is accepted: none that covers a record which it read
+   after the other's commit, so that it was certainly sent later. An owner that stood still past its session timeout may
+   go on for a moment, but its commits are refused, as by Kafka. There is no excuse.
 3. **Everybody settles**: a minute after the last fault has healed, and from then on, every partition that anybody read
    has an owner until the consumers are closed.
 """
@@ -112,12 +113,15 @@ def _acting_at_once(history: History) -> Iterator[str]:
     for partition, commits in history.commits.items():
         for owner in owners.get(partition, []):
             inside = [one for one in commits if owner.begin <= one.mono <= owner.end]
-            first = next((one for one in inside if one.client == owner.client), None)
-            for commit in inside if first is not None else []:
-                if commit.client != owner.client and _read_at(read, partition, commit) > first.mono:
+            own = [one for one in inside if one.client == owner.client]
+            for other in inside:
+                if other.client == owner.client or _read_at(read, partition, other) <= owner.begin:
+                    continue
+                later = next((one for one in own if _read_at(read, partition, one) > other.mono), None)
+                if later is not None:
                     yield (
-                        f"{partition}: {commit.client} read and committed {commit.offset} while {owner} worked on it"
-                        f" and had committed {first.offset}"
+                        f"{partition}: {owner} committed {later.offset} after {other.client} had read and committed"
+                        f" {other.offset}"
                     )
 
 

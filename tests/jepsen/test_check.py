@@ -113,6 +113,22 @@ def test_a_client_that_heard_something_within_its_session_timeout_has_not(run, e
     assert len(run.verdict().violations) == 1
 
 
+@pytest.mark.parametrize(("silent_s", "violations"), [(SESSION_S, 0), (SESSION_S - 0.1, 2)])
+def test_a_client_that_stood_still_for_its_session_timeout_may_read_what_its_successor_has_read(
+    run, silent_s, violations
+):
+    run.produce(3)
+    run.assigned("C", 6 + silent_s)
+    run.read("C", 6.1 + silent_s, 3)
+    run.read("B", 6.2 + silent_s, 3)
+    _end_late(run, "lost")
+    verdict = run.verdict()
+    assert len(verdict.violations) == violations, verdict.violations
+    assert verdict.notes["records read twice after the second reader's session had passed"] == (
+        not violations
+    )
+
+
 @pytest.mark.parametrize(("acknowledged", "violations"), [(False, 0), (True, 1)])
 def test_records_that_a_client_reads_after_its_session_do_not_bring_it_back_and_a_commit_does(
     run, acknowledged, violations

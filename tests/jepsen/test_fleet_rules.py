@@ -51,7 +51,11 @@ def test_two_that_act_with_accepted_commits_are_found(run):
     run.produce(2)
     run.read("A", 44, 2)
     run.committed("A", 45, 3)
-    assert any("A read and committed 3 while C" in found for found in run.verdict().violations)
+    assert not any("A had read and committed" in found for found in run.verdict().violations)
+    run.produce(3)
+    run.read("C", 46, 3)
+    run.committed("C", 47, 4)
+    assert any("committed 4 after A had read and committed 3" in found for found in run.verdict().violations)
 
 
 def test_a_commit_whose_answer_came_late_is_no_act(run):
@@ -60,6 +64,9 @@ def test_a_commit_whose_answer_came_late_is_no_act(run):
     _taken(run, 41)
     run.committed("C", 43, 2)
     run.committed("A", 45, 3)
+    run.produce(3)
+    run.read("C", 46, 3)
+    run.committed("C", 47, 4)
     assert not any("read and committed" in found for found in run.verdict().violations)
 
 

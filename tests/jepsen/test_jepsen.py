@@ -19,7 +19,9 @@ SEED = int(os.environ.get("EPOCHGATE_JEPSEN_SEED", "3"))
 @pytest.mark.kafka
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("fleet", [False, True], ids=["apart", "fleet"])
+@pytest.mark.parametrize(
+    "fleet", [pytest.param(False, id="apart"), pytest.param(True, id="fleet", marks=pytest.mark.long)]
+)
 def test_two_minutes_of_faults(fleet):
     folder = ROOT / "build" / "jepsen" / ("test-fleet" if fleet else "test")
     try:
