@@ -144,6 +144,9 @@ bench-failover: setup ## how long a killed client's partitions have no owner, on
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
 
+bench-rolling-restart: setup ## three replicas ended, killed and stopped under 40 clients of four libraries (tables, build/bench-rolling-restart.json; ARGS="--rounds 1")
+	nice $(BIN)/python -m benchmarks.rolling_restart $(ARGS)
+
 natives: setup ## native and classic members in one group, straight and through the proxy (ROUNDS=20 SEED=1)
 	nice $(BIN)/python -m tests.natives --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),1)
 

@@ -10,11 +10,11 @@ import statistics
 import uuid
 
 import pytest
+from support import rollout
 from support.clients import CONFLUENT, COOPERATIVE
 from support.consumers import Consumers
 from support.ownership import Partition, account, gaps, overlaps
 
-from tests.chart import rollout
 from tests.chart.pod import empty
 from tools import haproxy
 from tools.chart.binaries import ROOT

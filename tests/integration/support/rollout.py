@@ -4,10 +4,15 @@ Each pod has a loopback address of its own. HAProxy asks /readyz as the readines
 deleted, which takes it out of the Service before it gets SIGTERM. Each client has ports of its own, which stand for the
 address that it would have on a machine of its own: whatever it connects to there, it reaches one pod as long as that is
 in the Service (`sessionAffinity: ClientIP`).
+
+What happens to a pod is one of these: it is deleted and created again as a Deployment does it, killed, or stopped for
+a while (SIGSTOP). Connections that are there stay when HAProxy finds out that a pod is not ready, as with a Service;
+`cut` does what some load balancers do then.
 """
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -20,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.waiting import eventually
-
 from tools import haproxy
 from tools.kafka.ports import free_ports
 
@@ -35,6 +39,7 @@ listeners:
 {listeners}
 admin: {{bind: {address}, port: {admin}}}
 policy: {{file: {folder}/policy.yaml}}
+journal: {{path: {folder}/journal}}
 sole_process: false
 fleet: {fleet}
 """
@@ -102,29 +107,51 @@ class Pod:
 
     def ready(self) -> bool:
         """What the readiness probe finds."""
-        assert self._process is not None
-        assert self._process.poll() is None, self.log.read_text()
+        assert self._running.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"http://{self.address}:{self._admin}/readyz", timeout=2) as answer:
-                return answer.status == 200
+                return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
+    def metrics(self) -> str:
+        """What /metrics says."""
+        with urllib.request.urlopen(f"http://{self.address}:{self._admin}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, series: str) -> float:
+        """The value of one series of its metrics."""
+        (value,) = [line.split()[-1] for line in self.metrics().splitlines() if line.startswith(f"{series} ")]
+        return float(value)
+
     def terminate(self) -> None:
         """SIGTERM."""
-        self._process.send_signal(signal.SIGTERM)
+        self._running.send_signal(signal.SIGTERM)
         self._began = time.monotonic()
 
     def wait(self, timeout_s: float) -> None:
         """Until it has ended in order."""
-        assert self._process.wait(timeout=timeout_s) == 0, self.log.read_text()
+        assert self._running.wait(timeout=timeout_s) == 0, self.log.read_text()
         self.drained_s = time.monotonic() - self._began
+
+    def freeze(self) -> None:
+        """Stop the process as a long pause of its machine would (SIGSTOP)."""
+        os.kill(self._running.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(self._running.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Whatever state it is in, it is gone after this."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process
 
 
 class Service:
@@ -168,7 +195,7 @@ class Service:
         self._file.write_text(self._haproxy(admin))
         with (folder / "haproxy.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [haproxy.program(), "-db", "-f", str(self._file)],
+                [haproxy.program() or "haproxy", "-db", "-f", str(self._file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -182,18 +209,43 @@ class Service:
         """Start a pod and wait until it is ready and in the Service."""
         self.pods[name].start()
         eventually(self.pods[name].ready, what=f"{name} is ready", timeout_s=60)
-        eventually(lambda: self._up(name), what=f"{name} is in the Service", timeout_s=60)
+        self._tell(f"set server pods/{name} state ready")  # which it is not if it was deleted before
+        eventually(lambda: self.has(name), what=f"{name} is in the Service", timeout_s=60)
 
     def delete(self, name: str) -> None:
         """Take a pod out of the Service, and then tell it to end."""
         self._tell(f"set server pods/{name} state maint")
-        eventually(lambda: not self._up(name), what=f"{name} is out of the Service")
+        eventually(lambda: not self.has(name), what=f"{name} is out of the Service")
         subprocess.run(["sleep", str(PRE_STOP_S)], check=True)  # what preStop does
         self.pods[name].terminate()
+
+    def cut(self, name: str) -> None:
+        """Cut all connections to a pod, as load balancers may that find it not ready."""
+        cuts = [
+            f"shutdown sessions server {row['pxname']}/{name}"
+            for row in self._stat()
+            if row["svname"] == name
+        ]
+        for cut in cuts:
+            self._tell(cut)
 
     def connected(self, name: str) -> int:
         """Connections that HAProxy has to a pod."""
         return sum(int(row["scur"]) for row in self._stat() if row["svname"] == name)
+
+    def clients_of(self, name: str) -> frozenset[str]:
+        """The clients that have connections to a pod."""
+        used = {row["pxname"] for row in self._stat() if row["svname"] == name and row["scur"] != "0"}
+        return frozenset(
+            client
+            for client, at in self.ports.items()
+            if used & {f"{client}-{at.bootstrap}", f"{client}-{at.node}"}
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether a pod is in the Service: new connections may go to it."""
+        states = [row["status"] for row in self._stat() if row["svname"] == name]
+        return bool(states) and all(state.startswith(("UP", "no check")) for state in states)
 
     def end(self) -> None:
         """Kill everything."""
@@ -201,10 +253,6 @@ class Service:
             pod.kill()
         self._process.kill()
         self._process.wait()
-
-    def _up(self, name: str) -> bool:
-        states = [row["status"] for row in self._stat() if row["svname"] == name]
-        return bool(states) and all(state.startswith(("UP", "no check")) for state in states)
 
     def _stat(self) -> list[dict[str, str]]:
         head, *lines = self._tell("show stat").lstrip("# ").splitlines()
