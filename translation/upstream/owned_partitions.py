@@ -66,9 +66,9 @@ def has_to_report_owned(context: Context, member: Member, *, client_is_here: boo
     """Whether a heartbeat has to be a full one, which reports all that the client may work on.
 
     That is so after a lost response, while the member epoch is 0, and when the broker waits for partitions that the
-    client never had. With several proxy processes a Heartbeat of a client (``client_is_here``) reports it too: the response
-    with a change may have gone to another process that served the client before (:func:`_may_have_missed`). A heartbeat
-    of an adopted member reports nothing, because what its client works on is unknown until it joins here.
+    client never had. With several proxy processes a Heartbeat of a client (``client_is_here``) reports it too, if the
+    response with a change may have gone to another process that served the client before (:func:`_may_have_missed`). A
+    heartbeat of an adopted member reports nothing, because what its client works on is unknown until it joins here.
     """
     if member.adopted:
         return False
