@@ -1,6 +1,6 @@
 """`make bench`: measures the costs of Epochgate beside the same work without it; writes a table and build/bench.json.
 
-python -m benchmarks [--only throughput,tls,latency,members,growth] [--runs N]
+python -m benchmarks [--only throughput,tls,latency,fleet,members,growth] [--runs N]
 """
 
 import argparse
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import growth, latency, members, plain_relay, throughput, trio_relay
-from benchmarks.test_bed import BUILD, gateway, kafka, kafka_version
+from benchmarks.test_bed import BUILD, REPLICAS, gateway, kafka, kafka_version, of_fleet
 from tools import haproxy
 from tools.kafka.cluster import ExtraListener
 from tools.kafka.ports import LOOPBACK, free_ports
@@ -52,6 +52,20 @@ def latencies(rounds: int) -> Any:
             stack.enter_context(relay(port, cluster.bootstrap))
             addresses[name] = f"{LOOPBACK}:{port}"
         return latency.measure(cluster.bootstrap, sole, several, addresses, rounds=rounds)
+
+
+def fleet_heartbeats(rounds: int) -> Any:
+    """Measure a Heartbeat in a fleet of three replicas beside one through the only process."""
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(kafka())
+        sole = stack.enter_context(gateway(cluster.bootstrap, "latency"))
+        replicas = [
+            stack.enter_context(
+                gateway(cluster.bootstrap, f"latency-fleet-{n}", more=of_fleet(cluster.bootstrap))
+            )
+            for n in range(REPLICAS)
+        ]
+        return latency.measure_fleet(sole, replicas, rounds=rounds)
 
 
 def throughputs(runs: int, records: int) -> Any:
@@ -116,6 +130,12 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
                 ways = (str(one["direct"][q]), str(one["proxied"][q]))
                 cost = "".join(f"{_HOW[way]}{added[q]:+}" for way, added in one["added"].items())
                 table.append((f"{name}, {q}, us", *ways, cost, *target))
+    if (one := report.get("fleet")) is not None:
+        ways = (str(one[latency.ONLY_PROCESS]["p50"]), str(one[latency.PROXIED]["p50"]))
+        table.append(
+            ("translated Heartbeat, p50, us: without = the only process, with = a fleet", *ways,
+             f"ratio {one['ratio']}", f"<= {one['target']}", _said(one["met"]))
+        )  # fmt: skip
     for one in report.get("members", []):
         memory = one["bytes_per_member"] / 1024
         share = one["shares"]["proxy"]
@@ -149,7 +169,7 @@ def _said(met: bool) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default="throughput,tls,latency,members,growth")
+    parser.add_argument("--only", default="throughput,tls,latency,fleet,members,growth")
     parser.add_argument("--runs", type=int, default=throughput.RUNS)
     parser.add_argument("--records", type=int, default=throughput.RECORDS)
     parser.add_argument("--rounds", type=int, default=latency.ROUNDS)
@@ -158,6 +178,7 @@ def main() -> int:
         "throughput": lambda: throughputs(options.runs, options.records),
         "tls": lambda: throughputs_on_tls(options.runs, options.records // LESS_ON_TLS),
         "latency": lambda: latencies(options.rounds),
+        "fleet": lambda: fleet_heartbeats(options.rounds),
         "members": members.measure,
         "growth": growth.measure,
     }

@@ -12,7 +12,7 @@ thread with blocking sockets; the times are those of the whole exchange as the c
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -33,10 +33,13 @@ WARM_UP = 800
 ROUNDS_FOR_A_JOIN = 10
 """A first JoinGroup takes a connection of its own, so there are fewer of them."""
 SMALL_REQUEST = 100
+TARGET_RATIO_OF_A_FLEET = 1.05
+"""How long a Heartbeat through one replica of a fleet may take, where it takes 1 through the only process."""
 TARGETS_US = {"request": 150.0, "heartbeat": 150.0, "heartbeat_of_several": 150.0, "passing_heartbeat": 50.0}
 """The target: the most that may be added to the median."""
 _MEMBER_ID_REQUIRED = (79).to_bytes(2, "big")
 DIRECT, PROXIED, BY_HAPROXY, BY_TRIO = "direct", "proxied", "haproxy", "trio"
+ONLY_PROCESS = "only process"
 
 
 def measure(
@@ -91,6 +94,32 @@ def measure(
         met = target is None or added[PROXIED]["p50"] < target
         result[what] = {**ways, "added": added, "target_us": target, "met": met}
     return result
+
+
+def measure_fleet(sole: Gateway, fleet: Sequence[Gateway], rounds: int = ROUNDS) -> dict[str, Any]:
+    """Measure a translated Heartbeat through the only process and through the first replica of a ``fleet``, in turn.
+
+    The member of the fleet is served, its connection confirmed, and all replicas run. Who goes first changes in the
+    middle, because whoever comes later in a round finds colder caches.
+    """
+    topic = f"latency-{uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": sole.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    ways = {
+        way: heartbeat_of_new_member(gateway.bootstrap, ClassicMember, f"translated-{name}-{topic}", topic)
+        for way, name, gateway in ((ONLY_PROCESS, "sole", sole), (PROXIED, "fleet", fleet[0]))
+    }
+    exchanges = {("heartbeat_in_a_fleet", way): exchange for way, exchange in ways.items()}
+    halves = [in_turn(dict(order), rounds // 2) for order in (exchanges.items(), reversed(exchanges.items()))]
+    times = {name: [*halves[0][name], *halves[1][name]] for name in exchanges}
+    result: dict[str, Any] = {way: quantiles(taken) for (_, way), taken in times.items()}
+    result["ratio"] = round(result[PROXIED]["p50"] / result[ONLY_PROCESS]["p50"], 3)
+    return {
+        **result,
+        "rounds": rounds,
+        "target": TARGET_RATIO_OF_A_FLEET,
+        "met": result["ratio"] <= TARGET_RATIO_OF_A_FLEET,
+    }
 
 
 def heartbeat_of_new_member(

@@ -26,6 +26,15 @@ rules:
 """
 
 
+REPLICAS = 3
+
+
+def of_fleet(log_bootstrap: str) -> str:
+    """Return what makes a gateway a replica of a fleet whose member log is at this broker."""
+    kafka = f'{{"bootstrap.servers": "{log_bootstrap}"}}'
+    return f"sole_process: false\nfleet: {{kafka: {kafka}, replication: 1, expires: true}}\n"
+
+
 class Gateway:
     """`epochgate run` in front of a cluster."""
 

@@ -37,6 +37,11 @@ class TranslatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     upstream_margin_ms: int = 10_000
     """Added to the rebalance timeout that the broker is told, which counts before the client hears of the rebalance."""
 
+    report_interval_s: float = 10.0
+    """With a member log: how often a client's Heartbeat reports to the broker all that the client may own. It could
+    have missed a change that was answered at another replica. The broker is told a rebalance timeout that is longer by
+    as much. Without a log one of several processes reports it in each."""
+
     leave_wait_s: float = 5.0
     """The longest that LeaveGroup of the last member of the new protocol waits for classic members to give up
     partitions. They hear of it within a heartbeat interval, 3 s by default; a client that closes waits no longer than

@@ -90,7 +90,8 @@ class PredictedHeartbeat:
             return None
         response = check_incarnation(member, self._membership, self.upstream_request, answer)
         if is_unchanged(member, response):
-            record_contact(context, member, response)
+            reported = self.upstream_request.topic_partitions is not None
+            record_contact(context, member, response, reported=reported)
             context.answer(self.request, _NOTHING_NEW)
             return None
         return conclude(

@@ -41,6 +41,10 @@ class Fleet:
             return True
         return self.log.verdict(key_of(member), connection_id, self._environment.now) is Verdict.SERVE
 
+    def knows_who_serves(self, member: Member) -> bool:
+        """Whether no other replica can have come to serve a member that is served here without our reading of it."""
+        return self.log is not None and self.log.is_ready(key_of(member))
+
     def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
         """The client of a member that is served here gave a sign of life; a commit does not say where it is (None)."""
         if self.log is not None:

@@ -104,8 +104,10 @@ class BrokerView:
         "last_full_request",
         "replied_at",
         "reply_lost",
+        "reported_at",
         "subscribed_on",
         "subscription",
+        "taken_over_at",
     )
 
     def __init__(self) -> None:
@@ -121,6 +123,10 @@ class BrokerView:
         """When the broker last answered a heartbeat of this member."""
         self.reply_lost = False
         """The response to the last heartbeat never came, so the broker may know more than is known here."""
+        self.reported_at = -math.inf
+        """When the broker last accepted a full heartbeat, which reported all that the client may own."""
+        self.taken_over_at = -math.inf
+        """When this process took the membership over from another; never if it began here."""
         self.keep_alive_s = 5.0
         """How often the broker wants a heartbeat (seconds)."""
         self.last_full_request: (

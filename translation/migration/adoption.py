@@ -148,6 +148,7 @@ def _adopt(
     static_members.claim_instance(context, member)
     generation.adopt(member, request, found.member_epoch)
     member.adopted = True
+    member.broker.taken_over_at = context.now
     member.may_have_moved = False
     member.deadlines.keep_alive_at = context.now + member.broker.keep_alive_s
     if member.join.waiting is None:
@@ -170,7 +171,7 @@ def _describe_client(context: Context, member: Member, found: ConsumerGroupDescr
 
 def adopt_for_join(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Adopt a member in its client's JoinGroup, which says everything else, also what the client owns."""
-    _take_epoch(member, found)
+    _take_epoch(context, member, found)
     context.events.emit(EventKind.ADOPTED, member)
 
 
@@ -183,11 +184,12 @@ def resync_epoch(context: Context, member: Member, connection: Connection) -> Pr
     _, found = yield from lookup_member(context, member.group.group_id, member.member_id, connection)
     if found is None or found.member_epoch == member.member_epoch:
         return False
-    _take_epoch(member, found)
+    _take_epoch(context, member, found)
     return True
 
 
-def _take_epoch(member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
+def _take_epoch(context: Context, member: Member, found: ConsumerGroupDescribeResponseMember) -> None:
     """Take over the broker's epoch. What the client owns at it is unknown until its JoinGroup is answered."""
     member.member_epoch = found.member_epoch
     member.adopted = True
+    member.broker.taken_over_at = context.now

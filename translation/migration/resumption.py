@@ -175,5 +175,6 @@ def _restore(context: Context, member: Member, snapshot: Snapshot, assignment: P
     broker.effective_assignor = assignor_for(context, member)
     partitions.broker_assignment = partitions.synced_assignment = partitions.possibly_owned = assignment
     partitions.pending_revocation, partitions.reported_owned = NONE, None
+    broker.taken_over_at = context.now
     member.adopted = member.may_have_moved = False
     generation.resume(member, snapshot.generation, snapshot.member_epoch)

@@ -99,10 +99,8 @@ def check_incarnation(
 def _full_request(
     context: Context, member: Member, topics: frozenset[str], owned: Partitions
 ) -> ConsumerGroupHeartbeatRequest:
-    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(
-        member.client, context.settings.upstream_margin_ms
-    )
-    # One of several processes sends it at each Heartbeat of a client, and it is nearly always the same.
+    rebalance_timeout_ms = rebalance_timeout.told_to_broker_ms(member.client, _margin_ms(context))
+    # One of several processes sends it often, and it is nearly always the same.
     contents = (
         member.member_epoch,
         member.client.instance_id,
@@ -126,6 +124,14 @@ def _full_request(
     )
     member.broker.last_full_request = contents, topics, owned, request
     return request
+
+
+def _margin_ms(context: Context) -> int:
+    """By how much the broker is told more than the client's own timeouts."""
+    settings = context.settings
+    if context.fleet.log is None:
+        return settings.upstream_margin_ms
+    return settings.upstream_margin_ms + int(settings.report_interval_s * 1000)
 
 
 def full_heartbeat(
@@ -289,15 +295,22 @@ def _apply_response(
     released = acknowledge(member, assigned, owned)
     member.member_epoch = response.member_epoch
     member.broker.reply_lost = False
-    record_contact(context, member, response)
+    record_contact(context, member, response, reported=owned is not None)
     if released or member.member_epoch > epoch_before > 0:
         # Others may get the partitions that were given up; a moved epoch means a new target assignment.
         context.memberships.heartbeat_group(member.group)
 
 
-def record_contact(context: Context, member: Member, response: ConsumerGroupHeartbeatResponse) -> None:
-    """Record that the broker has the member at this moment, and schedule the next keep-alive at its interval."""
+def record_contact(
+    context: Context, member: Member, response: ConsumerGroupHeartbeatResponse, *, reported: bool
+) -> None:
+    """Record that the broker has the member at this moment, and schedule the next keep-alive at its interval.
+
+    ``reported``: the request had an owned list.
+    """
     member.broker.replied_at = context.now
+    if reported:
+        member.broker.reported_at = context.now
     if response.heartbeat_interval_ms > 0:  # the response to a leave has none
         member.broker.keep_alive_s = response.heartbeat_interval_ms / 1000
     schedule_keepalive(context, member)

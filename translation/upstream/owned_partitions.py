@@ -66,15 +66,35 @@ def has_to_report_owned(context: Context, member: Member, *, client_is_here: boo
     """Whether a heartbeat has to be a full one, which reports all that the client may work on.
 
     That is so after a lost response, while the member epoch is 0, and when the broker waits for partitions that the
-    client never had. With several proxy processes it is so for each Heartbeat of a client (``client_is_here``): the
-    response with a change may have gone to another process that served the client before. A heartbeat of an adopted
-    member reports nothing, because what its client works on is unknown until it joins here.
+    client never had. With several proxy processes a Heartbeat of a client (``client_is_here``) reports it too, if the
+    response with a change may have gone to another process that served the client before (:func:`_may_have_missed`). A
+    heartbeat of an adopted member reports nothing, because what its client works on is unknown until it joins here.
     """
     if member.adopted:
         return False
     never_had = not member.partitions.pending_revocation <= member.partitions.possibly_owned
-    missed = not context.settings.sole_process
-    return member.broker.reply_lost or member.member_epoch == 0 or (client_is_here and (never_had or missed))
+    return (
+        member.broker.reply_lost
+        or member.member_epoch == 0
+        or (client_is_here and (never_had or _may_have_missed(context, member)))
+    )
+
+
+def _may_have_missed(context: Context, member: Member) -> bool:
+    """Whether another process may have got a response for the member, with a change that is unknown here.
+
+    Without a member log that may be so at any time, and while the log is away. With one, only this replica speaks for
+    the member; but heartbeats of the one before may still be under way, and for two session timeouts that is assumed.
+    From then on what the client may own is reported now and then, so that no error of that kind lasts.
+    """
+    if context.settings.sole_process:
+        return False
+    now, broker = context.now, member.broker
+    return (
+        now - broker.reported_at >= context.settings.report_interval_s
+        or (now - broker.taken_over_at) * 1000 < 2 * member.client.session_timeout_ms
+        or not context.fleet.knows_who_serves(member)
+    )
 
 
 def acknowledge(member: Member, assigned: Partitions, owned: Partitions | None) -> Partitions:
