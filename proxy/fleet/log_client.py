@@ -31,17 +31,9 @@ from proxy.config.fleet import Fleet, Property
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import TIMEOUT_S, access_hint
 from translation.fleet.counting import Stored
+from translation.fleet.formats import FORMAT_HEADER, FORMATS, UnknownFormat, format_of
 from translation.fleet.outputs import WriteRecord
-from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
-    PROBE,
-    InvalidRecord,
-    MemberKey,
-    Writer,
-    decode_key,
-    decode_value,
-)
+from translation.fleet.records import PROBE, InvalidRecord, MemberKey, Writer, decode_key
 from translation.fleet.replicas import REPLICA_HEADER, Replica, replica_header
 
 _READER: Mapping[str, Property] = {
@@ -360,8 +352,10 @@ class _Reader:
             return None
         self._positions[partition] = offset + 1
         headers = dict(message.headers() or ())
-        if headers.get(FORMAT_HEADER) != FORMAT:
-            return AccessLost(f"partition {partition} has a record of another format at offset {offset}")
+        try:
+            written_in = format_of(headers.get(FORMAT_HEADER))
+        except UnknownFormat as unknown:
+            return AccessLost(f"partition {partition} has a record at offset {offset} of {unknown}")
         _, appended_ms = message.timestamp()
         key, value = message.key(), message.value()
         try:
@@ -370,7 +364,7 @@ class _Reader:
                 replica = headers.get(REPLICA_HEADER)
                 name = replica if isinstance(replica, bytes) else None
                 return RecordRead(partition, member, writer, None, offset, appended_ms, name)
-            stored = Stored(offset, appended_ms, writer, decode_value(_bytes(value)))
+            stored = Stored(offset, appended_ms, writer, written_in.decode(_bytes(value)))
         except InvalidRecord as invalid:
             _logger.warning(
                 "a record of the member log is ignored", partition=partition, offset=offset, why=str(invalid)
@@ -396,8 +390,7 @@ class _Producing:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
-        self._headers: _Headers = {FORMAT_HEADER: FORMAT}
-        self._headers_of_probe: _Headers = {**self._headers, REPLICA_HEADER: replica_header(client.replica)}
+        self._headers_of_probe: _Headers = {REPLICA_HEADER: replica_header(client.replica)}
         self._writer = client.writer
         self._producer = self._new_producer()
         self._has_failed = False
@@ -426,6 +419,9 @@ class _Producing:
 
     def _produce(self, record: WriteRecord) -> None:
         writer = self._writer
+        headers: _Headers = {FORMAT_HEADER: FORMATS[record.format].header}
+        if record.value is None:
+            headers |= self._headers_of_probe
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
@@ -438,7 +434,7 @@ class _Producing:
                     key=record.key,
                     value=record.value,
                     partition=record.partition,
-                    headers=self._headers if record.value is not None else self._headers_of_probe,
+                    headers=headers,
                     on_delivery=delivered,
                 )
             except BufferError:
