@@ -15,6 +15,7 @@ from translation.engine.member_ids import ISSUED_PREFIX, MemberIds
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import MemberKey, MemberRecord, member_key
+from translation.fleet.seats import Seat
 from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.member_state import MemberState
 from translation.partitions import to_topics
@@ -133,6 +134,8 @@ class Fleet:
         """
         if self.log is None:
             return ErrorCode.NONE
+        if self.log.seat(key_of(member)) is Seat.ELSEWHERE:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # since the broker was asked: it is taken over at the next try
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.may_speak_for(member):
