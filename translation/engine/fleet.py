@@ -76,10 +76,11 @@ class Fleet:
 
     def has_begun(self, member: Member) -> None:
         """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""
-        if self.log is None or member.connection_id is None:
+        if self.log is None:
             return
         key = key_of(member)
-        if self.log.record(key) is None:
+        self.log.begun(key)
+        if self.log.record(key) is None and member.connection_id is not None:
             self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
 
     def has_synced(self, member: Member) -> None:
