@@ -136,7 +136,8 @@ class Fleet:
         if self.log is None:
             return ErrorCode.NONE
         if self.log.seat(key_of(member)) is Seat.ELSEWHERE:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE  # since the broker was asked: it is taken over at the next try
+            # Since the broker was asked. The client takes it over at its next try.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.may_speak_for(member):
