@@ -255,7 +255,7 @@ class Watch:
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
         if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
-            self.commits.accepted(ask.message)
+            self.commits.accepted(ask.message, link.near)
         elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self.memberships.heartbeat_served(ask.message, response)
 
