@@ -334,6 +334,28 @@ class Metrics:
             "answer in time). Calls on a connection that the log has confirmed ask nobody.",
             "verdict",
         )
+        self.fleet_newest_age = self._gauge(
+            "fleet_newest_record_age_seconds",
+            "For how long nothing was read from the partition of the member log where that is longest, by this "
+            "process's own monotonic clock. Each replica writes a probe to each partition every 30 s, so it normally "
+            "stays below about 30.",
+        )
+        self.fleet_members_here = self._gauge(
+            "fleet_members_here", "Members that the member log says this process serves."
+        )
+        self.fleet_members = self._gauge(
+            "fleet_members",
+            "Members of all replicas in the member log, by state: `served`, `silent` (so is their replica), `expiring` "
+            "(the member id is dead, the broker may still have the member), `relayed` (the broker serves the id). "
+            "Every process reads the same.",
+            "state",
+        )
+        self.fleet_replicas = self._gauge(
+            "fleet_replicas",
+            "Replicas that write the member log, by state: `heard`, or `silent` (no probe for two minutes, and the log "
+            "still names it for members). Every process reads the same.",
+            "state",
+        )
         self.fleet_replay = self._gauge(
             "fleet_replay_seconds", "How long this process took at its start to read the member log."
         )
