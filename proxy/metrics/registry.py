@@ -318,7 +318,8 @@ class Metrics:
             "Records of members that were written to the member log and not read back.",
         )
         self.fleet_oldest_unresolved = self._gauge(
-            "fleet_oldest_unresolved_seconds", "For how long the oldest of them has been written."
+            "fleet_oldest_unresolved_seconds",
+            "How long ago the oldest record was written that is not read back; 0 if all are.",
         )
         self.fleet_records = self._hot_counter(
             "fleet_records",

@@ -93,7 +93,12 @@ def stage(kafka: Kafka, empty_folder) -> Iterator[Stage]:
     journal = kafka.new_topic("journal", partitions=2)
     errors: list[str] = []
     with contextlib.ExitStack() as stack:
-        proxy = Proxy(kafka.bootstrap, folder / "proxy")
+        fleet = {
+            "kafka": {"bootstrap.servers": kafka.bootstrap},
+            "topic": f"members-{topic}",
+            "replication": 1,
+        }
+        proxy = Proxy(kafka.bootstrap, folder / "proxy", fleet=fleet)
         file = proxy.folder / "epochgate.yaml"
         config = json.loads(file.read_text())
         config |= {"metrics": {"ask_brokers_every_s": 1}, "journal": {"path": "journal", "topic": journal}}
@@ -201,6 +206,9 @@ def test_prometheus_has_every_metric_of_the_table(stage):
     assert wanted <= {name.removesuffix("_total") for name in known}
     assert stage.prometheus.value('epochgate_group_progress_ratio{group="payments"}') == 1
     assert stage.prometheus.value('epochgate_group_broker_members{group="payments",type="consumer"}') == 4
+    assert stage.prometheus.value('epochgate_fleet_members{state="served"}') == 4
+    assert stage.prometheus.value("sum(epochgate_fleet_members_here)") == 4
+    assert 0 < stage.prometheus.value("epochgate_fleet_newest_record_age_seconds") < 60
 
 
 def panels() -> list[dict[str, object]]:
