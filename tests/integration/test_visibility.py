@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from support import ROOT
 from support.broker import GroupView, Kafka
+from support.browser import open_page
 from support.clients import CONFLUENT
 from support.consumers import ConsumerProcess, Consumers
 from support.entry import Proxy
@@ -71,18 +72,6 @@ class Stage:
 
     def api(self) -> dict[str, object]:
         return json.loads(self.status("--json").stdout)["groups"][0]
-
-
-@contextlib.contextmanager
-def open_page(chromium: str, url: str, errors: list[str]) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(url)
-        yield page
-        browser.close()
 
 
 @pytest.fixture(scope="module")
