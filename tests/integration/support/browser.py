@@ -13,6 +13,14 @@ _ROWS = """
 selector => [...document.querySelectorAll(selector)].map(row => Object.fromEntries(
   [...row.children].map(cell => [cell.dataset.label ?? "", cell.innerText.replace(/\\s+/g, " ").trim()])))
 """
+_FLAWS = """
+() => [
+  ...(document.documentElement.scrollWidth > innerWidth ? ["it scrolls sideways"] : []),
+  ...[...document.querySelectorAll("td[data-label] > .note")]
+    .filter(note => getComputedStyle(note.parentElement).display === "grid"
+      && note.getBoundingClientRect().left - note.parentElement.getBoundingClientRect().left < 100)
+    .map(note => `in the column of labels: ${note.innerText}`)]
+"""
 
 
 @contextlib.contextmanager
@@ -37,15 +45,15 @@ def rows(page: Page, table: str) -> list[dict[str, str]]:
     return found
 
 
-def fits(browser: Browser, url: str, pictures: Path) -> dict[str, bool]:
-    """Whether the page at `url` needs no scrolling sideways, on every screen. A picture of each is kept."""
-    found = {}
+def flaws(browser: Browser, url: str, pictures: Path) -> list[str]:
+    """What is laid out badly in the page at `url`, on any of the screens. A picture of each is kept."""
+    found = []
     for size, viewport in SIZES.items():
         for scheme in SCHEMES:
             page = browser.new_page(viewport=viewport, color_scheme=scheme)
             page.goto(url)
             name = f"{pictures.name}-{size}-{scheme}"
             page.screenshot(path=pictures.with_name(f"{name}.png"), full_page=True)
-            found[name] = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            found += [f"{name}: {flaw}" for flaw in page.evaluate(_FLAWS)]
             page.close()
     return found
