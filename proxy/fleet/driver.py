@@ -64,7 +64,7 @@ class FleetDriver:
         """Why the log can't be used any more until this process is started again, or None."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
-        self._metrics = LogMetrics(Metrics(), self.log)
+        self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
         self._away = set(range(fleet.partitions))
         """Partitions that are not ready."""
         self._scope = trio.CancelScope()
@@ -83,7 +83,7 @@ class FleetDriver:
         """
         self._tell = tell
         self._on_refused = on_refused
-        self._metrics = LogMetrics(metrics, self.log)
+        self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare the topic, start to read it, and go on until :meth:`stop` is called.
@@ -188,11 +188,11 @@ class FleetDriver:
     def _handle_one(self, event: LogEvent, now: float) -> None:
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self._metrics.read(None)
+                self._metrics.read(partition, None, now)
                 self.replicas.heard(writer, replica, appended_ms)
                 self.log.read_probe(partition, writer, offset, appended_ms, now)
             case RecordRead(partition, key, _, Stored() as stored):
-                self._metrics.read(stored.record)
+                self._metrics.read(partition, stored.record, now)
                 self.log.read(partition, key, stored, now)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)

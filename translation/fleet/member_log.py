@@ -281,6 +281,10 @@ class MemberLog:
         """The members of a partition, each with the record that counts for it, as they are now."""
         return self._members.partitions[partition].view.counted()
 
+    def numbers(self) -> Counter[tuple[Kind, Writer]]:
+        """How many members there are by kind and writer of the record that counts for each. Goes through no member."""
+        return sum((state.view.numbers for state in self._members.partitions), Counter[tuple[Kind, Writer]]())
+
     def newest_ms(self, partition: int) -> int:
         """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""
         return self._members.partitions[partition].view.newest_ms
