@@ -83,6 +83,8 @@ class Application:
             settings["group.instance.id"] = spec.instance_id
         if spec.rack is not None:
             settings["client.rack"] = spec.rack
+        if os.environ.get("DRIVER_LOG") == "DEBUG":
+            settings["debug"] = "broker,cgrp,metadata,protocol"
         return {**settings, **spec.own_settings}
 
     def _subscribe(self, topics: list[str]) -> None:
