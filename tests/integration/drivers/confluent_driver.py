@@ -138,7 +138,9 @@ class Application:
             consumer.unassign()
 
     def _on_error(self, error: KafkaError) -> None:
-        self._events.write("error", error=f"{error.name()}: {error.str()}", fatal=error.fatal())
+        # The callback gets an error that only names the fatal one, and is not fatal itself.
+        fatal = error.fatal() or error.code() == KafkaError._FATAL
+        self._events.write("error", error=f"{error.name()}: {error.str()}", fatal=fatal)
 
     def _obey(self, command: dict) -> None:
         match command["command"]:
