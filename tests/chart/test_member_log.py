@@ -165,6 +165,12 @@ def account(*arguments: str) -> dict[str, Any]:
     return yaml.safe_load(config)["fleet"]["kafka"]
 
 
+def test_without_the_log_no_pod_counts_as_the_only_process() -> None:
+    documents = render.documents(render.ci("single", "--set", "fleet.enabled=false"))
+    (config,) = [at["data"]["epochgate.yaml"] for at in documents if "epochgate.yaml" in at.get("data", {})]
+    assert yaml.safe_load(config)["sole_process"] is False
+
+
 def test_a_format_is_written_only_if_it_is_said() -> None:
     def config(*arguments: str) -> str:
         documents = render.documents(render.ci("minimal", *arguments))

@@ -43,8 +43,9 @@
       "policy" (dict "file" "/etc/epochgate/policy/policy.yaml")
       "drain" (dict "grace_s" .Values.drain.graceSeconds)
       "log" (dict "level" .Values.log.level "format" .Values.log.format)
-      "sole_process" false
       "workers" .Values.workers -}}
+{{- /* Without a member log: during a rollout there is always more than one pod. */ -}}
+{{- if not .Values.fleet.enabled -}}{{- $_ := set $config "sole_process" false -}}{{- end -}}
 {{- with .Values.fleet -}}
 {{- if .enabled -}}
 {{- $fleet := dict
