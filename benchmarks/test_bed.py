@@ -68,18 +68,33 @@ class Gateway:
         return [sys.executable, "-m", "proxy", "run", "--config", str(config)]
 
     def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self.launch()
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.is_ready():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the proxy is not ready; see {self.log}")
+            time.sleep(0.05)
+
+    def launch(self) -> None:
+        """Start its process."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(self.folder / "epochgate.yaml"), stdout=log, stderr=log
             )
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            with contextlib.suppress(OSError):
-                self.get("readyz")
-                return
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the proxy is not ready; see {self.log}")
-            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready; RuntimeError if it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the proxy has ended; see {self.log}")
+        with contextlib.suppress(OSError):
+            self.get("readyz")
+            return True
+        return False
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return LOOPBACK, self.port
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin}/{path}", timeout=30) as answer:

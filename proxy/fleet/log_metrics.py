@@ -60,6 +60,10 @@ class LogMetrics:
         """The log is read for the first time."""
         self._metrics.fleet_replay.set(trio.current_time() - self._began)
 
+    def reader_replaced(self) -> None:
+        """Count a consumer that was replaced because it read nothing."""
+        self._metrics.fleet_reader_replacements.inc()
+
     def refused(self) -> None:
         """The log can't be used until this process is started again."""
         self._is_refused = True

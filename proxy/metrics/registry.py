@@ -357,6 +357,11 @@ class Metrics:
             "still names it for members). Every process reads the same.",
             "state",
         )
+        self.fleet_reader_replacements = self._counter(
+            "fleet_reader_replacements",
+            "Times that the consumer of the member log was replaced because it read nothing of a partition that was "
+            "away: librdkafka may be stuck, or the brokers can't be reached.",
+        )
         self.fleet_replay = self._gauge(
             "fleet_replay_seconds", "How long this process took at its start to read the member log."
         )

@@ -1,7 +1,7 @@
 """Reuses the last encoded and decoded heartbeats when only the correlation id differs.
 
 In a stable group that holds for the client's Heartbeat, for the ConsumerGroupHeartbeat that it becomes, and for both
-responses. The cache keeps the last bytes with their message. Messages are immutable, and encoding depends on nothing
+responses. The cache keeps bytes with their message. Messages are immutable, and encoding depends on nothing
 else, so the result is the same as from ``proxy.wire.framing`` and ``proxy.wire.request_header``.
 """
 
@@ -48,27 +48,31 @@ class CachedHeartbeat(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeartbeatFrames:
-    """The ConsumerGroupHeartbeats of one connection: keeps the frame sent last, and the response read last."""
+    """The ConsumerGroupHeartbeats of one connection: keeps the two frames and the two responses that were new last.
 
-    __slots__ = ("_answer", "_answer_frame", "_asked", "_frame")
+    Two, because in a fleet one of several heartbeats reports what the client owns, and has the assignment in its
+    response; those in between say nothing new, and neither do their responses.
+    """
+
+    __slots__ = ("_requests", "_responses")
 
     def __init__(self) -> None:
-        self._asked: tuple[int, str | None, Message] | None = None
-        self._frame = b""
-        self._answer: tuple[int, Message] | None = None
-        self._answer_frame = b""
+        self._requests: tuple[tuple[tuple[int, str | None, Message], bytes], ...] = ()
+        self._responses: tuple[tuple[int, Message, bytes], ...] = ()
 
     def frame(self, version: int, correlation_id: int, client_id: str | None, message: Message) -> bytes:
         """See :func:`proxy.wire.framing.request_frame`."""
         asked = (version, client_id, message)
-        if asked == self._asked:
-            before = self._frame
-            return (
-                before[:_REQUEST_ID_AT] + _CORRELATION_ID.pack(correlation_id) + before[_BEHIND_REQUEST_ID:]
-            )
+        for known, before in self._requests:
+            if asked == known:
+                return (
+                    before[:_REQUEST_ID_AT]
+                    + _CORRELATION_ID.pack(correlation_id)
+                    + before[_BEHIND_REQUEST_ID:]
+                )
         frame = request_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, correlation_id, client_id, message)
         if len(frame) <= MAX_CACHED_FRAME_BYTES:
-            self._asked, self._frame = asked, frame
+            self._requests = ((asked, frame), *self._requests[:1])
         return frame
 
     def read(self, version: int, frame: bytes) -> Message:
@@ -76,17 +80,13 @@ class HeartbeatFrames:
 
         :raises MalformedMessage: there is none in it.
         """
-        known = self._answer
-        if (
-            known is not None
-            and known[0] == version
-            and frame[_BEHIND_RESPONSE_ID:] == self._answer_frame[_BEHIND_RESPONSE_ID:]
-        ):
-            return known[1]
+        for of_version, message, before in self._responses:
+            if of_version == version and frame[_BEHIND_RESPONSE_ID:] == before[_BEHIND_RESPONSE_ID:]:
+                return message
         offset = response_body_offset(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, frame)
         message = decode(ConsumerGroupHeartbeatResponse, version, frame, offset)
         if len(frame) <= MAX_CACHED_FRAME_BYTES:
-            self._answer, self._answer_frame = (version, message), frame
+            self._responses = ((version, message, frame), *self._responses[:1])
         return message
 
 

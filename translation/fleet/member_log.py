@@ -212,6 +212,15 @@ class MemberLog:
         entry.claims.clear()
         self._want(key, now)
 
+    def begun(self, key: MemberKey) -> None:
+        """A membership has begun under the id here: the end of one before it is not written any more.
+
+        The broker may have been asked for the member, and have had none, while the JoinGroup was still under way.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None:
+            entry.wants_end = False
+
     def relay(self, key: MemberKey, now: float) -> Verdict:
         """A JoinGroup is to be relayed under this id, so that the broker serves it as a classic member."""
         partition = self._members.partition(key)

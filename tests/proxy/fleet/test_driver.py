@@ -6,8 +6,10 @@ from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
-from proxy.fleet.log_client import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.log_events import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.reader_watch import PATIENCE_S
 from proxy.fleet.refusals import MemberLogRefused
+from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
@@ -185,6 +187,48 @@ async def test_a_writer_that_has_been_replaced_may_fail():
     assert not bench.driver._has_failed
     bench.read(WriteFailed(bench.driver._client.writer, "timed out"))
     assert bench.driver._has_failed
+
+
+async def test_a_reader_that_reads_nothing_while_the_log_is_away_is_replaced(autojump_clock, monkeypatch):
+    bench = Bench()
+    replaced: list[float] = []
+    monkeypatch.setattr(
+        bench.driver._client, "replace_reader", lambda: replaced.append(trio.current_time() - began)
+    )
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.driver._keep_time)
+        await trio.sleep(PATIENCE_S - 1)
+        bench.read(EndReached(0, 9), EndReached(1, 9))
+        await trio.sleep(5 * PATIENCE_S)
+        assert replaced == pytest.approx([2 * PATIENCE_S - 1, 4 * PATIENCE_S - 1], abs=0.1)
+        assert bench.metric("fleet_reader_replacements_total") == 2
+        bench.start()
+        await trio.sleep(20)
+        assert len(replaced) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_log_that_is_refused_has_no_reader_replaced(autojump_clock):
+    bench = Bench()
+    bench.read(AccessLost("no right"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.driver._keep_time)
+        await trio.sleep(10 * PATIENCE_S)
+        nursery.cancel_scope.cancel()
+    assert bench.metric("fleet_reader_replacements_total") == 0
+
+
+async def test_an_admin_client_that_gets_no_answer_is_replaced(monkeypatch):
+    bench = Bench()
+    before = bench.driver._admin
+
+    def fails(_admin, _fleet):
+        raise TimeoutError
+
+    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
+    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
+    assert bench.driver._admin is not before
 
 
 async def test_a_property_that_librdkafka_does_not_know_is_refused():

@@ -2,18 +2,23 @@
 
 import pytest
 
-from protocol_codecs import ApiKey, MalformedMessage
+from protocol_codecs import ApiKey, MalformedMessage, Uuid
 from protocol_codecs.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from proxy.session import heartbeat_cache
 from proxy.session.heartbeat_cache import CachedHeartbeat, HeartbeatFrames, heartbeat_response_frame
 from proxy.session.listener_context import ClientError
 from proxy.wire.framing import request_frame, response_frame
 from proxy.wire.request_header import read_header
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, session
 from translation.actions import Call, CallId
+from translation.engine.context import replaced
 
 UPSTREAM = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
 BEAT = HeartbeatRequest(group_id="g", member_id="m", generation_id=3)
@@ -68,6 +73,31 @@ def test_the_answer_from_upstream_is_read_as_if_it_were_the_first():
         assert kept.read(1, frame) == message
         with pytest.raises(MalformedMessage):
             kept.read(1, frame[:-1])
+
+
+def test_a_heartbeat_that_reports_and_those_in_between_are_both_kept(monkeypatch):
+    """As in a fleet: one of several reports what the client owns, and is answered with its assignment."""
+    kept = HeartbeatFrames()
+    topic = {"topic_id": Uuid(bytes(16)), "partitions": (0,)}
+    owned = ConsumerGroupHeartbeatRequestTopicPartitions(**topic)
+    assigned = ConsumerGroupHeartbeatResponseTopicPartitions(**topic)
+    reporting = replaced(UPSTREAM, topic_partitions=(owned,))
+    unchanged = ConsumerGroupHeartbeatResponse(member_epoch=3)
+    assignment = ConsumerGroupHeartbeatResponseAssignment(topic_partitions=(assigned,))
+    pairs = [(UPSTREAM, unchanged), (reporting, replaced(unchanged, assignment=assignment))]
+
+    def go(correlation_id):
+        for request, response in pairs:
+            expected = request_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, correlation_id, "app", request)
+            assert kept.frame(1, correlation_id, "app", request) == expected
+            frame = response_frame(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, correlation_id, response)
+            yield kept.read(1, frame)
+
+    first = list(go(1))
+    assert first == [response for _, response in pairs]
+    for anew in ("request_frame", "decode"):
+        monkeypatch.delattr(heartbeat_cache, anew)
+    assert list(go(2)) == first
 
 
 @pytest.mark.parametrize("version", range(5))
