@@ -4,7 +4,7 @@ Clients connect to whatever address such a response names, so a proxy has to rew
 are frequent and long: only the broker list is decoded and encoded again, the bytes after it are copied.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -48,8 +48,10 @@ class _MetadataResponseBeginning(Message, beginning_of=MetadataResponse):
     brokers: tuple[MetadataResponseBroker, ...] = array(MetadataResponseBroker)
 
 
-def rewrite_metadata_brokers(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:
-    """Rewrite the broker list of a Metadata response.
+def rewrite_metadata_brokers(
+    body: Buffer, version: int, address_of: AddressOf, if_empty: Callable[[], Iterable[Node]] = tuple
+) -> Rewritten:
+    """Rewrite the broker list of a Metadata response; one without any broker gets the nodes of ``if_empty``.
 
     Leaders and replicas may then name nodes that were left out; clients treat those as not available. Raises
     MalformedMessage if the body is malformed up to the end of that list; the bytes after it are not checked.
@@ -63,6 +65,11 @@ def rewrite_metadata_brokers(body: Buffer, version: int, address_of: AddressOf) 
             brokers.append(
                 MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
             )
+    if not beginning.brokers:
+        brokers = [
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in if_empty()
+        ]
     rewritten = _MetadataResponseBeginning(
         throttle_time_ms=beginning.throttle_time_ms, brokers=tuple(brokers)
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from protocol_codecs.address_rewrite import Node
 from proxy.cluster.node_table import NodeTable
 from proxy.config.schema import NODE_ID, Address
 
@@ -18,6 +19,12 @@ class AdvertisedCluster:
             for node_id, port in ports.items()
         }
         self._on_hidden = on_hidden
+
+    def known_nodes(self) -> tuple[Node, ...]:
+        """Give the nodes that a broker has named before, at the addresses that clients are told."""
+        return tuple(
+            Node(node_id, *self._addresses[node_id]) for node_id in self._table if node_id in self._addresses
+        )
 
     def map_address(self, node_id: int, host: str, port: int) -> Address | None:
         """Learn a broker's own address; give the one that clients are told.

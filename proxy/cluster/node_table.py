@@ -1,6 +1,6 @@
 """The brokers' own addresses by node id, learned from responses as they pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from proxy.config.schema import Address
 
@@ -22,6 +22,9 @@ class NodeTable:
     def address_of(self, node_id: int) -> Address | None:
         """Return the node's address; None while no response has named it."""
         return self._addresses.get(node_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._addresses)
 
     def __len__(self) -> int:
         return len(self._addresses)

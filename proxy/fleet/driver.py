@@ -9,16 +9,17 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from proxy.config.fleet import Fleet, Property
-from proxy.fleet.log_client import (
+from proxy.fleet.log_client import LogClient
+from proxy.fleet.log_events import (
     AccessLost,
     EndReached,
-    LogClient,
     LogEvent,
     PartitionLost,
     RecordRead,
     WriteFailed,
 )
 from proxy.fleet.log_metrics import LogMetrics
+from proxy.fleet.reader_watch import ReaderWatch
 from proxy.fleet.refusals import MemberLogRefused, TopicRefused
 from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic
 from proxy.metrics.registry import Metrics
@@ -51,7 +52,7 @@ class FleetDriver:
         self._properties = properties
         try:
             self._client = LogClient(fleet, properties, self._handle, server)
-            self._admin = AdminClient({**properties, "log_level": 0})
+            self._admin = self._new_admin()
         except KafkaException as error:
             raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
         settings = FleetSettings(
@@ -64,15 +65,19 @@ class FleetDriver:
         """Why the log can't be used any more until this process is started again, or None."""
         self._tell: Callable[[list[Output]], None] = lambda _outputs: None
         self._on_refused: Callable[[str], None] = lambda _reason: None
-        self._metrics = LogMetrics(Metrics(), self.log)
+        self._metrics = LogMetrics(Metrics(), self.log, self.replicas, self.replica)
         self._away = set(range(fleet.partitions))
         """Partitions that are not ready."""
+        self._reader_watch = ReaderWatch(fleet.partitions, trio.current_time())
         self._scope = trio.CancelScope()
         self._replaced_at = -math.inf
         self._has_failed = False
         self._changed = trio.Event()
         self.replayed = trio.Event()
         """Set when every partition has been read to its end and written to."""
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({**self._properties, "log_level": 0})
 
     def attach(
         self, tell: Callable[[list[Output]], None], on_refused: Callable[[str], None], metrics: Metrics
@@ -83,7 +88,7 @@ class FleetDriver:
         """
         self._tell = tell
         self._on_refused = on_refused
-        self._metrics = LogMetrics(metrics, self.log)
+        self._metrics = LogMetrics(metrics, self.log, self.replicas, self.replica)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Prepare the topic, start to read it, and go on until :meth:`stop` is called.
@@ -115,6 +120,7 @@ class FleetDriver:
                 f"the brokers of `fleet.kafka` ({self._fleet.kafka.get('bootstrap.servers', '')}) can't be used: {why}"
             ) from None
         self._client.start()
+        self._reader_watch = ReaderWatch(self._fleet.partitions, trio.current_time())
         for partition, end in ends.items():
             self.log.replay_to(partition, end, trio.current_time())
         self.carry_out()
@@ -158,6 +164,7 @@ class FleetDriver:
             self._metrics.written(write)
 
     def _note_health(self, changed: HealthChanged) -> None:
+        self._reader_watch.changed(changed.partition, changed.health, trio.current_time())
         was_away = bool(self._away)
         if changed.health is Health.READY:
             self._away.discard(changed.partition)
@@ -186,13 +193,15 @@ class FleetDriver:
         self.carry_out()
 
     def _handle_one(self, event: LogEvent, now: float) -> None:
+        if isinstance(event, RecordRead | EndReached | PartitionLost):
+            self._reader_watch.heard(event.partition, now)
         match event:
             case RecordRead(partition, _, writer, None, offset, appended_ms, replica):
-                self._metrics.read(None)
+                self._metrics.read(partition, None, now)
                 self.replicas.heard(writer, replica, appended_ms)
                 self.log.read_probe(partition, writer, offset, appended_ms, now)
             case RecordRead(partition, key, _, Stored() as stored):
-                self._metrics.read(stored.record)
+                self._metrics.read(partition, stored.record, now)
                 self.log.read(partition, key, stored, now)
             case EndReached(partition, position):
                 self.log.read_to(partition, position, now)
@@ -226,6 +235,8 @@ class FleetDriver:
             if self._has_failed and self._replaced_at + _REPLACE_EVERY_S <= now:
                 self._has_failed, self._replaced_at = False, now
                 self.log.replace_writer(self._client.replace_writer(), now)
+            if self._reader_watch.next_deadline() <= now and self.refused is None:
+                self._replace_reader(now)
             try:
                 if self.log.next_deadline() <= now:
                     self.log.handle_time(now)
@@ -235,22 +246,36 @@ class FleetDriver:
             self.carry_out()
             self._changed = trio.Event()
             deadline = self.log.next_deadline()
+            if self.refused is None:
+                deadline = min(deadline, self._reader_watch.next_deadline())
             if self._has_failed:
                 deadline = min(deadline, self._replaced_at + _REPLACE_EVERY_S)
             with trio.move_on_at(max(deadline, now + 0.001)):
                 await self._changed.wait()
 
+    def _replace_reader(self, now: float) -> None:
+        _logger.warning("the member log's reader is replaced: it reads nothing")
+        self._reader_watch.replaced(now)
+        self._client.replace_reader()
+        self._metrics.reader_replaced()
+
     async def _watch_topic(self, identity: TopicIdentity) -> None:
         while self.refused is None:
             await trio.sleep(_CHECK_EVERY_S)
             try:
-                found = await trio.to_thread.run_sync(identify_topic, self._admin, self._fleet)
+                is_another = await trio.to_thread.run_sync(self._is_another, identity, abandon_on_cancel=True)
             except TopicRefused as refused:
                 self._refuse(str(refused))
-            except (KafkaException, TimeoutError):
-                continue  # the log is away, which the member log notices by itself
             else:
-                if found != identity:
+                if is_another:
                     self._refuse(
                         f"the topic {self._fleet.topic} is another one than at the start; start this process again"
                     )
+
+    def _is_another(self, identity: TopicIdentity) -> bool:
+        """In a thread: neither the brokers' answer nor the end of an admin client is waited for in trio."""
+        try:
+            return identify_topic(self._admin, self._fleet) != identity
+        except (KafkaException, TimeoutError):
+            self._admin = self._new_admin()  # this one may be stuck, as a reader may
+            return False  # the log is away, which the member log notices by itself

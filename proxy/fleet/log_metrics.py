@@ -1,12 +1,16 @@
 """Shows the member log of this process as metrics (``epochgate_fleet_…``)."""
 
+from functools import partial
+
 import trio
 
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
+from translation.fleet.fleet_counts import FleetCounts, MemberState, count_fleet
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Decision, Health, WriteRecord
 from translation.fleet.records import Kind, MemberRecord, decode_value
+from translation.fleet.replicas import Replica, Replicas
 
 _PROBE = "probe"
 _KINDS = (*(str(kind) for kind in Kind), _PROBE)
@@ -15,12 +19,15 @@ _KINDS = (*(str(kind) for kind in Kind), _PROBE)
 class LogMetrics:
     """Counts what is read and written, and has the gauges ask the member log at each scrape."""
 
-    def __init__(self, metrics: Metrics, log: MemberLog) -> None:
+    def __init__(self, metrics: Metrics, log: MemberLog, replicas: Replicas, own: Replica) -> None:
         self._metrics = metrics
         self._log = log
+        self._replicas = replicas
+        self._own = own
         self._claims_refused = 0
         self._is_refused = False
         self._began = trio.current_time()
+        self._read_at = [self._began] * log.settings.partitions
         records = metrics.fleet_records
         self._read = {kind: records.labels(kind, "read") for kind in _KINDS}
         self._written = {kind: records.labels(kind, "written") for kind in _KINDS}
@@ -31,9 +38,18 @@ class LogMetrics:
         metrics.fleet_oldest_unresolved.set_function(
             lambda: log.oldest_unresolved_s(trio.current_time()) if trio.lowlevel.in_trio_run() else 0.0
         )
+        metrics.fleet_newest_age.set_function(
+            lambda: trio.current_time() - min(self._read_at) if trio.lowlevel.in_trio_run() else 0.0
+        )
+        metrics.fleet_members_here.set_function(lambda: self._counts().here)
+        for state in MemberState:
+            metrics.fleet_members.labels(state).set_function(partial(self._members, state))
+        metrics.fleet_replicas.labels("heard").set_function(lambda: self._counts().heard)
+        metrics.fleet_replicas.labels("silent").set_function(lambda: self._counts().silent)
 
-    def read(self, record: MemberRecord | None) -> None:
-        """Count a record that was read; None for a probe."""
+    def read(self, partition: int, record: MemberRecord | None, now: float) -> None:
+        """Count a record that was read in a partition; None for a probe."""
+        self._read_at[partition] = now
         self._read[_PROBE if record is None else record.kind].value += 1
 
     def written(self, write: WriteRecord) -> None:
@@ -43,6 +59,10 @@ class LogMetrics:
     def replayed(self) -> None:
         """The log is read for the first time."""
         self._metrics.fleet_replay.set(trio.current_time() - self._began)
+
+    def reader_replaced(self) -> None:
+        """Count a consumer that was replaced because it read nothing."""
+        self._metrics.fleet_reader_replacements.inc()
 
     def refused(self) -> None:
         """The log can't be used until this process is started again."""
@@ -58,6 +78,12 @@ class LogMetrics:
         for _ in range(self._log.claims_refused - self._claims_refused):
             self._metrics.hit(Bound.FLEET_IDS)
         self._claims_refused = self._log.claims_refused
+
+    def _counts(self) -> FleetCounts:
+        return count_fleet(self._log, self._replicas, self._own)
+
+    def _members(self, state: MemberState) -> int:
+        return self._counts().members[state]
 
     def _show_decisions(self) -> None:
         for decision, series in self._decisions.items():

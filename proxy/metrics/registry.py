@@ -318,7 +318,8 @@ class Metrics:
             "Records of members that were written to the member log and not read back.",
         )
         self.fleet_oldest_unresolved = self._gauge(
-            "fleet_oldest_unresolved_seconds", "For how long the oldest of them has been written."
+            "fleet_oldest_unresolved_seconds",
+            "How long ago the oldest record was written that is not read back; 0 if all are.",
         )
         self.fleet_records = self._hot_counter(
             "fleet_records",
@@ -333,6 +334,33 @@ class Metrics:
             "serves it, and won each time), `dead` (so is its id), `relayed` (the broker serves it), `unresolved` (no "
             "answer in time). Calls on a connection that the log has confirmed ask nobody.",
             "verdict",
+        )
+        self.fleet_newest_age = self._gauge(
+            "fleet_newest_record_age_seconds",
+            "For how long nothing was read from the partition of the member log where that is longest, by this "
+            "process's own monotonic clock. Each replica writes a probe to each partition every 30 s, so it normally "
+            "stays below about 30.",
+        )
+        self.fleet_members_here = self._gauge(
+            "fleet_members_here", "Members that the member log says this process serves."
+        )
+        self.fleet_members = self._gauge(
+            "fleet_members",
+            "Members of all replicas in the member log, by state: `served`, `silent` (so is their replica), `expiring` "
+            "(the member id is dead, the broker may still have the member), `relayed` (the broker serves the id). "
+            "Every process reads the same.",
+            "state",
+        )
+        self.fleet_replicas = self._gauge(
+            "fleet_replicas",
+            "Replicas that write the member log, by state: `heard`, or `silent` (no probe for two minutes, and the log "
+            "still names it for members). Every process reads the same.",
+            "state",
+        )
+        self.fleet_reader_replacements = self._counter(
+            "fleet_reader_replacements",
+            "Times that the consumer of the member log was replaced because it read nothing of a partition that was "
+            "away: librdkafka may be stuck, or the brokers can't be reached.",
         )
         self.fleet_replay = self._gauge(
             "fleet_replay_seconds", "How long this process took at its start to read the member log."

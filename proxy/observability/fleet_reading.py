@@ -14,17 +14,14 @@ from proxy.observability.fleet_view import FleetMember, FleetReplica, FleetView
 from proxy.observability.group_registry import GroupRegistry
 from proxy.runtime.time_slice import TimeSlice
 from translation.fleet.counting import Stored
+from translation.fleet.fleet_counts import MemberState, state_of, writer_of
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Health
 from translation.fleet.records import Kind, MemberKey
 from translation.fleet.replicas import Heard, Replica, Replicas
 
-SILENT_AFTER_MS = 120_000
-"""A replica probes each partition every 30 s, and every 5 s while the log is away."""
-
 _REPLICAS_SHOWN = 1_000
-_SERVED, _SILENT, _RELAYED, _EXPIRING = "served", "silent", "relayed", "expiring"
-_ORDER = {_SERVED: 0, _SILENT: 1, _EXPIRING: 2, _RELAYED: 3}
+_ORDER = {state: number for number, state in enumerate(MemberState)}
 
 
 class LogSource(Protocol):
@@ -77,7 +74,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.served: dict[str, int] = {}
-        self.listed: list[tuple[int, MemberKey, Stored, str, Heard]] = []
+        self.listed: list[tuple[int, MemberKey, Stored, MemberState, Heard]] = []
         self.written_ms = 0
 
 
@@ -98,7 +95,7 @@ class FleetReader:
         groups: dict[str, _Group] = {}
         replicas: dict[str, tuple[Heard, int]] = {}
         for heard in self._source.replicas.all():
-            if not self._is_silent(heard):
+            if not self._source.replicas.is_silent(heard):
                 replicas[heard.replica.first.hex()] = heard, 0
         own = self._source.replica.first.hex()
         for partition in range(self._source.log.settings.partitions):
@@ -120,14 +117,6 @@ class FleetReader:
             await time_slice.yield_if_spent()
         return FleetReading(own=own, view=self._view(replicas, own), groups=tuple(shown))
 
-    def _heard(self, stored: Stored) -> Heard:
-        if self._source.log.is_own(stored.writer):
-            return self._source.replicas.of(self._source.replica.first, self._source.replica.server)
-        return self._source.replicas.of(stored.writer, stored.record.server)
-
-    def _is_silent(self, heard: Heard) -> bool:
-        return self._source.replicas.newest_ms - heard.at_ms > SILENT_AFTER_MS
-
     def _count(
         self,
         groups: dict[str, _Group],
@@ -137,23 +126,22 @@ class FleetReader:
         *,
         members: bool,
     ) -> None:
-        kind = stored.record.kind
-        if kind is Kind.ENDED:
+        source = self._source
+        heard = writer_of(source.log, source.replicas, source.replica, stored.writer, stored.record.server)
+        state = state_of(stored.record.kind, is_silent=source.replicas.is_silent(heard))
+        if state is None:
             return
-        heard = self._heard(stored)
-        state = _RELAYED if kind is Kind.RELAYED else _EXPIRING
         group = groups.get(key.group_id)
         if group is None:
             group = groups[key.group_id] = _Group()
-        if kind is Kind.SERVED:
+        if stored.record.kind is Kind.SERVED:
             replica_id = heard.replica.first.hex()
             _, serves = replicas.get(replica_id, (heard, 0))
             replicas[replica_id] = heard, serves + 1
-            state = _SILENT if self._is_silent(heard) else _SERVED
-            if state == _SERVED:
+            if state is MemberState.SERVED:
                 group.served[replica_id] = group.served.get(replica_id, 0) + 1
         group.written_ms = max(group.written_ms, stored.appended_ms)
-        if members and heard.replica.first != self._source.replica.first:
+        if members and heard.replica.first != source.replica.first:
             group.listed.append((_ORDER[state], key, stored, state, heard))
 
     def _policy(self, group_id: str) -> PolicyView:
@@ -171,14 +159,14 @@ class FleetReader:
             written_at=group.written_ms / 1000,
         )
 
-    def _member(self, key: MemberKey, stored: Stored, state: str, heard: Heard) -> FleetMember:
+    def _member(self, key: MemberKey, stored: Stored, state: MemberState, heard: Heard) -> FleetMember:
         record = stored.record
         return FleetMember(
             id=self._short(key.member_id),
             instance=None if record.instance_id is None else self._short(record.instance_id),
             replica=self._short(heard.replica.server),
             replica_id=heard.replica.first.hex(),
-            state=state,
+            state=state.value,
             generation=record.generation,
             written_at=stored.appended_ms / 1000,
         )
@@ -204,7 +192,7 @@ class FleetReader:
                 id=replica_id,
                 name=self._short(heard.replica.server),
                 heard_at=heard.at_ms / 1000 if heard.at_ms else None,
-                silent=self._is_silent(heard),
+                silent=source.replicas.is_silent(heard),
                 members=serves,
                 here=replica_id == own,
             )

@@ -288,6 +288,7 @@ class Server:
             lambda group_id: self._rules.rule_for(group_id).mode,
             self.driver.passes_through,
             self._held_calls,
+            cluster.known_nodes,
         )
         deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)
         for node_id, port in bound.ports.items():

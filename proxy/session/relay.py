@@ -128,7 +128,8 @@ class Relay:
             if version >= first:
                 entry.endpoint_rewriter = EndpointRewriter(api_key, version, map_address)
         elif api_key in CARRYING_ADDRESSES:
-            entry.rewrite = lambda frame: rewrite_addresses(api_key, version, frame, map_address)
+            known_nodes = self._context.known_nodes
+            entry.rewrite = lambda frame: rewrite_addresses(api_key, version, frame, map_address, known_nodes)
         elif api_key == _API_VERSIONS:
             self._negotiation.note_software(header, piece)
             entry.rewrite = lambda frame: self._negotiation.rewrite(version, frame)

@@ -3,12 +3,17 @@
 The list is closed: Metadata, FindCoordinator and DescribeCluster name brokers in every version; Produce from v10 and
 Fetch from v16 may do so too (``proxy.wire.produce_fetch_endpoints``). Which address clients are told instead is decided
 in :mod:`proxy.cluster.advertised_cluster`. A node that has no port here is left out.
+
+A broker that is fenced, as at the end of an orderly stop or early in its start, may know no broker at all, and answers
+Metadata with topics but without any broker. librdkafka gives up all its brokers then, some of its consumers for good
+(https://github.com/confluentinc/librdkafka/issues/5301). So the clients are told the nodes that were named before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from protocol_codecs import ApiKey
 from protocol_codecs.address_rewrite import (
+    Node,
     Rewritten,
     rewrite_describe_cluster,
     rewrite_find_coordinator,
@@ -20,21 +25,28 @@ from proxy.wire.framing import correlation_id_of, response_body_offset, response
 MapAddress = Callable[[int, str, int], Address | None]
 """Node id and the broker's own host and port -> what clients are told, None to leave the node out."""
 
+KnownNodes = Callable[[], Iterable[Node]]
+"""The nodes that were named before, as clients are told them."""
+
 _REWRITERS: dict[int, Callable[[bytes, int, MapAddress], Rewritten]] = {
-    ApiKey.METADATA: rewrite_metadata_brokers,
     ApiKey.FIND_COORDINATOR: rewrite_find_coordinator,
     ApiKey.DESCRIBE_CLUSTER: rewrite_describe_cluster,
 }
 
-CARRYING_ADDRESSES = frozenset(_REWRITERS)
+CARRYING_ADDRESSES = frozenset({ApiKey.METADATA, *_REWRITERS})
 """The APIs whose responses are rewritten whole, in all versions."""
 
 
-def rewrite_addresses(api_key: int, version: int, frame: bytes, map_address: MapAddress) -> bytes:
+def rewrite_addresses(
+    api_key: int, version: int, frame: bytes, map_address: MapAddress, known_nodes: KnownNodes
+) -> bytes:
     """The response's frame with the addresses that clients are told.
 
     :raises MalformedMessage: it can't be read as far as its addresses.
     """
     body = frame[response_body_offset(api_key, version, frame) :]
-    changed = _REWRITERS[api_key](body, version, map_address).body
-    return response_of_body(api_key, version, correlation_id_of(frame), changed)
+    if api_key == ApiKey.METADATA:
+        changed = rewrite_metadata_brokers(body, version, map_address, known_nodes)
+    else:
+        changed = _REWRITERS[api_key](body, version, map_address)
+    return response_of_body(api_key, version, correlation_id_of(frame), changed.body)

@@ -10,6 +10,7 @@ from proxy.metrics.registry import Metrics
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "charts" / "epochgate" / "files" / "rules.yaml"
 PAGE = ROOT / "docs" / "how-to" / "troubleshooting.md"
+WATCH = ROOT / "docs" / "how-to" / "watch.md"
 REPOSITORY = "https://github.com/epochgate/epochgate/blob/main/"
 
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -27,6 +28,12 @@ def test_each_alert_has_a_runbook_and_each_runbook_an_alert():
 def test_each_runbook_says_what_the_alert_means_where_to_look_and_what_to_do():
     for section in TEXT.split("\n## Runbooks\n")[1].split("\n### ")[1:]:
         assert re.findall(r"^\*\*(\w+)\*\*", section, re.MULTILINE) == ["Means", "Look", "Do"], section
+
+
+def test_the_list_of_alerts_is_whole():
+    assert sorted(
+        re.findall(r"^\| (Epochgate\w+) \|", WATCH.read_text(encoding="utf-8"), re.MULTILINE)
+    ) == sorted(ALERTS)
 
 
 def test_an_alert_links_its_runbook():

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from support import ROOT
 from support.broker import GroupView, Kafka
+from support.browser import open_page
 from support.clients import CONFLUENT
 from support.consumers import ConsumerProcess, Consumers
 from support.entry import Proxy
@@ -73,18 +74,6 @@ class Stage:
         return json.loads(self.status("--json").stdout)["groups"][0]
 
 
-@contextlib.contextmanager
-def open_page(chromium: str, url: str, errors: list[str]) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(url)
-        yield page
-        browser.close()
-
-
 @pytest.fixture(scope="module")
 def stage(kafka: Kafka, empty_folder) -> Iterator[Stage]:
     chromium, prometheus = needed("chromium", "chromium"), needed("prometheus", "prometheus")
@@ -93,7 +82,12 @@ def stage(kafka: Kafka, empty_folder) -> Iterator[Stage]:
     journal = kafka.new_topic("journal", partitions=2)
     errors: list[str] = []
     with contextlib.ExitStack() as stack:
-        proxy = Proxy(kafka.bootstrap, folder / "proxy")
+        fleet = {
+            "kafka": {"bootstrap.servers": kafka.bootstrap},
+            "topic": f"members-{topic}",
+            "replication": 1,
+        }
+        proxy = Proxy(kafka.bootstrap, folder / "proxy", fleet=fleet)
         file = proxy.folder / "epochgate.yaml"
         config = json.loads(file.read_text())
         config |= {"metrics": {"ask_brokers_every_s": 1}, "journal": {"path": "journal", "topic": journal}}
@@ -201,6 +195,9 @@ def test_prometheus_has_every_metric_of_the_table(stage):
     assert wanted <= {name.removesuffix("_total") for name in known}
     assert stage.prometheus.value('epochgate_group_progress_ratio{group="payments"}') == 1
     assert stage.prometheus.value('epochgate_group_broker_members{group="payments",type="consumer"}') == 4
+    assert stage.prometheus.value('epochgate_fleet_members{state="served"}') == 4
+    assert stage.prometheus.value("sum(epochgate_fleet_members_here)") == 4
+    assert 0 < stage.prometheus.value("epochgate_fleet_newest_record_age_seconds") < 60
 
 
 def panels() -> list[dict[str, object]]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from tests.simulation.authorizer import PRINCIPALS
 from tests.simulation.clients.habits import ALL_KINDS
 from tests.simulation.plan import CHANGES, FAULTS
+from tests.simulation.watch_answers import DEAD_BEFORE_JOINED
+from tests.simulation.watch_commits import LATE_COMMIT
 
 CLIENTS = (*(f"client {habits.kind}" for habits in ALL_KINDS), "client native", "client with an instance id")
 
@@ -35,6 +37,9 @@ OTHERS = (
     "commits of members of the new protocol, through the proxy",
 )
 
+NOT_JUDGED = (LATE_COMMIT, DEAD_BEFORE_JOINED)
+"""What only a fleet has, and no invariant forbids: who counts it says why."""
+
 MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS, *OTHERS)
 
 AT_LEAST = 20
@@ -43,7 +48,7 @@ AT_LEAST = 20
 
 def table(counts: Mapping[str, int]) -> str:
     """Format the counts as lines, each part under its heading."""
-    width = max(map(len, MUST_OCCUR))
+    width = max(map(len, (*MUST_OCCUR, *NOT_JUDGED)))
     parts = (
         ("clients", CLIENTS),
         ("their vices", VICES),
@@ -51,6 +56,7 @@ def table(counts: Mapping[str, int]) -> str:
         ("changes", tuple(CHANGES)),
         ("what happened", EVENTS),
         ("those who are to make no difference", OTHERS),
+        ("not judged", NOT_JUDGED),
     )
     lines = []
     for heading, names in parts:

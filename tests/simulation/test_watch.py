@@ -380,3 +380,14 @@ def test_a_join_group_that_fails_in_a_way_that_some_clients_do_not_survive(plant
             JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR),
             arrives=True,
         )
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_answer_that_makes_its_client_a_classic_member(planted: Planted, arrives: bool) -> None:
+    """A process that stood still hands on what the broker said before its client went elsewhere."""
+    standing = planted.watch.standings[planted.a]
+    ask = planted.ask(ApiKey.JOIN_GROUP, None, 9)
+    said = JoinGroupResponse(member_id="a-classic-id", generation_id=2)
+    planted.watch.memberships.classic_join_answered(standing, ask, said, arrives=arrives)
+    assert standing.classic is arrives
+    assert (standing.member_id == "a-classic-id") is arrives

@@ -189,7 +189,7 @@ class Watch:
         standing = self.standings[client]
         self._check_promptness(standing, ask)
         if ask.api_key == ApiKey.JOIN_GROUP and message is self._broker_said:
-            self.memberships.classic_join_answered(standing, ask, message)
+            self.memberships.classic_join_answered(standing, ask, message, arrives=arrives)
         else:
             self.answers.answered(process, standing, ask, message, arrives=arrives)
 
@@ -210,7 +210,7 @@ class Watch:
         standing = self.standings[client]
         self._check_promptness(standing, ask)
         if ask.api_key == ApiKey.JOIN_GROUP:
-            self.memberships.classic_join_answered(standing, ask, message)
+            self.memberships.classic_join_answered(standing, ask, message, arrives=True)
         elif ask.api_key == ApiKey.SYNC_GROUP and message.error_code == ErrorCode.NONE:
             self.memberships.classic_sync_answered(client)
         if codes_in(message) & MEMBERSHIP_IS_OVER and ask.api_key != ApiKey.LEAVE_GROUP:
@@ -255,7 +255,7 @@ class Watch:
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
         if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
-            self.commits.accepted(ask.message)
+            self.commits.accepted(ask.message, link.near)
         elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self.memberships.heartbeat_served(ask.message, response)
 

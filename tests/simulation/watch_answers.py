@@ -30,6 +30,8 @@ _ALLOWED: dict[int, frozenset[ErrorCode]] = {
 }
 """The error codes that each API may be answered with. Every other one is fatal in some old client."""
 
+DEAD_BEFORE_JOINED = "JoinGroups under an id that died before anybody was let in under it"
+
 
 class AnswerWatch:
     """Judges the error codes in a proxy's own answers."""
@@ -69,6 +71,15 @@ class AnswerWatch:
         member = None if group is None else group.members.get(member_id)
         return member is None or member.uses_classic_protocol
 
+    def _died_before_it_was_used(self, process: "ProxyProcess", member_id: str) -> bool:
+        """Whether a replica has read that an id is dead under which no client was ever let in.
+
+        Of an id under which one was let in, ``expiring`` ends the contract. Here it is as at a broker that has given an
+        id out, and waited in vain for the JoinGroup with it: UNKNOWN_MEMBER_ID, and the client, which works on nothing
+        under this id, begins anew. Its replica may not have been able to write that it is there.
+        """
+        return member_id not in self._watch.client_of and self._watch.log.is_dead(process, member_id)
+
     def _check_codes(self, process: "ProxyProcess", standing: Standing, ask: Ask, codes: set[int]) -> None:
         for code in codes:
             ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
@@ -76,6 +87,9 @@ class AnswerWatch:
                 standing.excuse() is not None or self._may_not_begin(process, ask.message.member_id)
             ):
                 continue  # it left on another connection while its JoinGroup waited, or has ended at the broker
+            if ended and self._died_before_it_was_used(process, ask.message.member_id):
+                self._watch.count(DEAD_BEFORE_JOINED)
+                continue
             if code not in _ALLOWED[ask.api_key]:
                 name = f"{ApiKey(ask.api_key).name} with {ErrorCode(code).name}"
                 raise Violation(6, f"{standing.client} is answered {name}, which old clients do not survive")

@@ -159,12 +159,18 @@ class MembershipWatch:
             for index in owned.partitions
         )
 
-    def classic_join_answered(self, standing: Standing, ask: Ask, message: Any) -> None:
-        """The broker answers a JoinGroup: its client is a classic member."""
+    def classic_join_answered(self, standing: Standing, ask: Ask, message: Any, *, arrives: bool) -> None:
+        """The broker answers a JoinGroup: its client is a classic member.
+
+        Unless the answer does not reach the client, and the client is a member under another id by now: a process that
+        stood still hands on an answer that came before that.
+        """
         standing.joins_waiting.discard(ask.number)
         standing.joins_at_the_broker = False
         standing.heard_ms = self._watch.kernel.now_ms
         if message.error_code == ErrorCode.NONE:
+            if not arrives and message.member_id != standing.member_id:
+                return
             self._has_replaced(standing)
             self._watch.client_of[message.member_id] = standing
             standing.member_id = message.member_id

@@ -15,6 +15,7 @@ from translation.engine.member_ids import ISSUED_PREFIX, MemberIds
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Terms, Verdict
 from translation.fleet.records import MemberKey, MemberRecord, member_key
+from translation.fleet.seats import Seat
 from translation.fleet.snapshots import NO_SNAPSHOT, Snapshot, decode_snapshot, encode_snapshot
 from translation.member_state import MemberState
 from translation.partitions import to_topics
@@ -75,10 +76,11 @@ class Fleet:
 
     def has_begun(self, member: Member) -> None:
         """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""
-        if self.log is None or member.connection_id is None:
+        if self.log is None:
             return
         key = key_of(member)
-        if self.log.record(key) is None:
+        self.log.begun(key)
+        if self.log.record(key) is None and member.connection_id is not None:
             self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
 
     def has_synced(self, member: Member) -> None:
@@ -133,6 +135,9 @@ class Fleet:
         """
         if self.log is None:
             return ErrorCode.NONE
+        if self.log.seat(key_of(member)) is Seat.ELSEWHERE:
+            # Since the broker was asked. The client takes it over at its next try.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.may_speak_for(member):

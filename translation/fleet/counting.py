@@ -44,7 +44,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from translation.fleet.records import MemberKey, MemberRecord, Writer
+from translation.fleet.records import Kind, MemberKey, MemberRecord, Writer
 
 LATE_MS = 10 * 60_000
 """Producers give up after a minute, and a reader that gets nothing for half a minute counts as away."""
@@ -86,13 +86,15 @@ def counts(candidate: Stored, present: Stored | None) -> bool:
 class PartitionView:
     """What counts for each member of one partition, as far as it has been read."""
 
-    __slots__ = ("_alive", "_dead", "_dead_beyond_alive", "newest_ms", "position")
+    __slots__ = ("_alive", "_dead", "_dead_beyond_alive", "newest_ms", "numbers", "position")
 
     def __init__(self) -> None:
         self.position = 0
         """The next offset to be read."""
         self.newest_ms = 0
         """The highest LogAppendTime that was read."""
+        self.numbers: Counter[tuple[Kind, Writer]] = Counter()
+        """How many members there are by kind and writer of the record that counts for each; no number is 0."""
         # In the order of their offsets, so that the oldest is the first.
         self._alive: OrderedDict[MemberKey, Stored] = OrderedDict()
         self._dead: OrderedDict[MemberKey, Stored] = OrderedDict()
@@ -132,17 +134,22 @@ class PartitionView:
             return False
         if present is not None:
             self._drop(key, present)
-        is_dead = stored.record.kind.is_dead
-        (self._dead if is_dead else self._alive)[key] = stored
-        self._dead_beyond_alive[key.group_id] += 1 if is_dead else -1
+        (self._dead if stored.record.kind.is_dead else self._alive)[key] = stored
+        self._count(key, stored, 1)
         return True
 
     def _drop(self, key: MemberKey, stored: Stored) -> None:
-        is_dead = stored.record.kind.is_dead
-        del (self._dead if is_dead else self._alive)[key]
-        self._dead_beyond_alive[key.group_id] -= 1 if is_dead else -1
+        del (self._dead if stored.record.kind.is_dead else self._alive)[key]
+        self._count(key, stored, -1)
+
+    def _count(self, key: MemberKey, stored: Stored, change: int) -> None:
+        kind = stored.record.kind
+        self._dead_beyond_alive[key.group_id] += change if kind.is_dead else -change
         if not self._dead_beyond_alive[key.group_id]:
             del self._dead_beyond_alive[key.group_id]
+        self.numbers[kind, stored.writer] += change
+        if not self.numbers[kind, stored.writer]:
+            del self.numbers[kind, stored.writer]
 
     def read_to(self, position: int, appended_ms: int = 0) -> None:
         """Everything before this offset has been read; ``appended_ms`` if something else than a member was."""

@@ -212,6 +212,15 @@ class MemberLog:
         entry.claims.clear()
         self._want(key, now)
 
+    def begun(self, key: MemberKey) -> None:
+        """A membership has begun under the id here: the end of one before it is not written any more.
+
+        The broker may have been asked for the member, and have had none, while the JoinGroup was still under way.
+        """
+        entry = self._members.entries.get(key)
+        if entry is not None:
+            entry.wants_end = False
+
     def relay(self, key: MemberKey, now: float) -> Verdict:
         """A JoinGroup is to be relayed under this id, so that the broker serves it as a classic member."""
         partition = self._members.partition(key)
@@ -271,6 +280,10 @@ class MemberLog:
     def counted(self, partition: int) -> list[tuple[MemberKey, Stored]]:
         """The members of a partition, each with the record that counts for it, as they are now."""
         return self._members.partitions[partition].view.counted()
+
+    def numbers(self) -> Counter[tuple[Kind, Writer]]:
+        """How many members there are by kind and writer of the record that counts for each. Goes through no member."""
+        return sum((state.view.numbers for state in self._members.partitions), Counter[tuple[Kind, Writer]]())
 
     def newest_ms(self, partition: int) -> int:
         """The highest LogAppendTime that was read in a partition, in milliseconds since 1970; 0 if nothing was."""

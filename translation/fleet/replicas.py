@@ -13,6 +13,9 @@ from translation.fleet.records import Writer
 REPLICA_HEADER = "replica"
 """Header of a probe; its value is made by :func:`replica_header`. Whoever does not know it ignores it."""
 
+SILENT_AFTER_MS = 120_000
+"""A replica probes each partition every 30 s, and every 5 s while the log is away."""
+
 _FIRST_BYTES = 16
 _LIMIT = 10_000
 
@@ -65,6 +68,14 @@ class Replicas:
         """The replicas, each with its last probe."""
         found = {one.first: one for one in self._by_writer.values()}
         return [Heard(one, self._heard.get(one.first, 0)) for one in found.values()]
+
+    def is_silent(self, heard: Heard) -> bool:
+        """Whether a replica's last probe is much older than the last of all."""
+        return self.newest_ms - heard.at_ms > SILENT_AFTER_MS
+
+    def count_heard(self) -> int:
+        """How many replicas are not silent."""
+        return sum(self.newest_ms - at_ms <= SILENT_AFTER_MS for at_ms in self._heard.values())
 
     def of(self, writer: Writer, server: str) -> Heard:
         """Whose record it is that this writer wrote; ``server`` is what the record says."""

@@ -103,8 +103,9 @@ def readopt(
 
     What is known here does not count any more. The call shows that the client is here now. Returns NONE if the member
     was adopted, else the code for the client: UNKNOWN_MEMBER_ID if the broker does not know the member either,
-    COORDINATOR_NOT_AVAILABLE if the broker gives no description. ILLEGAL_GENERATION, and nothing changes, if the call
-    has a generation that is above the broker's epoch too: it is of a classic group before this membership.
+    COORDINATOR_NOT_AVAILABLE if the broker gives no description, or hides the member while its JoinGroup waits.
+    ILLEGAL_GENERATION, and nothing changes, if the call has a generation that is above the broker's epoch too: it is of
+    a classic group before this membership.
 
     Returns None if the call has been forwarded: another process has moved the client back to the classic protocol, so
     the broker itself serves it.
@@ -113,7 +114,9 @@ def readopt(
     described, found = yield from lookup_member(
         context, member.group.group_id, member.member_id, connection, instance_id=instance_id
     )
-    if described in (Described.LOADING, Described.UNAVAILABLE):
+    # A principal that may not see the members may be somebody else's: a JoinGroup that waits is its client's own.
+    is_hidden = described is Described.HIDDEN and member.join.waiting is not None
+    if is_hidden or described in (Described.LOADING, Described.UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     carried = generation.in_request(request)
     if found is not None and generation.is_of_another_membership(member, carried, found.member_epoch):

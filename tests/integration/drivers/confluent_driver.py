@@ -83,6 +83,8 @@ class Application:
             settings["group.instance.id"] = spec.instance_id
         if spec.rack is not None:
             settings["client.rack"] = spec.rack
+        if os.environ.get("DRIVER_LOG") == "DEBUG":
+            settings["debug"] = "broker,cgrp,metadata,protocol"
         return {**settings, **spec.own_settings}
 
     def _subscribe(self, topics: list[str]) -> None:
@@ -136,7 +138,9 @@ class Application:
             consumer.unassign()
 
     def _on_error(self, error: KafkaError) -> None:
-        self._events.write("error", error=f"{error.name()}: {error.str()}", fatal=error.fatal())
+        # The callback gets an error that only names the fatal one, and is not fatal itself.
+        fatal = error.fatal() or error.code() == KafkaError._FATAL
+        self._events.write("error", error=f"{error.name()}: {error.str()}", fatal=fatal)
 
     def _obey(self, command: dict) -> None:
         match command["command"]:

@@ -1,5 +1,7 @@
 """With whom, and on which way, the scripts about native members run, and how much of that is in the short form."""
 
+from collections.abc import Sequence
+
 import pytest
 from _pytest.mark import ParameterSet
 
@@ -13,11 +15,13 @@ SLACK_S = 6.0
 """For the others to hear of it at their heartbeats, on a machine that does other things too."""
 
 
-def each_native(*natives: MemberKind, costly: bool = False) -> pytest.MarkDecorator:
-    """Each library (of `natives`, or all), straight at the broker and through the proxy.
+def each_native(
+    *natives: MemberKind, costly: bool = False, through: Sequence[MemberKind] = ()
+) -> pytest.MarkDecorator:
+    """Each library (of `natives`, or all), straight at the broker and through the proxy; of `through`, not straight.
 
     In the short form the first library goes both ways, and the others go through the proxy only; not even that where
-    it is `costly`, because a session has to expire.
+    it is `costly`, because a session has to expire. Of `through` it has the first.
     """
     first, *others = natives or NATIVE
     return pytest.mark.parametrize(
@@ -26,7 +30,16 @@ def each_native(*natives: MemberKind, costly: bool = False) -> pytest.MarkDecora
             *(_case(first, mode) for mode in (DIRECT, THROUGH)),
             *(_case(native, DIRECT, long=True) for native in others),
             *(_case(native, THROUGH, long=costly) for native in others),
+            *(_case(native, THROUGH, long=native != through[0]) for native in through),
         ],
+    )
+
+
+def each_native_straight(*natives: MemberKind) -> pytest.MarkDecorator:
+    """Each of these libraries, straight at the broker only; in the short form the first of them."""
+    return pytest.mark.parametrize(
+        ("native", "mode"),
+        [_case(native, DIRECT, long=native != natives[0]) for native in natives],
     )
 
 

@@ -126,11 +126,16 @@ class NativeGroup:
         self._take(member)
         self._replaced.add(member.name)
 
-    def wait_until_fenced(self, member: ConsumerProcess) -> None:
-        """Wait until a member that was replaced has heard of it."""
-        self._wait(
-            lambda: member.seen("error", "failed", "lost"), f"{member.name} hears that it is fenced", 60.0
-        )
+    def returned(self, member: ConsumerProcess) -> None:
+        """A member that was replaced has its place back; what it met on the way is not held against it."""
+        self.members[member.name] = member
+
+    def wait_until_refused(self, member: ConsumerProcess) -> None:
+        """Wait until a member that was replaced has heard that its instance id is another's, and so joins no more.
+
+        That it has lost its partitions is not enough: it may join anew right then.
+        """
+        self._wait(lambda: member.seen("error", "failed"), f"{member.name} is refused its instance id", 60.0)
 
     def wait_until_moved(self, mode: str) -> None:
         """Wait until the classic clients that come through the proxy are what its policy makes them."""

@@ -6,12 +6,22 @@ from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
-from proxy.fleet.log_client import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.log_events import AccessLost, EndReached, RecordRead, WriteFailed
+from proxy.fleet.reader_watch import PATIENCE_S
 from proxy.fleet.refusals import MemberLogRefused
+from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
-from translation.fleet.records import PROBE, Kind, MemberRecord, Writer, decode_value, member_key
+from translation.fleet.records import (
+    PROBE,
+    Kind,
+    MemberRecord,
+    Writer,
+    decode_value,
+    member_key,
+    partition_of,
+)
 from translation.fleet.replicas import Heard, Replica, replica_header
 
 KEY = member_key("payments", "epochgate-1")
@@ -70,6 +80,51 @@ async def test_what_is_written_and_read_is_counted_and_what_is_said_is_told():
     for kind, count in (("probe", PARTITIONS), ("served", 1), ("ended", 0)):
         for direction in ("read", "written"):
             assert bench.metric("fleet_records_total", kind=kind, direction=direction) == count
+
+
+async def test_the_newest_record_grows_older_while_nothing_is_read(mock_clock):
+    bench = Bench()
+    mock_clock.jump(2)
+    assert bench.metric("fleet_newest_record_age_seconds") == 2, "of the start, before anything is read"
+    bench.start()
+    assert bench.metric("fleet_newest_record_age_seconds") == 0
+    mock_clock.jump(30)
+    bench.read(RecordRead(0, PROBE, Writer(b"theirs"), None, 9, 1_000))
+    assert bench.metric("fleet_newest_record_age_seconds") == 30, "of the other partition"
+    bench.read(RecordRead(1, PROBE, Writer(b"theirs"), None, 9, 1_000))
+    assert bench.metric("fleet_newest_record_age_seconds") == 0
+    bench.read(AccessLost("no right"), RecordRead(0, PROBE, Writer(b"theirs"), None, 10, 1_000))
+    mock_clock.jump(300)
+    assert bench.metric("fleet_newest_record_age_seconds") == 300
+
+
+async def test_members_and_replicas_are_counted_by_state():
+    bench = Bench().start()
+    theirs, gone = Replica(Writer(b"t" * 16), "theirs"), Replica(Writer(b"g" * 16), "gone")
+    bench.read(
+        RecordRead(0, PROBE, gone.first, None, 10, 1_000, replica_header(gone)),
+        RecordRead(0, PROBE, theirs.first, None, 11, 200_000, replica_header(theirs)),
+    )
+    own = bench.driver.replica
+    bench.read(RecordRead(0, PROBE, own.first, None, 12, 200_000, replica_header(own)))
+    kinds = (
+        *((own, kind) for kind in (Kind.SERVED, Kind.EXPIRING, Kind.RELAYED)),
+        *((theirs, kind) for kind in (Kind.SERVED, Kind.SERVED, Kind.RELAYED, Kind.EXPIRING, Kind.ENDED)),
+        *((gone, kind) for kind in (Kind.SERVED, Kind.SERVED, Kind.SERVED, Kind.RELAYED)),
+    )
+    for offset, (replica, kind) in enumerate(kinds, 20):
+        key = member_key("payments", f"epochgate-{offset}")
+        stored = Stored(offset, 200_000, replica.first, MemberRecord(kind, offset, first=True))
+        bench.read(RecordRead(partition_of(key, PARTITIONS), key, replica.first, stored, offset, 200_000))
+    members = {
+        state: bench.metric("fleet_members", state=state)
+        for state in ("served", "silent", "expiring", "relayed")
+    }
+    assert members == {"served": 3, "silent": 3, "expiring": 2, "relayed": 3}
+    assert bench.metric("fleet_members_here") == 1
+    assert [bench.metric("fleet_replicas", state=state) for state in ("heard", "silent")] == [2, 1]
+    bench.driver.log.lose(partition_of(KEY, PARTITIONS), Writer(b"another"), trio.current_time())
+    assert bench.metric("fleet_members", state="silent") == 0, "it is not read again yet"
 
 
 async def test_who_writes_the_log_is_known_from_probes():
@@ -132,6 +187,48 @@ async def test_a_writer_that_has_been_replaced_may_fail():
     assert not bench.driver._has_failed
     bench.read(WriteFailed(bench.driver._client.writer, "timed out"))
     assert bench.driver._has_failed
+
+
+async def test_a_reader_that_reads_nothing_while_the_log_is_away_is_replaced(autojump_clock, monkeypatch):
+    bench = Bench()
+    replaced: list[float] = []
+    monkeypatch.setattr(
+        bench.driver._client, "replace_reader", lambda: replaced.append(trio.current_time() - began)
+    )
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.driver._keep_time)
+        await trio.sleep(PATIENCE_S - 1)
+        bench.read(EndReached(0, 9), EndReached(1, 9))
+        await trio.sleep(5 * PATIENCE_S)
+        assert replaced == pytest.approx([2 * PATIENCE_S - 1, 4 * PATIENCE_S - 1], abs=0.1)
+        assert bench.metric("fleet_reader_replacements_total") == 2
+        bench.start()
+        await trio.sleep(20)
+        assert len(replaced) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_log_that_is_refused_has_no_reader_replaced(autojump_clock):
+    bench = Bench()
+    bench.read(AccessLost("no right"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.driver._keep_time)
+        await trio.sleep(10 * PATIENCE_S)
+        nursery.cancel_scope.cancel()
+    assert bench.metric("fleet_reader_replacements_total") == 0
+
+
+async def test_an_admin_client_that_gets_no_answer_is_replaced(monkeypatch):
+    bench = Bench()
+    before = bench.driver._admin
+
+    def fails(_admin, _fleet):
+        raise TimeoutError
+
+    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
+    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
+    assert bench.driver._admin is not before
 
 
 async def test_a_property_that_librdkafka_does_not_know_is_refused():

@@ -1,9 +1,13 @@
 """What the reader makes of what librdkafka gives it, without a broker (with one: tests/integration)."""
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError
+import threading
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
-from proxy.fleet.log_client import AccessLost, EndReached, RecordRead, _Reader
+from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
+from proxy.fleet.log_reader import LogReader
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from translation.fleet.records import (
     FORMAT,
@@ -62,7 +66,7 @@ class Client:
 
 
 def reader():
-    made = _Reader.__new__(_Reader)
+    made = LogReader.__new__(LogReader)
     made._client, made._topic = Client(), FLEET.topic
     made._positions, made._epochs = dict.fromkeys(range(16), OFFSET_BEGINNING), {}
     return made
@@ -142,3 +146,90 @@ def test_the_command_that_makes_the_topic_has_all_settings():
         assert f"--config {name}={value}" in command
     assert "min.insync.replicas=2" in command
     assert required_settings(1)["min.insync.replicas"] == "1"
+
+
+class Consumer:
+    """Gives its messages, and then has the test do something. Closing it waits until the test ends."""
+
+    def __init__(self, messages, then, ended):
+        self._messages, self._then, self._ended = messages, then, ended
+        self.assigned = []
+
+    def assign(self, places):
+        self.assigned = [(one.partition, one.offset, one.leader_epoch) for one in places]
+
+    def consume(self, _count, _seconds):
+        given, self._messages = self._messages, []
+        if not given:
+            self._then()
+        return given
+
+    def close(self):
+        self._ended.wait()
+
+
+class Running(Client):
+    """A client that runs its reader."""
+
+    def __init__(self):
+        self.is_stopping = False
+        self.told = []
+
+    def configured(self, settings):
+        return dict(settings)
+
+    def tell(self, events):
+        self.told += events
+
+    def replace_reader(self):
+        self.reader.replace()
+
+    def pause(self, _seconds):
+        pass
+
+    def stop(self):
+        self.is_stopping = True
+
+
+@pytest.fixture
+def ended():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_reader_that_is_replaced_goes_on_where_it_was(monkeypatch, ended):
+    client, closed = Running(), threading.Event()
+    closed.set()
+    stuck = Consumer([Message(5, epoch=4)], client.replace_reader, ended)
+    other = Consumer([Message(5, epoch=4), Message(6, epoch=4)], client.stop, closed)
+    made = iter((stuck, other))
+    monkeypatch.setattr("proxy.fleet.log_reader.Consumer", lambda _settings: next(made))
+    client.reader = LogReader(client)
+    client.reader.run()
+    assert set(stuck.assigned) == {(partition, OFFSET_BEGINNING, None) for partition in range(16)}
+    assert set(other.assigned) ^ set(stuck.assigned) == {(3, OFFSET_BEGINNING, None), (3, 6, 4)}
+    assert [event.offset for event in client.told] == [5, 6]
+
+
+def test_a_reader_that_is_stuck_is_replaced_also_while_it_is_asked_for_an_end(monkeypatch, ended):
+    client, closed = Running(), threading.Event()
+    closed.set()
+    stuck = Consumer([Message(error=KafkaError._AUTO_OFFSET_RESET)], client.stop, ended)
+    other = Consumer([], client.stop, closed)
+    stuck.get_watermark_offsets = fails(client.replace_reader)
+    other.get_watermark_offsets = lambda _place, timeout: (0, 9)
+    made = iter((stuck, other))
+    monkeypatch.setattr("proxy.fleet.log_reader.Consumer", lambda _settings: next(made))
+    client.reader = LogReader(client)
+    client.reader.run()
+    assert client.told == [PartitionLost(3, 9)]
+    assert (3, OFFSET_BEGINNING, None) in other.assigned
+
+
+def fails(first):
+    def asked(_place, timeout):
+        first()
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    return asked

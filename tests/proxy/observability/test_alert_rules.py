@@ -33,6 +33,7 @@ HEALTHY = {
     'epochgate_journal_events_lost_total{sink="files"}': "12x30",
     "epochgate_fleet_log_away": "16 0x30",
     "epochgate_fleet_log_refused": "0x30",
+    "epochgate_fleet_newest_record_age_seconds": "29 3 30 14 29x30",
 }
 """A proxy at work, with losses and errors that are long past."""
 
@@ -57,11 +58,16 @@ SCENARIOS = {
     "EpochgateAnswersErrors": {
         'epochgate_answer_errors_total{api_key="HEARTBEAT",error_code="COORDINATOR_NOT_AVAILABLE"}': "5+60x30",
     },
-    "EpochgateMemberLogAway": {"epochgate_fleet_log_away": "0x2 1x30"},
+    "EpochgateMemberLogAway": {
+        "epochgate_fleet_log_away": "0x2 1x30",
+        "epochgate_fleet_newest_record_age_seconds": "29+60x30",
+    },
     "EpochgateMemberLogRefused": {
         "epochgate_fleet_log_away": "0x2 16x30",
         "epochgate_fleet_log_refused": "0x2 1x30",
+        "epochgate_fleet_newest_record_age_seconds": "29+60x30",
     },
+    "EpochgateMemberLogNotRead": {"epochgate_fleet_newest_record_age_seconds": "29x3 29+60x30"},
     "EpochgateJournalLosesEvents": {'epochgate_journal_events_lost_total{sink="files"}': "12x8 400x30"},
 }
 

@@ -78,6 +78,7 @@ def test_gauges_of_a_group_are_made_of_the_merged_picture_and_counters_add_up():
 def test_gauges_that_are_no_amounts_are_not_added_up():
     amounts = {
         "client_to_proxy_active_connections",
+        "fleet_members_here",
         "fleet_unresolved_records",
         "journal_queue_events",
         "large_group_calls_held_bytes",

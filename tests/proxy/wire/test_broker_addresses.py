@@ -36,7 +36,7 @@ class View:
 
 def through(view: View, api_key: ApiKey, version: int, message):
     frame = wire.response(api_key, version, 42, message)
-    out = rewrite_addresses(api_key, version, frame, view.view.map_address)
+    out = rewrite_addresses(api_key, version, frame, view.view.map_address, view.view.known_nodes)
     assert BROKER_HOST.encode() not in out
     assert wire.answered_id(out) == 42
     return wire.body_of(out, api_key, version)
@@ -55,6 +55,21 @@ def test_metadata(version):
     assert answer.topics[0].partitions[0].leader_id == 1001
     assert view.hidden == 1
     assert view.table.address_of(1001) == Address(BROKER_HOST, 9092), "learned all the same"
+
+
+@pytest.mark.parametrize("version", list(APIS[ApiKey.METADATA].versions))
+def test_metadata_without_brokers_names_those_that_were_named_before(version):
+    view = View()
+    topic = MetadataResponseTopic(name="t", partitions=(MetadataResponsePartition(leader_id=-1),))
+    empty = MetadataResponse(controller_id=-1, topics=(topic,))
+    assert not through(view, ApiKey.METADATA, version, empty).brokers, "none is known yet"
+
+    brokers = tuple(MetadataResponseBroker(node_id=n, host=BROKER_HOST, port=9092) for n in (1, 2, 1001))
+    told = through(view, ApiKey.METADATA, version, MetadataResponse(brokers=brokers))
+    answer = through(view, ApiKey.METADATA, version, empty)
+    assert answer.brokers == told.brokers
+    assert [broker.node_id for broker in answer.brokers] == [1, 2]
+    assert answer.topics[0].partitions[0].leader_id == -1
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])

@@ -152,6 +152,10 @@ class LogWay:
             queue.popleft()
             self.topic.append(written)
 
+    def under_way(self, key: MemberKey) -> list[Written]:
+        """What it has produced of a member that has not landed."""
+        return [written for written in self._queue if written.key == key]
+
     def fail(self, writer: Writer | None = None) -> None:
         """The outcome of what this producer has not delivered is unknown; some of it lands all the same."""
         if not self.is_alive or writer not in (None, self.writer) or self._later(self.fail, writer):

@@ -1,5 +1,6 @@
 """The observer of the member log detects planted violations, and allows what the design has."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,11 +8,16 @@ import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tests.simulation.clients.classic import ClassicClient
+from tests.simulation.fleet.log_topic import LogTopic, LogWay, Written
 from tests.simulation.fleet.watch_log import LogWatch
 from tests.simulation.test_watch import Planted
 from tests.simulation.violation import Violation
+from tests.simulation.watch_answers import DEAD_BEFORE_JOINED
+from tests.simulation.watch_commits import LATE_COMMIT
 from tests.simulation.wire import GROUP, Ask
+from tests.translation.fleet.model import Seen
 from translation.fleet.records import Kind, MemberKey, MemberRecord
 
 OTHER = SimpleNamespace(boot=("proxy1", 1), name="proxy1", is_ready=True)
@@ -125,3 +131,70 @@ def test_an_end_that_was_sent_before_its_id_was_read_as_dead(scene: Scene, begin
         return
     with broken():
         scene.log.expired(process, "epochgate-a")
+
+
+@pytest.mark.parametrize("was_let_in", [False, True])
+def test_a_join_group_under_a_dead_id_that_nobody_has_used(scene: Scene, was_let_in: bool) -> None:
+    """Of an id that a client has used the end ends its contract first, or is a violation."""
+    watch = scene.planted.watch
+    assert isinstance(scene.planted.b, ClassicClient)
+    member_id = scene.planted.b.member_id  # the broker has it
+    if not was_let_in:
+        del watch.client_of[member_id]
+    record = SimpleNamespace(kind=Kind.EXPIRING)
+    process: Any = SimpleNamespace(
+        name="proxy1",
+        incarnation=1,
+        member_log=SimpleNamespace(log=SimpleNamespace(record=lambda _: record)),
+    )
+    ask = scene.planted.ask(ApiKey.JOIN_GROUP, JoinGroupRequest(group_id=GROUP, member_id=member_id), 9)
+    watch.call_arrived(scene.planted.process, scene.client, ask)
+    watch.log.arrived(scene.client, ask)
+    refused = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    with pytest.raises(Violation, match=r"^invariant 6: ") if was_let_in else nullcontext():
+        watch.answered(process, scene.client, ask, refused, arrives=True)
+    assert watch.counts.get(DEAD_BEFORE_JOINED, 0) == (not was_let_in)
+
+
+LATE, NEWER = 1, 2
+
+
+@pytest.mark.parametrize(
+    ("generation", "reads", "joined_here", "is_violation"),
+    [
+        pytest.param(NEWER, False, False, False, id="not read"),
+        pytest.param(NEWER, True, False, True, id="read"),
+        pytest.param(LATE, False, False, True, id="not newer"),
+        pytest.param(NEWER, False, True, True, id="known without the log"),
+    ],
+)
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_a_late_commit_of_a_client_that_has_joined_elsewhere(
+    scene: Scene, generation: int, reads: bool, joined_here: bool, has_landed: bool, is_violation: bool
+) -> None:
+    kernel, watch = scene.planted.world.kernel, scene.planted.watch
+    topic = LogTopic(kernel, watch.log, 1)
+    way, other = (
+        LogWay(topic, (name, 1), lambda: kernel.now_ms / 1000, lambda _: None, lambda *_: False)
+        for name in ("proxy1", "proxy2")
+    )
+    key = MemberKey(GROUP, scene.client.member_id)
+    record = MemberRecord(Kind.SERVED, 1, first=True, generation=generation)
+    written = Written(kernel.now_ms, key, other.writer, record, Seen(None, 1, 10**12))
+    if has_landed or reads:
+        topic.append(written)
+        assert topic.log.oracle.history[-1][key].record == record
+    else:
+        other._queue.append(written)
+    if reads:
+        way.read_soon()
+        kernel.run_until(kernel.now_ms + 1_000)
+    standing = watch.standings[scene.client]
+    standing.generation, standing.joined_at = NEWER, ("proxy1" if joined_here else "proxy2", 1)
+    (of_the_other,) = (partition for _, partition in scene.planted.b.named())
+    ask = scene.planted.commit(LATE, of_the_other)
+    watch.commits.asked(scene.client, ask)
+    sender = SimpleNamespace(name="proxy1", incarnation=1, member_log=way)
+    with pytest.raises(Violation, match=r"^invariant 3: ") if is_violation else nullcontext():
+        watch.commits.accepted(ask.message, sender)
+    assert watch.counts.get(LATE_COMMIT, 0) == (not is_violation)

@@ -118,6 +118,22 @@ class LogWatch:
             if present is None or present.offset != entry.offset:
                 raise Violation(11, f"for {way.name} at {offset} counts {present} of {key}, not {entry}")
 
+    @staticmethod
+    def has_yet_to_read(way: "LogWay", member_id: str, generation: int) -> bool:
+        """Whether a newer generation of a member's client than this is written, and a replica has not read that.
+
+        The record lies in the log, where its reader has not come to it, or is on its way there.
+        """
+        key = member_key(GROUP, member_id)
+        view = way.log._members.partitions[0].view
+        history = way.topic.log.oracle.history
+        known, last = view.get(key), history[-1].get(key) if history else None
+        if known is not None and known.record.generation > generation:
+            return False
+        unread = [last.record] if last is not None and last.offset >= view.position else []
+        unread += [written.record for other in way.topic.ways for written in other.under_way(key)]
+        return any(record is not None and record.generation > generation for record in unread)
+
     # -- what a replica does with it ---------------------------------------------------------------------------------
 
     def called(self, process: "ProxyProcess", member_id: str, epoch: int) -> None:
@@ -133,7 +149,7 @@ class LogWatch:
             if began != boot:
                 raise Violation(11, f"{boot} begins under {member_id}, under which {began} did")
         elif epoch == -1:
-            self._left[boot, member_id] = self._is_dead(process, member_id)
+            self._left[boot, member_id] = self.is_dead(process, member_id)
 
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A replica reports that a deadline has ended a membership."""
@@ -162,7 +178,7 @@ class LogWatch:
         if not codes <= {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             return
         member_id = message.member_id if ask.api_key == ApiKey.JOIN_GROUP else ask.message.member_id
-        if codes == {ErrorCode.NONE} and self._is_dead(process, member_id):
+        if codes == {ErrorCode.NONE} and self.is_dead(process, member_id):
             name = ApiKey(ask.api_key).name
             raise Violation(11, f"{process} answers {name} of {member_id}, which it has read is dead")
         key = (process.name, process.incarnation), member_id
@@ -180,7 +196,8 @@ class LogWatch:
                     times[boot, member_id] -= by_ms
 
     @staticmethod
-    def _is_dead(process: "ProxyProcess", member_id: str) -> bool:
+    def is_dead(process: "ProxyProcess", member_id: str) -> bool:
+        """Whether a replica has read that an id is dead."""
         if process.member_log is None:
             return False
         record = process.member_log.log.record(member_key(GROUP, member_id))

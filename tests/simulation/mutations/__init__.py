@@ -43,6 +43,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     member_log.forget_a_late_served,
     member_log.renew_what_is_not_served_here,
     member_log.keep_the_generation_to_oneself,
+    member_log.end_what_has_begun_anew,
     member_log.let_anybody_fill_the_log,
     replicas.take_a_used_id_for_a_new_one,
     replicas.claim_ids_that_nobody_has,

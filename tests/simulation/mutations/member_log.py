@@ -255,6 +255,11 @@ def keep_the_generation_to_oneself() -> AbstractContextManager[Any]:
     return patch.object(MemberLog, "synced", lambda *_: None)
 
 
+def end_what_has_begun_anew() -> AbstractContextManager[Any]:
+    """The end of a membership is written although another has begun under its id."""
+    return patch.object(MemberLog, "begun", lambda *_: None)
+
+
 def let_anybody_fill_the_log() -> AbstractContextManager[Any]:
     """A group may have any number of dead member ids in the log."""
     return patch.object(MemberLog, "_has_too_many_ids", lambda *_: False)

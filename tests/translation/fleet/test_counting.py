@@ -6,6 +6,7 @@ readers begin at any moment; clocks of brokers differ.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -147,6 +148,9 @@ class World:
         for replica in self.replicas:
             while replica.view.position < self.log.end:
                 replica.read()
+            counted = (stored for _, stored in replica.view.counted())
+            assert replica.view.numbers == Counter((one.record.kind, one.writer) for one in counted)
+            assert all(replica.view.numbers.values())
 
     def write(self) -> None:
         kind = self.random.choices(KINDS, [6, 2, 1, 1])[0]

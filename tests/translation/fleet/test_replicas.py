@@ -4,7 +4,7 @@ import pytest
 
 from translation.fleet import replicas
 from translation.fleet.records import Writer
-from translation.fleet.replicas import Heard, Replica, Replicas, replica_header
+from translation.fleet.replicas import SILENT_AFTER_MS, Heard, Replica, Replicas, replica_header
 
 FIRST, SECOND, STRANGER = (Writer(name.ljust(16, b"-")) for name in (b"first", b"second", b"stranger"))
 POD = Replica(FIRST, "pod-1")
@@ -24,6 +24,18 @@ def test_a_probe_that_is_read_late_does_not_make_a_replica_older():
     known.heard(FIRST, replica_header(POD), 3000)
     known.heard(FIRST, replica_header(POD), 1000)
     assert known.of(FIRST, "").at_ms == known.newest_ms == 3000
+
+
+def test_a_replica_is_silent_two_minutes_after_its_last_probe_by_the_clock_of_the_log():
+    known = Replicas()
+    known.heard(FIRST, replica_header(POD), 1000)
+    known.heard(SECOND, None, 1000 + SILENT_AFTER_MS)
+    assert not known.is_silent(known.of(FIRST, ""))
+    assert known.count_heard() == 2
+    known.heard(SECOND, None, 1001 + SILENT_AFTER_MS)
+    assert known.is_silent(known.of(FIRST, ""))
+    assert known.is_silent(known.of(STRANGER, "never heard"))
+    assert known.count_heard() == 1
 
 
 def test_without_a_probe_a_replica_is_named_by_its_record():

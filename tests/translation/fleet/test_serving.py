@@ -286,6 +286,21 @@ def test_no_membership_begins_under_an_id_that_another_process_has_given_out(log
     assert other.heartbeats() == []
 
 
+def test_a_join_group_whose_id_is_used_elsewhere_while_the_broker_is_asked_is_to_be_tried_again(
+    log: SharedLog,
+) -> None:
+    """The broker had no such member when it was asked. The client takes over here what has begun there since."""
+    one, other = log.replica(new_group=True), log.replica()
+    connection = one.connect()
+    member_id = one.answers[one.join(connection, "")].member_id
+    join = other.join(other.connect(), member_id)
+    other.reply(described(member("somebody-else")))
+    one.join(connection, member_id)
+    other.reply(described(member("somebody-else")))
+    assert other.error(join) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert other.heartbeats() == []
+
+
 def test_a_membership_that_was_served_elsewhere_is_not_renewed_under_its_id(log: SharedLog) -> None:
     """It began here, and was taken over once: the epoch 0 of then may be on its way still."""
     one, other = log.replica(), log.replica()
@@ -374,6 +389,28 @@ def test_an_id_that_the_broker_does_not_know_any_more_is_dead(log: SharedLog) ->
     other.reply(described(member("somebody-else")))
     assert other.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
     assert log.kinds(A)[-1] is Kind.ENDED
+
+
+def test_an_id_under_which_a_membership_has_begun_since_is_not_ended_when_the_log_is_back(
+    log: SharedLog,
+) -> None:
+    """While its JoinGroup is under way the broker has no such member yet: somebody's Heartbeat meets that."""
+    one = log.replica()
+    connection = one.connect()
+    member_id = one.answers[one.join(connection, "")].member_id
+    heartbeat = one.heartbeat(one.connect(), member_id, 1)
+    (asked,) = one.calls
+    log.go_away()
+    join = one.join(connection, member_id)
+    one.reply(described(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), one.calls[-1])
+    one.reply(described(member("somebody-else")), asked)
+    assert one.error(heartbeat) == ErrorCode.UNKNOWN_MEMBER_ID
+    log.advance(1.0)
+    one.reply(described(member("somebody-else")))
+    one.beat(1, orders=(0, 1))
+    assert one.error(join) == ErrorCode.NONE
+    log.come_back()
+    assert log.kinds(member_id) == [Kind.SERVED]
 
 
 def test_a_membership_that_is_forgotten_here_is_not_renewed_in_the_log(log: SharedLog) -> None:

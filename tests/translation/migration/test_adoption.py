@@ -2,7 +2,7 @@
 
 from protocol_codecs import ApiKey, ErrorCode
 from protocol_codecs.messages.join_group import JoinGroupResponse
-from tests.translation.answers import A, commit_answer, described, member
+from tests.translation.answers import A, commit_answer, cooperative_member, described, member
 from tests.translation.bench import OTHER_TOPIC, TOPIC, Bench, owned
 from translation.actions import Connection, EventKind
 from translation.settings import TranslatorSettings
@@ -66,6 +66,22 @@ def test_a_new_client_whose_group_is_hidden_from_the_principal_joins() -> None:
     bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     bench.reply_names()
     assert bench.heartbeat_call().message.member_epoch == 0
+
+
+def test_a_description_that_is_hidden_ends_no_membership_whose_join_group_waits() -> None:
+    """Somebody else may have sent the Heartbeat: the JoinGroup shows where the client is."""
+    bench = Bench(settings=TranslatorSettings(sole_process=False))
+    connection = cooperative_member(bench)
+    join = bench.join(connection, A, claims=(0, 1), protocol="cooperative-sticky")
+    bench.reply(described(member(A, epoch=1)))
+    bench.beat(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    heartbeat = bench.heartbeat(bench.connect(), A, 2)
+    bench.reply(described(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert bench.error(heartbeat) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.advance(1.0)
+    assert owned(bench.heartbeat_call().message) == {TOPIC: (0, 1)}
+    bench.beat(1, orders=(0, 1))
+    assert bench.error(join) == ErrorCode.NONE
 
 
 def adopted(bench: Bench) -> Connection:

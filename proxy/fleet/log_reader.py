@@ -1,0 +1,228 @@
+"""Reads the topic of the member log, in a thread of its own.
+
+``auto.offset.reset=error`` is a setting that safety rests on: else librdkafka goes on silently after a truncation.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from proxy.config.fleet import Property
+from proxy.fleet.log_events import AccessLost, EndReached, LogEvent, PartitionLost, RecordRead
+from proxy.fleet.refusals import TopicRefused
+from proxy.fleet.topic import TIMEOUT_S, access_hint
+from translation.fleet.counting import Stored
+from translation.fleet.records import (
+    FORMAT,
+    FORMAT_HEADER,
+    PROBE,
+    InvalidRecord,
+    decode_key,
+    decode_value,
+)
+from translation.fleet.replicas import REPLICA_HEADER
+
+if TYPE_CHECKING:
+    from proxy.fleet.log_client import LogClient
+
+_READER: Mapping[str, Property] = {
+    # librdkafka wants one, and asks for its coordinator. Nothing is committed, and the account needs no right on it.
+    "group.id": "__epochgate_members_reader",
+    "auto.offset.reset": "error",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_uncommitted",
+    "fetch.queue.backoff.ms": 10,  # a second by default: of lag, after a burst
+    "fetch.error.backoff.ms": 100,
+    "log_level": 0,
+}
+
+_BATCH = 500
+"""Records that are taken from librdkafka at once."""
+_WAIT_S = 0.2
+
+_LOST = frozenset(
+    {
+        KafkaError._LOG_TRUNCATION,  # noqa: SLF001  that is its public name
+        KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+    }
+)
+_FORBIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_IGNORED = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+"""The reader has no group, and an outage is noticed by what is not read back."""
+
+_logger = structlog.get_logger()
+
+
+class LogReader:
+    """Consumes all partitions from their beginning, in its own thread."""
+
+    def __init__(self, client: "LogClient") -> None:
+        self._client = client
+        self._topic = client.fleet.topic
+        self._consumer = self._new_consumer()
+        self._is_to_be_replaced = threading.Event()
+        self._positions = dict.fromkeys(range(client.fleet.partitions), OFFSET_BEGINNING)
+        self._epochs: dict[int, int] = {}
+
+    def _new_consumer(self) -> Consumer:
+        return Consumer(self._client.configured(_READER))
+
+    def ends(self) -> dict[int, int]:
+        """The end of each partition. A topic that was just made has no leaders at once."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return {partition: self._range(partition)[1] for partition in self._positions}
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                self._client.pause(0.1)
+
+    def _range(self, partition: int) -> tuple[int, int]:
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, partition), timeout=TIMEOUT_S
+            )
+        except KafkaException as error:
+            if error.args[0].code() in _FORBIDDEN:
+                raise TopicRefused(
+                    f"the account of `fleet.kafka` may not read the topic {self._topic}. "
+                    + access_hint(self._client.fleet)
+                ) from None
+            raise
+        return low, high
+
+    def run(self) -> None:
+        """Read until the client is to end."""
+        self._assign()
+        while not self._client.is_stopping:
+            self._replace_if_asked()
+            events: list[LogEvent] = []
+            lost: set[int] = set()
+            for message in self._consumer.consume(_BATCH, _WAIT_S):
+                partition = message.partition()
+                if partition in lost:
+                    continue
+                if self._is_lost(message):
+                    # Of the topic as a whole, librdkafka names no partition.
+                    lost.update(self._positions if partition is None or partition < 0 else (partition,))
+                elif (event := self._event(message)) is not None:
+                    events.append(event)
+            if events:
+                self._client.tell(events)
+            if lost:
+                self._read_again(lost)
+        self.close()
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def replace(self) -> None:
+        """Have the thread go on with another consumer. May be called by any thread."""
+        self._is_to_be_replaced.set()
+
+    def _replace_if_asked(self) -> None:
+        if not self._is_to_be_replaced.is_set():
+            return
+        self._is_to_be_replaced.clear()
+        # One that is stuck may take a minute to close.
+        threading.Thread(target=self._consumer.close, name="fleet-reader-closes", daemon=True).start()
+        self._consumer = self._new_consumer()
+        self._assign()
+
+    def _assign(self) -> None:
+        """Go on at the positions; the epochs show librdkafka whether what was read has been truncated since."""
+        self._consumer.assign([self._place(*position) for position in self._positions.items()])
+
+    def _place(self, partition: int, offset: int) -> TopicPartition:
+        epoch = self._epochs.get(partition)
+        if epoch is None:
+            return TopicPartition(self._topic, partition, offset)
+        return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)
+
+    def _is_lost(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None:
+            return error.code() in _LOST
+        epoch, partition = message.leader_epoch(), message.partition()
+        if epoch is None or partition is None:
+            return False
+        before = self._epochs.get(partition, epoch)
+        self._epochs[partition] = epoch
+        return epoch < before
+
+    def _read_again(self, partitions: set[int]) -> None:
+        """From the beginning. Others go on where they are."""
+        for partition in partitions:
+            while not self._client.is_stopping:
+                self._replace_if_asked()
+                try:
+                    _, end = self._range(partition)
+                except (KafkaException, TopicRefused):
+                    self._client.pause(1.0)
+                else:
+                    self._client.tell([PartitionLost(partition, end)])
+                    break
+            self._positions[partition] = OFFSET_BEGINNING
+            self._epochs.pop(partition, None)
+        self._assign()
+
+    def _event(self, message: Message) -> LogEvent | None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None:
+            return self._event_of_error(error, partition, offset)
+        if partition is None or offset is None or offset < self._positions[partition]:
+            return None
+        self._positions[partition] = offset + 1
+        headers = dict(message.headers() or ())
+        if headers.get(FORMAT_HEADER) != FORMAT:
+            return AccessLost(f"partition {partition} has a record of another format at offset {offset}")
+        _, appended_ms = message.timestamp()
+        key, value = message.key(), message.value()
+        try:
+            member, writer = decode_key(_bytes(key))
+            if member == PROBE or value is None:
+                replica = headers.get(REPLICA_HEADER)
+                name = replica if isinstance(replica, bytes) else None
+                return RecordRead(partition, member, writer, None, offset, appended_ms, name)
+            stored = Stored(offset, appended_ms, writer, decode_value(_bytes(value)))
+        except InvalidRecord as invalid:
+            _logger.warning(
+                "a record of the member log is ignored", partition=partition, offset=offset, why=str(invalid)
+            )
+            return EndReached(partition, offset + 1)
+        return RecordRead(partition, member, writer, stored, offset, appended_ms)
+
+    def _event_of_error(
+        self, error: KafkaError, partition: int | None, offset: int | None
+    ) -> LogEvent | None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF and partition is not None and offset is not None:  # noqa: SLF001
+            return EndReached(partition, offset)
+        if code in _FORBIDDEN:
+            return AccessLost(f"{error.str()}. {access_hint(self._client.fleet)}")
+        if code not in _IGNORED:
+            _logger.warning("reading the member log", error=error.str())
+        return None
+
+
+def _bytes(data: bytes | str | None) -> bytes:
+    if not isinstance(data, bytes):
+        raise InvalidRecord("no key, or text")
+    return data

@@ -1,0 +1,59 @@
+"""A real browser (Debian's Chromium, headless) that looks at a page of the proxy."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+SCHEMES = ("light", "dark")
+
+_ROWS = """
+selector => [...document.querySelectorAll(selector)].map(row => Object.fromEntries(
+  [...row.children].map(cell => [cell.dataset.label ?? "", cell.innerText.replace(/\\s+/g, " ").trim()])))
+"""
+_FLAWS = """
+() => [
+  ...(document.documentElement.scrollWidth > innerWidth ? ["it scrolls sideways"] : []),
+  ...[...document.querySelectorAll("td[data-label] > .note")]
+    .filter(note => getComputedStyle(note.parentElement).display === "grid"
+      && note.getBoundingClientRect().left - note.parentElement.getBoundingClientRect().left < 100)
+    .map(note => `in the column of labels: ${note.innerText}`)]
+"""
+
+
+@contextlib.contextmanager
+def open_page(chromium: str, url: str, errors: list[str]) -> Iterator[Page]:
+    """The page at `url`. What the browser complains about goes to `errors`."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(url)
+        yield page
+        browser.close()
+
+
+def rows(page: Page, table: str) -> list[dict[str, str]]:
+    """What the rows of a table say, by the heading of the column; that of the first column is ''.
+
+    All at one moment, since the page replaces its rows.
+    """
+    found: list[dict[str, str]] = page.evaluate(_ROWS, f"table.{table} tbody tr")
+    return found
+
+
+def flaws(browser: Browser, url: str, pictures: Path) -> list[str]:
+    """What is laid out badly in the page at `url`, on any of the screens. A picture of each is kept."""
+    found = []
+    for size, viewport in SIZES.items():
+        for scheme in SCHEMES:
+            page = browser.new_page(viewport=viewport, color_scheme=scheme)
+            page.goto(url)
+            name = f"{pictures.name}-{size}-{scheme}"
+            page.screenshot(path=pictures.with_name(f"{name}.png"), full_page=True)
+            found += [f"{name}: {flaw}" for flaw in page.evaluate(_FLAWS)]
+            page.close()
+    return found
