@@ -147,6 +147,9 @@ bench-failover: setup ## how long a killed client's partitions have no owner, on
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
 
+bench-fleet-members: setup ## 10,000 members of one process beside as many of three replicas, and one restarted (tables, build/bench-fleet-members.json; ARGS="--members 2000")
+	nice $(BIN)/python -m benchmarks.fleet_members $(ARGS)
+
 bench-rolling-restart: setup ## three replicas ended, killed and stopped under 40 clients of four libraries (tables, build/bench-rolling-restart.json; ARGS="--rounds 1")
 	nice $(BIN)/python -m benchmarks.rolling_restart $(ARGS)
 
