@@ -24,14 +24,12 @@ from support.tools import needed
 from support.waiting import eventually
 
 from tools.kafka.cluster import Cluster
+from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
     Kind,
     MemberRecord,
     Writer,
     encode_key,
-    encode_value,
     member_key,
     partition_of,
 )
@@ -109,9 +107,9 @@ def leave_a_record(bootstrap: str, group: str, member: str) -> None:
     producer.produce(
         TOPIC,
         key=encode_key(key, writer),
-        value=encode_value(MemberRecord(Kind.SERVED, 0, first=True, server=GONE)),
+        value=FORMATS[1].encode(MemberRecord(Kind.SERVED, 0, first=True, server=GONE)),
         partition=partition_of(key, LOG_PARTITIONS),
-        headers={FORMAT_HEADER: FORMAT},
+        headers={FORMAT_HEADER: FORMATS[1].header},
     )
     assert producer.flush(30) == 0
 

@@ -52,8 +52,9 @@
       "topic" .topic
       "partitions" .partitions
       "replication" .replication
-      "expires" .expires
+      "expires" (include "epochgate.expiry" $ | fromJson).expires
       "resumes" .resumes -}}
+{{- if .recordFormat -}}{{- $_ := set $fleet "record_format" .recordFormat -}}{{- end -}}
 {{- $files := dict -}}
 {{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
 {{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}
@@ -69,18 +70,4 @@
 {{- $_ := set $config "journal" (dict "topic" .Values.journal.topic) -}}
 {{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
-{{- end -}}
-
-{{/* librdkafka properties of the member log's account, without those from the Secret, as JSON. */}}
-{{- define "epochgate.fleetKafka" -}}
-{{- $kafka := deepCopy .Values.fleet.kafka -}}
-{{- if not (or (get $kafka "bootstrap.servers") (hasKey .Values.fleet.secretFiles "bootstrap.servers") (hasKey .Values.fleet.secretEnvironment "bootstrap.servers")) -}}
-{{- $_ := set $kafka "bootstrap.servers" (join "," .Values.upstream.bootstrap) -}}
-{{- end -}}
-{{- toJson $kafka -}}
-{{- end -}}
-
-{{/* The environment variable with a property of the member log's account. */}}
-{{- define "epochgate.fleetVariable" -}}
-{{- printf "FLEET_%s" (regexReplaceAll "[^A-Za-z0-9]" . "_" | upper) -}}
 {{- end -}}

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.kernel import Kernel
 from tests.translation.fleet.model import Entry, Log, Seen
+from translation.fleet.formats import FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, Output, WriteRecord
-from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key, decode_value
+from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.watch_log import LogWatch
@@ -148,7 +149,7 @@ class LogWay:
         key, writer = decode_key(output.key)
         if writer != self.writer:
             return  # for a producer of before
-        record = None if output.value is None else decode_value(output.value)
+        record = None if output.value is None else FORMATS[output.format].decode(output.value)
         view = self.log._members.partitions[0].view
         present = view.get(key)
         seen = Seen(present and present.offset, view.position, view.newest_ms)
