@@ -12,7 +12,7 @@ from translation.apis import commit_elsewhere as commits
 from translation.apis import offset_commit
 from translation.engine import memberships
 from translation.engine.context import Context
-from translation.engine.fleet import Fleet, key_of
+from translation.engine.fleet import Fleet
 from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.procedure import Procedure
@@ -112,7 +112,7 @@ def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
         assert context.fleet.log is not None
-        context.fleet.log.claim(key_of(member), connection.id, context.now)
+        context.fleet.log.claim(member.key, connection.id, context.now)
         yield from commit_elsewhere(context, member, connection, request)
 
     return patch.object(offset_commit, "commit_elsewhere", broken)
