@@ -149,7 +149,9 @@ def test_pods_that_expire_members_are_not_replaced_by_pods_without_their_log(cha
 def deployment(objects: dict[str, Any], *arguments: str) -> dict[str, Any]:
     with cluster.running(objects) as running:
         server = ("--is-upgrade", "--dry-run=server", "--kube-apiserver", running.url)
-        return render.one(render.documents(render.ci("minimal", *server, *arguments)), "Deployment", "epochgate")
+        return render.one(
+            render.documents(render.ci("minimal", *server, *arguments)), "Deployment", "epochgate"
+        )
 
 
 @pytest.mark.parametrize("change", ["fleet.enabled=false", "fleet.topic=members"])
