@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -281,5 +282,6 @@ class FleetDriver:
         try:
             return identify_topic(self._admin, self._fleet) != identity
         except (KafkaException, TimeoutError):
-            self._admin = self._new_admin()  # this one may be stuck, as a reader may
+            with suppress(KafkaException):  # a certificate that can't be read just now, for example
+                self._admin = self._new_admin()  # the one before may be stuck, as a reader may
             return False  # the log is away, which the member log notices by itself

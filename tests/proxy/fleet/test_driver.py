@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
@@ -232,6 +233,19 @@ async def test_an_admin_client_that_gets_no_answer_is_replaced(monkeypatch):
     monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
     assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
     assert bench.driver._admin is not before
+
+
+async def test_an_admin_client_that_can_not_be_replaced_now_is_kept(monkeypatch):
+    bench = Bench()
+    before = bench.driver._admin
+
+    def fails(*_):
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
+    monkeypatch.setattr("proxy.fleet.driver.AdminClient", fails)
+    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
+    assert bench.driver._admin is before
 
 
 async def test_a_property_that_librdkafka_does_not_know_is_refused():
