@@ -121,6 +121,8 @@ class FleetDriver:
             ends = await trio.to_thread.run_sync(self._client.ends)
         except (KafkaException, TimeoutError) as error:
             why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+            if "security.protocol" not in self._properties:  # brokers do not say that they ask for it
+                why += ". They were asked without TLS and without an account, since `security.protocol` is not set"
             raise MemberLogRefused(
                 f"the brokers of `fleet.kafka` ({self._fleet.kafka.get('bootstrap.servers', '')}) can't be used: {why}"
             ) from None

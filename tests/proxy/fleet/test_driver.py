@@ -257,5 +257,5 @@ async def test_a_property_that_librdkafka_does_not_know_is_refused():
 async def test_brokers_that_do_not_answer_end_the_start(monkeypatch):
     monkeypatch.setattr("proxy.fleet.topic.TIMEOUT_S", 0.2)
     fleet = Fleet(kafka=dict(PROPERTIES))
-    with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1"), trio.fail_after(60):
+    with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1.*`security\.protocol`"), trio.fail_after(60):
         await FleetDriver(fleet, dict(fleet.kafka)).run()
