@@ -80,6 +80,14 @@ def test_metadata_without_brokers_names_those_that_were_named_before(version):
     )
 
 
+def test_metadata_with_an_error_stays_without_brokers():
+    view = View()
+    broker = MetadataResponseBroker(node_id=1, host=BROKER_HOST, port=9092)
+    through(view, ApiKey.METADATA, 13, MetadataResponse(brokers=(broker,)))
+    error = MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    assert not through(view, ApiKey.METADATA, 13, error).brokers
+
+
 def test_responses_without_racks_leave_those_that_are_known():
     view = View()
     for version, rack in ((1, "a"), (0, None)):
