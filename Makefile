@@ -93,6 +93,9 @@ fuzz: setup ## every decoder and the stream of a connection under atheris (SECON
 explore: setup ## every interleaving of a small group with at most one fault (hours; UNTIL_MS=5000 FAULTS=1)
 	$(BIN)/python -m tests.simulation.explore --until-ms $(UNTIL_MS) --faults $(FAULTS) --jobs 2
 
+explore-fleet: setup ## every interleaving of one member, two replicas and the member log with at most one fault (minutes; MOVES=1 UNTIL_MS=4500)
+	$(BIN)/python -m tests.simulation.explore --fleet --until-ms $(if $(filter file,$(origin UNTIL_MS)),4500,$(UNTIL_MS)) --faults $(FAULTS) --moves $(or $(MOVES),1) --jobs 2
+
 mutants: setup ## break the translation on purpose, and show what notices it (a table; minutes)
 	$(BIN)/python -m tests.simulation.mutants --jobs 2
 
@@ -143,6 +146,9 @@ bench-failover: setup ## how long a killed client's partitions have no owner, on
 
 bench-fleet: setup ## the same behind three replicas that are one fleet, 20 kills and all figures (ROUNDS=5; table, build/bench-fleet.json)
 	nice $(BIN)/python -m benchmarks.fleet --rounds $(or $(ROUNDS),5) $(ARGS)
+
+bench-fleet-members: setup ## 10,000 members of one process beside as many of three replicas, and one restarted (tables, build/bench-fleet-members.json; ARGS="--members 2000")
+	nice $(BIN)/python -m benchmarks.fleet_members $(ARGS)
 
 bench-rolling-restart: setup ## three replicas ended, killed and stopped under 40 clients of four libraries (tables, build/bench-rolling-restart.json; ARGS="--rounds 1")
 	nice $(BIN)/python -m benchmarks.rolling_restart $(ARGS)

@@ -34,6 +34,7 @@ from proxy.wire.framing import request_frame, response_body_offset
 Address = tuple[str, int]
 
 INTERVAL_S = 3.0
+JOIN_S = 240.0
 SETTLE_S = 180.0
 JOINING = 400
 """So many members join at a time."""
@@ -283,7 +284,10 @@ class Crowd:
         """Connect and join until all are in and quiet for two intervals; only a few join at a time.
 
         The measure is about serving members, not about a storm of joins, which would time out on a busy machine.
+
+        :raises TimeoutError: the machine can't carry so many members.
         """
+        began = time.perf_counter()
         open_connections: list[Connection] = []
         for n in range(self._count):
             if n < self.connection_count:
@@ -296,6 +300,8 @@ class Crowd:
             member.join()
             while self.unstable >= self._joining:
                 self.run(0.02)
+            if time.perf_counter() - began > JOIN_S:
+                raise TimeoutError(f"{len(self.members)} of {self._count} members came within {JOIN_S:g} s")
             if len(self.members) % _SAY_EVERY == 0:
                 say(
                     f"{len(self.members)} members, {self.unstable} of them join, {self.rejoins} rejoins so far"

@@ -14,7 +14,6 @@ from contextlib import suppress
 from protocol_codecs import ErrorCode
 from translation.actions import EventKind
 from translation.engine.context import Context
-from translation.engine.fleet import key_of
 from translation.engine.join_outcomes import Failed
 from translation.engine.member import Member
 from translation.engine.procedure import Procedure, UpstreamLost, Wait
@@ -79,7 +78,7 @@ def asks_log(context: Context, member: Member) -> bool:
     log = context.fleet.log
     if log is None or member.connection_id is None:
         return False
-    return log.expire(key_of(member), context.now)
+    return log.expire(member.key, context.now)
 
 
 def remove_dead(context: Context, member: Member) -> Procedure[None]:
@@ -104,7 +103,7 @@ def ensure_dead(context: Context, member: Member) -> Procedure[None]:
     log = context.fleet.log
     if log is None or not log.settings.expires:
         return
-    key = key_of(member)
+    key = member.key
     until = context.now + log.settings.wait_s
     is_asked = not _is_dead(log, key) and log.expire(key, context.now)
     while is_asked and member.joined and not _is_dead(log, key) and context.now < until:

@@ -40,16 +40,16 @@ class Fleet:
         """Whether calls of this member on this connection may be served without asking the log."""
         if self.log is None:
             return True
-        return self.log.verdict(key_of(member), connection_id, self._environment.now) is Verdict.SERVE
+        return self.log.verdict(member.key, connection_id, self._environment.now) is Verdict.SERVE
 
     def knows_who_serves(self, member: Member) -> bool:
         """Whether no other replica can have come to serve a member that is served here without our reading of it."""
-        return self.log is not None and self.log.is_ready(key_of(member))
+        return self.log is not None and self.log.is_ready(member.key)
 
     def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
         """The client of a member that is served here gave a sign of life; a commit does not say where it is (None)."""
         if self.log is not None:
-            self.log.heard(key_of(member), connection_id, self._environment.now)
+            self.log.heard(member.key, connection_id, self._environment.now)
 
     def lapse(self, connection_id: ConnectionId) -> None:
         """A connection is closed, or its broker does not coordinate the group any more: it confirms nothing now."""
@@ -78,7 +78,7 @@ class Fleet:
         """The broker has a new member: under the id of a classic coordinator the log does not know it yet."""
         if self.log is None:
             return
-        key = key_of(member)
+        key = member.key
         self.log.begun(key)
         if self.log.record(key) is None and member.connection_id is not None:
             self.log.claim(key, member.connection_id, self._environment.now, terms_of(member))
@@ -86,12 +86,12 @@ class Fleet:
     def has_synced(self, member: Member) -> None:
         """A member's client has got its assignment: it has the generation of its last JoinGroup response."""
         if self.log is not None:
-            self.log.synced(key_of(member), member.generation, self._encoded(member), self._environment.now)
+            self.log.synced(member.key, member.generation, self._encoded(member), self._environment.now)
 
     def has_moved(self, member: Member) -> None:
         """A member's epoch has moved, and its client goes on with what it has."""
         if self.log is not None:
-            self.log.moved(key_of(member), self._encoded(member), self._environment.now)
+            self.log.moved(member.key, self._encoded(member), self._environment.now)
 
     def snapshot(self, member: Member) -> Snapshot | None:
         """What the log has of a member whose client may go on without a rejoin; None if there is nothing."""
@@ -110,7 +110,7 @@ class Fleet:
 
     def record(self, member: Member) -> MemberRecord | None:
         """The record that counts for a member; None if there is none, or no member log."""
-        return None if self.log is None else self.log.record(key_of(member))
+        return None if self.log is None else self.log.record(member.key)
 
     # -- speaking to the broker --------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Fleet:
         """
         if self.log is None:
             return True
-        key = key_of(member)
+        key = member.key
         if self.log.may_speak_for(key):
             return True
         return self.log.record(key) is None and not member.member_id.startswith(ISSUED_PREFIX)
@@ -135,7 +135,7 @@ class Fleet:
         """
         if self.log is None:
             return ErrorCode.NONE
-        if self.log.seat(key_of(member)) is Seat.ELSEWHERE:
+        if self.log.seat(member.key) is Seat.ELSEWHERE:
             # Since the broker was asked. The client takes it over at its next try.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):
@@ -143,18 +143,18 @@ class Fleet:
         if self.may_speak_for(member):
             return ErrorCode.NONE
         # Without a record its earlier JoinGroup was given up here; it may have gone on elsewhere since.
-        is_elsewhere = self.log.record(key_of(member)) is not None
+        is_elsewhere = self.log.record(member.key) is not None
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_elsewhere else ErrorCode.UNKNOWN_MEMBER_ID
 
     def may_keep_alive(self, member: Member) -> bool:
         """Whether heartbeats of the proxy's own may keep a member at the broker: not past its deadline."""
-        return self.log is None or self.log.may_keep_alive(key_of(member))
+        return self.log is None or self.log.may_keep_alive(member.key)
 
     # -- ends --------------------------------------------------------------------------------------------------
 
     def may_end(self, member: Member) -> bool:
         """Whether the log could say that an id is dead, as it must before an epoch -1: not while it is away."""
-        return self.log is None or not self.log.settings.expires or self.log.is_ready(key_of(member))
+        return self.log is None or not self.log.settings.expires or self.log.is_ready(member.key)
 
     def end(self, group_id: str, member_id: str) -> None:
         """The broker has said that a member is gone, or has accepted its LeaveGroup: its id is dead."""
@@ -163,17 +163,12 @@ class Fleet:
 
     def release(self, member: Member) -> None:
         """A member's record is dropped here: whatever the log says of it is not renewed any more."""
-        self.release_key(key_of(member))
+        self.release_key(member.key)
 
     def release_key(self, key: MemberKey) -> None:
         """No record of a member is here, although the log says that it is served here."""
         if self.log is not None:
             self.log.release(key)
-
-
-def key_of(member: Member) -> MemberKey:
-    """The key under which the log has a member."""
-    return member_key(member.group.group_id, member.member_id)
 
 
 def snapshot_of(member: Member) -> Snapshot | None:

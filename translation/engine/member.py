@@ -18,6 +18,7 @@ from translation.engine.member_parts import (
     PendingMove,
 )
 from translation.engine.procedure import ProcedureQueue
+from translation.fleet.records import member_key
 from translation.group_migration import GroupMigration
 from translation.member_state import MemberState, MemberStateMachine
 
@@ -47,6 +48,7 @@ class Member:
         "incarnation",
         "join",
         "join_answered_on",
+        "key",
         "last_join_host",
         "last_join_on",
         "machine",
@@ -64,6 +66,8 @@ class Member:
         self._owner = owner
         self.group = group
         self.member_id = member_id
+        self.key = member_key(group.group_id, member_id)
+        """Under which the member log has it; made once, since each Heartbeat asks the log."""
         self.machine = MemberStateMachine()
         self.queue = ProcedureQueue(on_idle=self._idle)
         self.timer_at = math.inf

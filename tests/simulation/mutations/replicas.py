@@ -12,13 +12,14 @@ from translation.apis import commit_elsewhere as commits
 from translation.apis import offset_commit
 from translation.engine import memberships
 from translation.engine.context import Context
-from translation.engine.fleet import Fleet, key_of
+from translation.engine.fleet import Fleet
 from translation.engine.member import Member
 from translation.engine.member_ids import MemberIds
 from translation.engine.procedure import Procedure
 from translation.fleet.outputs import Verdict
 from translation.leave_epoch import leave
 from translation.migration import adoption, old_membership
+from translation.settings import TranslatorSettings
 from translation.upstream.member_lookup import Described
 
 
@@ -27,6 +28,11 @@ def _nothing(*_: Any) -> Procedure[None]:
 
 
 # -- who serves a member ------------------------------------------------------------------------------------------
+
+
+def go_by_the_rules_of_the_only_process() -> AbstractContextManager[Any]:
+    """A replica with a member log goes by the rules of the only process."""
+    return patch.object(TranslatorSettings, "sole_process", new=True)
 
 
 def take_a_used_id_for_a_new_one() -> AbstractContextManager[Any]:
@@ -106,7 +112,7 @@ def let_a_commit_take_a_member_over() -> AbstractContextManager[Any]:
 
     def broken(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
         assert context.fleet.log is not None
-        context.fleet.log.claim(key_of(member), connection.id, context.now)
+        context.fleet.log.claim(member.key, connection.id, context.now)
         yield from commit_elsewhere(context, member, connection, request)
 
     return patch.object(offset_commit, "commit_elsewhere", broken)
