@@ -93,6 +93,9 @@ fuzz: setup ## every decoder and the stream of a connection under atheris (SECON
 explore: setup ## every interleaving of a small group with at most one fault (hours; UNTIL_MS=5000 FAULTS=1)
 	$(BIN)/python -m tests.simulation.explore --until-ms $(UNTIL_MS) --faults $(FAULTS) --jobs 2
 
+explore-fleet: setup ## every interleaving of one member, two replicas and the member log with at most one fault (minutes; MOVES=1 UNTIL_MS=4500)
+	$(BIN)/python -m tests.simulation.explore --fleet --until-ms $(if $(filter file,$(origin UNTIL_MS)),4500,$(UNTIL_MS)) --faults $(FAULTS) --moves $(or $(MOVES),1) --jobs 2
+
 mutants: setup ## break the translation on purpose, and show what notices it (a table; minutes)
 	$(BIN)/python -m tests.simulation.mutants --jobs 2
 

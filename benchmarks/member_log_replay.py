@@ -17,14 +17,12 @@ from proxy.config.fleet import Fleet
 from proxy.fleet.driver import FleetDriver
 from proxy.fleet.topic import prepare_topic
 from tools.kafka.cluster import Cluster
+from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
 from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
     Kind,
     MemberRecord,
     Writer,
     encode_key,
-    encode_value,
     member_key,
     partition_of,
 )
@@ -47,7 +45,8 @@ def _fill(fleet: Fleet, members: int) -> None:
     """Write one record of each member, faster than replicas would."""
     prepare_topic(AdminClient(dict(fleet.kafka)), fleet)
     producer = Producer({**fleet.kafka, "linger.ms": 50, "queue.buffering.max.messages": members + 1})
-    value = encode_value(
+    written_in = FORMATS[DEFAULT_FORMAT]
+    value = written_in.encode(
         MemberRecord(Kind.SERVED, 0, first=True, server="epochgate-0", session_timeout_ms=10_000)
     )
     for number in range(members):
@@ -57,7 +56,7 @@ def _fill(fleet: Fleet, members: int) -> None:
             key=encode_key(key, Writer(b"0123456789abcdef")),
             value=value,
             partition=partition_of(key, fleet.partitions),
-            headers={FORMAT_HEADER: FORMAT},
+            headers={FORMAT_HEADER: written_in.header},
         )
         producer.poll(0)
     producer.flush(60)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from proxy.config.regular_file import read_regular_file
 from proxy.config.section import Section
+from translation.fleet.formats import DEFAULT_FORMAT, FORMATS, known_formats
 
 Property = str | int | float | bool
 
@@ -90,6 +91,13 @@ class Fleet(Section, frozen=True, kw_only=True):
             "be in sync for a write; with fewer, one.",
         ),
     ] = 3
+    record_format: Annotated[
+        int,
+        Meta(
+            description="The number of the format in which records are written. Only for an upgrade that skips "
+            "releases, and for the way back from it (docs/how-to/fleet.md)."
+        ),
+    ] = DEFAULT_FORMAT
     expires: Annotated[
         bool,
         Meta(
@@ -107,7 +115,7 @@ class Fleet(Section, frozen=True, kw_only=True):
     ] = True
 
     def __post_init__(self) -> None:
-        """Refuse properties that are reserved or given twice, and a log without brokers."""
+        """Refuse properties that are reserved or given twice, a log without brokers, and an unknown format."""
         given = [*self.kafka, *(self.kafka_files or ()), *(self.kafka_environment or ())]
         for name in given:
             if name in RESERVED:
@@ -116,6 +124,10 @@ class Fleet(Section, frozen=True, kw_only=True):
                 raise ValueError(f"`fleet.kafka`: {name!r} is given twice")
         if not {"bootstrap.servers", "metadata.broker.list"} & set(given):
             raise ValueError("`fleet.kafka`: `bootstrap.servers` is missing")
+        if self.record_format not in FORMATS:
+            raise ValueError(
+                f"`fleet.record_format`: this release knows {known_formats()}, not {self.record_format}"
+            )
 
 
 class UnreadableSecret(Exception):

@@ -56,7 +56,11 @@ class FleetDriver:
         except KafkaException as error:
             raise MemberLogRefused(f"`fleet.kafka`: {error.args[0].str()}") from None
         settings = FleetSettings(
-            partitions=fleet.partitions, server=server, expires=fleet.expires, resumes=fleet.resumes
+            partitions=fleet.partitions,
+            server=server,
+            record_format=fleet.record_format,
+            expires=fleet.expires,
+            resumes=fleet.resumes,
         )
         self.log = MemberLog(settings, self._client.writer, trio.current_time())
         self.replicas = Replicas()

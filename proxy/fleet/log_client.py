@@ -21,8 +21,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from proxy.config.fleet import Fleet, Property
 from proxy.fleet.log_events import AccessLost, LogEvent, WriteFailed
 from proxy.fleet.log_reader import LogReader
+from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.outputs import WriteRecord
-from translation.fleet.records import FORMAT, FORMAT_HEADER, Writer
+from translation.fleet.records import Writer
 from translation.fleet.replicas import REPLICA_HEADER, Replica, replica_header
 
 _WRITER: Mapping[str, Property] = {
@@ -178,8 +179,7 @@ class _Producing:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
-        self._headers: _Headers = {FORMAT_HEADER: FORMAT}
-        self._headers_of_probe: _Headers = {**self._headers, REPLICA_HEADER: replica_header(client.replica)}
+        self._headers_of_probe: _Headers = {REPLICA_HEADER: replica_header(client.replica)}
         self._writer = client.writer
         self._producer = self._new_producer()
         self._has_failed = False
@@ -208,6 +208,9 @@ class _Producing:
 
     def _produce(self, record: WriteRecord) -> None:
         writer = self._writer
+        headers: _Headers = {FORMAT_HEADER: FORMATS[record.format].header}
+        if record.value is None:
+            headers |= self._headers_of_probe
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
             if error is not None:
@@ -220,7 +223,7 @@ class _Producing:
                     key=record.key,
                     value=record.value,
                     partition=record.partition,
-                    headers=self._headers if record.value is not None else self._headers_of_probe,
+                    headers=headers,
                     on_delivery=delivered,
                 )
             except BufferError:

@@ -7,9 +7,10 @@ import trio
 from proxy.metrics.bounds import Bound
 from proxy.metrics.registry import Metrics
 from translation.fleet.fleet_counts import FleetCounts, MemberState, count_fleet
+from translation.fleet.formats import FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import Decision, Health, WriteRecord
-from translation.fleet.records import Kind, MemberRecord, decode_value
+from translation.fleet.records import Kind, MemberRecord
 from translation.fleet.replicas import Replica, Replicas
 
 _PROBE = "probe"
@@ -54,7 +55,8 @@ class LogMetrics:
 
     def written(self, write: WriteRecord) -> None:
         """Count a record that is written."""
-        self._written[_PROBE if write.value is None else decode_value(write.value).kind].value += 1
+        kind = _PROBE if write.value is None else FORMATS[write.format].decode(write.value).kind
+        self._written[kind].value += 1
 
     def replayed(self) -> None:
         """The log is read for the first time."""

@@ -16,14 +16,8 @@ from proxy.fleet.log_events import AccessLost, EndReached, LogEvent, PartitionLo
 from proxy.fleet.refusals import TopicRefused
 from proxy.fleet.topic import TIMEOUT_S, access_hint
 from translation.fleet.counting import Stored
-from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
-    PROBE,
-    InvalidRecord,
-    decode_key,
-    decode_value,
-)
+from translation.fleet.formats import FORMAT_HEADER, UnknownFormat, format_of
+from translation.fleet.records import PROBE, InvalidRecord, decode_key
 from translation.fleet.replicas import REPLICA_HEADER
 
 if TYPE_CHECKING:
@@ -191,8 +185,10 @@ class LogReader:
             return None
         self._positions[partition] = offset + 1
         headers = dict(message.headers() or ())
-        if headers.get(FORMAT_HEADER) != FORMAT:
-            return AccessLost(f"partition {partition} has a record of another format at offset {offset}")
+        try:
+            written_in = format_of(headers.get(FORMAT_HEADER))
+        except UnknownFormat as unknown:
+            return AccessLost(f"partition {partition} has a record at offset {offset} of {unknown}")
         _, appended_ms = message.timestamp()
         key, value = message.key(), message.value()
         try:
@@ -201,7 +197,7 @@ class LogReader:
                 replica = headers.get(REPLICA_HEADER)
                 name = replica if isinstance(replica, bytes) else None
                 return RecordRead(partition, member, writer, None, offset, appended_ms, name)
-            stored = Stored(offset, appended_ms, writer, decode_value(_bytes(value)))
+            stored = Stored(offset, appended_ms, writer, written_in.decode(_bytes(value)))
         except InvalidRecord as invalid:
             _logger.warning(
                 "a record of the member log is ignored", partition=partition, offset=offset, why=str(invalid)

@@ -47,9 +47,8 @@ _START_ERRORS = (
 
 def make_translator(config: Config, policy: Policy, fleet: "FleetDriver | None" = None) -> Translator:
     """Make the translator that this configuration describes, with this policy. It asks ``fleet``, the member log."""
-    sole_process = config.sole_process and config.workers == 1 and config.fleet is None
     settings = TranslatorSettings(
-        sole_process=sole_process,
+        sole_process=config.sole_process and config.workers == 1,
         session_timeout_min_ms=config.limits.session_timeout_min_ms,
         session_timeout_max_ms=config.limits.session_timeout_max_ms,
     )

@@ -87,8 +87,12 @@ def test_every_value_says_what_it_is_for():
             "bootstrap.servers=kafka-bootstrap.example:9092    # TLS    # once this name resolves to the",
         ),
         ("journal-lost", "NOTE: the journal is in an emptyDir"),
-        ("minimal", "NOTE: the partitions of a client that is killed stay without an owner"),
-        ("fleet", "Before you switch `fleet.enabled` off, roll out\n`fleet.expires: false`"),
+        ("minimal", "new pods do not start, and say why in their log"),
+        ("journal-lost", "NOTE: `fleet.enabled` is false, so the partitions of a client that is killed stay"),
+        (
+            "fleet",
+            "Before you switch `fleet.enabled` off or name another topic, roll out\n`fleet.expires: false`",
+        ),
     ],
 )
 def test_the_notes_say_how_to_point_a_client_at_it(variant, told):

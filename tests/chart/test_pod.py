@@ -117,6 +117,7 @@ class Container:
             "upstream": {"bootstrap": kafka.bootstrap.split(",")},
             "admin": {"port": admin},
             "workers": workers,
+            "fleet": {"topic": f"members-{self.group}", "replication": 1, "expires": True},
             "listeners": {
                 "kafka": {
                     "port": bootstrap,
@@ -185,6 +186,8 @@ def test_a_group_goes_through_and_the_policy_changes_without_a_restart(container
     )
     assert container.metric("epochgate_policy_is_current") >= 1
     assert "ok: the broker shows the group as consumer" in container.trial(EXPECTED_TYPE="consumer")
+    assert container.metric("epochgate_fleet_log_away") == 0
+    assert container.metric('epochgate_fleet_records_total{[^}]*"served"[^}]*}') > 0
     assert container.process.poll() is None
 
 

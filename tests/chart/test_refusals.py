@@ -54,6 +54,11 @@ MISTAKES = {
         "at '/image/digest'",
         "does not match pattern",
     ),
+    "an expiry that is neither": (
+        ["--set", "fleet.expires=maybe"],
+        "at '/fleet/expires'",
+        "value must be one of",
+    ),
     "a journal to nowhere": (["--set", "journal.to=disk"], "at '/journal/to'", "'none', 'volume', 'topic'"),
     "a schedule that is none": (
         ["--set", "pipeline.readiness.schedule=daily"],
@@ -160,8 +165,12 @@ CONTRADICTIONS = {
         "is a part of resources.requests.cpu, which is not set",
     ),
     "a member log that is not on": (
-        ["--set", "fleet.expires=true"],
+        ["--set", "fleet.enabled=false,fleet.expires=true"],
         "fleet: is described but not enabled",
+    ),
+    "a name that the member log's client can't use": (
+        ["--set", "upstream.tls.enabled=true,upstream.tls.serverName=kafka.example"],
+        "fleet.kafka: the member log's client can't use upstream.tls.serverName",
     ),
     "a Secret without a name": (
         ["--set-json", 'fleet={"enabled":true,"secretFiles":{"sasl.password":"password"}}'],

@@ -1,6 +1,7 @@
-"""What a person sees of a fleet in a real browser: three replicas, whom each serves, and the member log away and back.
+"""What a person sees of a fleet: three replicas, whom each serves, and the member log away and back.
 
-The page is opened once for each view, and nobody loads it again.
+In a real browser, whose page is opened once for each view and never loaded again, and by the dashboard's queries in a
+real Prometheus that scrapes all three.
 """
 
 import contextlib
@@ -14,27 +15,29 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page
+from support import ROOT
 from support.browser import flaws, open_page, rows
 from support.clients import CONFLUENT, COOPERATIVE
 from support.entry import Proxy, running_proxy
+from support.prometheus import Prometheus, running_prometheus
 from support.tools import needed
 from support.waiting import eventually
 
 from tools.kafka.cluster import Cluster
+from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
     Kind,
     MemberRecord,
     Writer,
     encode_key,
-    encode_value,
     member_key,
     partition_of,
 )
 
 pytestmark = pytest.mark.kafka
 
+FILES = ROOT / "charts" / "epochgate" / "files"
+DASHBOARD = FILES / "dashboard.json"
 PARTITIONS = 6
 LOG_PARTITIONS = 4
 TOPIC = "__epochgate_members"
@@ -48,6 +51,7 @@ class Fleet:
     replicas: list[Proxy]
     log: Cluster
     page: Page
+    prometheus: Prometheus
     errors: list[str]
 
     def ids(self) -> list[str]:
@@ -57,6 +61,12 @@ class Fleet:
             with urllib.request.urlopen(f"{replica.admin}/api/groups", timeout=10) as answer:  # noqa: S310 - our own
                 found += [one["id"] for one in json.load(answer)["fleet"]["replicas"] if one["here"]]
         return found
+
+    def panel(self, title: str) -> list[float]:
+        """What the first query of a panel of the dashboard gives, in order."""
+        (panel,) = [one for one in json.loads(DASHBOARD.read_text())["panels"] if one["title"] == title]
+        expression = panel["targets"][0]["expr"].replace("$instance", ".*")
+        return sorted(float(one["value"][1]) for one in self.prometheus.ask(expression))
 
     def served(self) -> dict[str, str]:
         """What the table of replicas says, by replica id: how many members each serves."""
@@ -73,7 +83,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(kafka, own_kafka, folder) -> Iterator[Fleet]:
-    chromium = needed("chromium", "chromium")
+    chromium, prometheus = needed("chromium", "chromium"), needed("prometheus", "prometheus")
     log = own_kafka()
     settings = {"kafka": {"bootstrap.servers": log.bootstrap}, "partitions": LOG_PARTITIONS, "replication": 1}
     errors: list[str] = []
@@ -85,7 +95,9 @@ def fleet(kafka, own_kafka, folder) -> Iterator[Fleet]:
             for number in range(3)
         ]
         page = stack.enter_context(open_page(chromium, replicas[0].admin, errors))
-        yield Fleet(replicas, log, page, errors)
+        targets = [replica.scrape_target for replica in replicas]
+        watching = running_prometheus(prometheus, targets, FILES / "rules.yaml", folder / "prometheus")
+        yield Fleet(replicas, log, page, stack.enter_context(watching), errors)
 
 
 def leave_a_record(bootstrap: str, group: str, member: str) -> None:
@@ -95,9 +107,9 @@ def leave_a_record(bootstrap: str, group: str, member: str) -> None:
     producer.produce(
         TOPIC,
         key=encode_key(key, writer),
-        value=encode_value(MemberRecord(Kind.SERVED, 0, first=True, server=GONE)),
+        value=FORMATS[1].encode(MemberRecord(Kind.SERVED, 0, first=True, server=GONE)),
         partition=partition_of(key, LOG_PARTITIONS),
-        headers={FORMAT_HEADER: FORMAT},
+        headers={FORMAT_HEADER: FORMATS[1].header},
     )
     assert producer.flush(30) == 0
 
@@ -140,6 +152,13 @@ def test_a_person_sees_who_serves_whom_and_the_log_away_and_back(kafka, fleet, c
     assert "1 elsewhere" in fleet.group(other_group)["Members"]
     assert "0 here, 1 in the fleet" in fleet.group(other_group)["Members"]
     assert_it_fits(fleet, folder / "groups")
+    eventually(
+        lambda: fleet.panel("Members by replica"), lambda seen: seen == [1, 1, 2], what="as on the page"
+    )
+    counts = ("Translated members", "Replicas heard", "Replicas silent", "Members in the log, by state")
+    assert [fleet.panel(title) for title in counts] == [[4], [3], [1], [0, 0, 1, 4]]
+    assert fleet.panel("Partitions of the log away") == [0]
+    assert fleet.prometheus.alerts() == {}
 
     page.get_by_role("link", name=group, exact=True).click()
     page.wait_for_url(f"**/groups/{group}")
@@ -170,8 +189,21 @@ def test_a_person_sees_who_serves_whom_and_the_log_away_and_back(kafka, fleet, c
     assert page.locator(".tiles .alarm", has_text="Member log").count() == 1
     assert fleet.group(group)["State"] == "Stable", "its members go on"
     assert_it_fits(fleet, folder / "away")
+    eventually(
+        fleet.prometheus.alerts,
+        lambda alerts: alerts == {"EpochgateMemberLogAway": "pending"},
+        what="the alert is on its way",
+    )
+    assert fleet.panel("Partitions of the log away") == [LOG_PARTITIONS]
+    first_age = fleet.panel("Newest record")
+    eventually(
+        lambda: fleet.panel("Newest record"),
+        lambda age: age > first_age,
+        what="nothing is read, and it grows",
+    )
     fleet.log.start_broker(1)
     eventually(fleet.health, lambda said: said.startswith("Member log ready"), what="the log is back")
+    eventually(fleet.prometheus.alerts, lambda alerts: alerts == {}, what="the alert is over")
     assert page.locator(".tiles .alarm", has_text="Member log").count() == 0
     assert fleet.errors == [], "the browser complains"
     for one in (members[0], members[2], alone):

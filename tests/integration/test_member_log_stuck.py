@@ -14,8 +14,9 @@ from proxy.fleet.driver import FleetDriver
 from proxy.fleet.log_events import LogEvent, RecordRead
 from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
+from translation.fleet.formats import FORMAT_HEADER, FORMATS
 from translation.fleet.outputs import Health, Terms, Verdict
-from translation.fleet.records import FORMAT, FORMAT_HEADER, member_key
+from translation.fleet.records import member_key
 
 KEY = member_key("payments", "epochgate-1")
 TOPIC = "members"
@@ -30,7 +31,8 @@ def relay() -> Iterator[MetadataRelay]:
     (broker,) = cluster.list_topics(timeout=30).brokers.values()
     producer = Producer({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
     for partition in range(PARTITIONS):
-        producer.produce(TOPIC, b"invalid", partition=partition, headers={FORMAT_HEADER: FORMAT})
+        header = {FORMAT_HEADER: FORMATS[1].header}
+        producer.produce(TOPIC, b"invalid", partition=partition, headers=header)
     assert producer.flush(30) == 0
     with MetadataRelay((broker.host, broker.port)) as relay:
         yield relay

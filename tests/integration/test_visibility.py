@@ -97,8 +97,9 @@ def stage(kafka: Kafka, empty_folder) -> Iterator[Stage]:
         proxy.start()
         consumers = Consumers(folder)
         stack.callback(consumers.end)
-        target = proxy.admin.removeprefix("http://")
-        watching = running_prometheus(prometheus, target, FILES / "rules.yaml", folder / "prometheus")
+        watching = running_prometheus(
+            prometheus, [proxy.scrape_target], FILES / "rules.yaml", folder / "prometheus"
+        )
         watched = stack.enter_context(watching)
         page = stack.enter_context(open_page(chromium, proxy.admin, errors))
         yield Stage(kafka, proxy, consumers, topic, page, watched, errors=errors)

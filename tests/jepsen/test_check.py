@@ -147,6 +147,31 @@ def test_a_client_that_gives_up_late_in_an_orderly_way_has_no_excuse(run):
     assert len(run.verdict().violations) == 1
 
 
+def test_a_failed_commit_of_another_partition_says_that_the_membership_is_lost_too(run):
+    run.assigned("C", 6 + SESSION_S)
+    run.say("B", 7.5 + SESSION_S, "commit_failed", offsets={"t": {"1": 5}})
+    run.revoked("B", 8 + SESSION_S)
+    assert run.verdict().violations == []
+
+
+@pytest.mark.parametrize(
+    ("client", "silent_s", "commits", "violations"),
+    [
+        ("aiokafka", SESSION_S, False, 0),
+        ("kafka-python", SESSION_S, False, 1),
+        ("aiokafka", SESSION_S - 0.1, False, 1),
+        ("aiokafka", SESSION_S, True, 1),
+    ],
+)
+def test_aiokafka_calls_a_lost_membership_a_revocation(run, client, silent_s, commits, violations):
+    run.say("B", 4.5, "started", client=client)
+    run.assigned("C", 6 + silent_s)
+    if commits:
+        run.committed("B", 7 + silent_s, 3)
+    run.revoked("B", 8 + silent_s)
+    assert len([found for found in run.verdict().violations if "two owners" in found]) == violations
+
+
 def _end_late(run, ends):
     if ends == "lost":
         run.revoked("B", 8 + SESSION_S, "lost")

@@ -49,6 +49,7 @@ _HISTORY = frozenset(
         "call_id",
         "counts",
         "number",
+        "oracle",
         "requests",
     }
 )

@@ -15,7 +15,8 @@ import msgspec
 
 from tests.simulation import regressions
 from tests.simulation.by_hand import BY_HAND, fails_by_hand
-from tests.simulation.explore import SCOPES, explore
+from tests.simulation.explore.search import explore
+from tests.simulation.explore.three_members import SCOPES
 from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, Mutation
 from tests.simulation.plan import make_plan
 from tests.simulation.simulation import run

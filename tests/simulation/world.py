@@ -54,7 +54,7 @@ class World:
         for name, partitions in plan.topics.items():
             self.broker.set_topic(name, partitions)
         self.learn_topics()
-        self.log_topic = LogTopic(self.kernel, self.watch.log, plan.seed) if plan.fleet else None
+        self.log_topic = self._log_topic() if plan.fleet else None
         self.processes = [
             ProxyProcess(f"proxy{n}", self, self.network, self.broker, self._translator)
             for n in range(plan.processes)
@@ -96,6 +96,9 @@ class World:
         if self.plan.hold_ups_ms:
             return HoldUps(self.kernel, self._delay_ms, self.plan.hold_ups_ms)
         return Network(self.kernel, self._delay_ms)
+
+    def _log_topic(self) -> LogTopic:
+        return LogTopic(self.kernel, self.watch.log, self.plan.seed)
 
     def _delay_ms(self) -> int:
         delay_ms = self.kernel.between(1, 8)

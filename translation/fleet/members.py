@@ -8,6 +8,7 @@ The parts of the member log share it: :mod:`~translation.fleet.write_queue` says
 from translation.fleet.confirmation import Confirmations
 from translation.fleet.counting import Stored
 from translation.fleet.entries import Entry, Partition
+from translation.fleet.formats import FORMATS
 from translation.fleet.outputs import FleetSettings, Health, Output, Terms, terms_of
 from translation.fleet.records import Kind, MemberKey, Writer, partition_of
 from translation.fleet.seats import SeatEvent
@@ -24,6 +25,8 @@ class Members:
 
     def __init__(self, settings: FleetSettings, writer: Writer, now: float) -> None:
         self.settings = settings
+        self.format = FORMATS[settings.record_format]
+        """The format in which records are written."""
         self.writer = writer
         self.own = {writer}
         """Every writer that this process has had."""

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from translation.fleet.formats import DEFAULT_FORMAT
 from translation.fleet.records import MemberKey, MemberRecord, Writer
 
 
@@ -51,6 +52,8 @@ class WriteRecord(msgspec.Struct, frozen=True):
     key: bytes
     value: bytes | None
     writer: Writer
+    format: int
+    """The number of the value's format (:mod:`translation.fleet.formats`)."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -114,6 +117,8 @@ class FleetSettings(msgspec.Struct, frozen=True):
 
     partitions: int = 16
     server: str = ""
+    record_format: int = DEFAULT_FORMAT
+    """The number of the format in which records are written."""
     expires: bool = True
     """Whether members are expired here. Only when every process that serves these clients writes the log."""
     resumes: bool = True

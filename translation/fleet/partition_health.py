@@ -93,7 +93,11 @@ class PartitionHealth:
         if not state.probes:
             state.probe_written_at = now
         state.probes += 1
-        members.outputs.append(WriteRecord(number, encode_key(PROBE, members.writer), None, members.writer))
+        members.outputs.append(
+            WriteRecord(
+                number, encode_key(PROBE, members.writer), None, members.writer, members.format.number
+            )
+        )
 
     def _set_ready(self, number: int, now: float) -> None:
         """The last probe is read back, and with it all that was written before it.

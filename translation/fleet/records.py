@@ -1,8 +1,8 @@
 """The records of the member log: keys, values, partitions, and how they are written as bytes.
 
 A record says what one *writer* wants to be true of one member of a group. Whether it counts is decided by
-:mod:`translation.fleet.counting`. Keys and values are msgpack. A field that a reader does not know is ignored, and one
-that is missing has its default, so fields may be added; whatever else changes needs another :data:`FORMAT`.
+:mod:`translation.fleet.counting`. Keys and values are msgpack; this is format 1 of
+:mod:`translation.fleet.formats`, which says what may change in it.
 """
 
 from enum import StrEnum
@@ -19,10 +19,6 @@ Writer = NewType("Writer", bytes)
 
 Never a host or a pod: a record of an earlier producer may still land after its successor has read the log.
 """
-
-FORMAT = b"\x01"
-"""Value of the header :data:`FORMAT_HEADER`. A reader that finds another one can't know what counts."""
-FORMAT_HEADER = "v"
 
 LONGEST_NAME = 255
 """Characters of a group or member id that is written as it is; of a longer one its hash is."""

@@ -5,8 +5,11 @@ does what is wanted of a partition that is not ready. So that many members at on
 ``writes_per_s`` records are written in a second, and snapshots for which nobody waits leave room for the others.
 """
 
+from msgspec.structs import replace
+
 from translation.fleet.counting import Stored
 from translation.fleet.entries import Entry, Write
+from translation.fleet.formats import Format
 from translation.fleet.members import Members
 from translation.fleet.outputs import Health, WriteRecord
 from translation.fleet.records import (
@@ -15,7 +18,6 @@ from translation.fleet.records import (
     MemberKey,
     MemberRecord,
     encode_key,
-    encode_value,
     shortened,
 )
 from translation.fleet.seats import Seat, SeatEvent
@@ -120,7 +122,9 @@ class WriteQueue:
             return None
         if entry.wants_expire:
             return Kind.EXPIRING
-        is_old = entry.refresh_at <= now or (entry.served and not _says(present.record, entry))
+        is_old = entry.refresh_at <= now or (
+            entry.served and not _says(present.record, entry, self._members.format)
+        )
         return Kind.SERVED if is_old else None
 
     def _write(self, number: int, key: MemberKey, entry: Entry, kind: Kind, now: float) -> None:
@@ -139,7 +143,9 @@ class WriteQueue:
             generation=known if entry.generation is None else entry.generation,
             snapshot=snapshot if entry.snapshot is None else entry.snapshot,
         )
-        entry.write = Write(record, dict(entry.claims), now)
+        data = members.format.encode(record)
+        # As it will be read back: an older format may be unable to say all of it.
+        entry.write = Write(members.format.decode(data), dict(entry.claims), now)
         self.unresolved[key] = None
         if kind is Kind.SERVED and entry.machine.seat is not Seat.CLAIMING:
             entry.machine.handle(SeatEvent.CLAIM_WRITTEN)
@@ -149,7 +155,7 @@ class WriteQueue:
             # From now on the id may be dead or relayed, also if the outcome of this write is never known.
             entry.confirmed.clear()
         members.outputs.append(
-            WriteRecord(number, encode_key(key, members.writer), encode_value(record), members.writer)
+            WriteRecord(number, encode_key(key, members.writer), data, members.writer, members.format.number)
         )
 
 
@@ -157,12 +163,17 @@ def _instance_id(entry: Entry) -> str | None:
     return None if entry.terms.instance_id is None else shortened(entry.terms.instance_id)
 
 
-def _says(record: MemberRecord, entry: Entry) -> bool:
-    """Whether a record of ours says what is known of the client, which may have joined or synced since."""
-    return (
-        record.instance_id == _instance_id(entry)
-        and record.session_timeout_ms == entry.terms.session_timeout_ms
-        and record.rebalance_timeout_ms == entry.terms.rebalance_timeout_ms
-        and entry.generation in (None, record.generation)
-        and entry.snapshot in (None, record.snapshot)
+def _says(record: MemberRecord, entry: Entry, written_in: Format) -> bool:
+    """Whether a record of ours says what is known of the client, which may have joined or synced since.
+
+    What its format can't say is not missed: else the record would be written again and again.
+    """
+    known = replace(
+        record,
+        instance_id=_instance_id(entry),
+        session_timeout_ms=entry.terms.session_timeout_ms,
+        rebalance_timeout_ms=entry.terms.rebalance_timeout_ms,
+        generation=record.generation if entry.generation is None else entry.generation,
+        snapshot=record.snapshot if entry.snapshot is None else entry.snapshot,
     )
+    return known == record or written_in.as_read(known) == record

@@ -56,7 +56,7 @@
 {{- if hasKey $own $key -}}{{- fail (printf "config.%s: this part of the configuration follows from other values of this chart (%s)" $key (get $own $key)) -}}{{- end -}}
 {{- end -}}
 {{- with .Values.fleet -}}
-{{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .expires) -}}
+{{- if and (not .enabled) (or .kafka .secretName .secretFiles .secretEnvironment .recordFormat (eq (toString .expires) "true")) -}}
 {{- fail "fleet: is described but not enabled; set fleet.enabled" -}}
 {{- end -}}
 {{- if and (or .secretFiles .secretEnvironment) (not .secretName) -}}
@@ -67,7 +67,12 @@
 {{- fail (printf "fleet: %s is given twice" $property) -}}
 {{- end -}}
 {{- end -}}
+{{- $kafka := include "epochgate.fleetKafka" $ | fromJson -}}
+{{- if and .enabled $.Values.upstream.tls.serverName (eq (get $kafka "bootstrap.servers") (join "," $.Values.upstream.bootstrap)) (not (hasKey $kafka "ssl.endpoint.identification.algorithm")) -}}
+{{- fail "fleet.kafka: the member log's client can't use upstream.tls.serverName; give it `bootstrap.servers` that are in the brokers' certificates, or `ssl.endpoint.identification.algorithm: none`" -}}
 {{- end -}}
+{{- end -}}
+{{- include "epochgate.checkRunningPods" . -}}
 {{- with dig "upstream" dict .Values.config -}}
 {{- range $key := list "bootstrap" "tls" -}}
 {{- if hasKey $.Values.config.upstream $key -}}{{- fail (printf "config.upstream.%s: set upstream.%s instead" $key $key) -}}{{- end -}}

@@ -43,8 +43,9 @@
       "policy" (dict "file" "/etc/epochgate/policy/policy.yaml")
       "drain" (dict "grace_s" .Values.drain.graceSeconds)
       "log" (dict "level" .Values.log.level "format" .Values.log.format)
-      "sole_process" false
       "workers" .Values.workers -}}
+{{- /* Without a member log: during a rollout there is always more than one pod. */ -}}
+{{- if not .Values.fleet.enabled -}}{{- $_ := set $config "sole_process" false -}}{{- end -}}
 {{- with .Values.fleet -}}
 {{- if .enabled -}}
 {{- $fleet := dict
@@ -52,8 +53,9 @@
       "topic" .topic
       "partitions" .partitions
       "replication" .replication
-      "expires" .expires
+      "expires" (include "epochgate.expiry" $ | fromJson).expires
       "resumes" .resumes -}}
+{{- if .recordFormat -}}{{- $_ := set $fleet "record_format" .recordFormat -}}{{- end -}}
 {{- $files := dict -}}
 {{- range $property, $key := .secretFiles -}}{{- $_ := set $files $property (printf "/etc/epochgate/fleet/%s" $key) -}}{{- end -}}
 {{- if $files -}}{{- $_ := set $fleet "kafka_files" $files -}}{{- end -}}
@@ -69,18 +71,4 @@
 {{- $_ := set $config "journal" (dict "topic" .Values.journal.topic) -}}
 {{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
-{{- end -}}
-
-{{/* librdkafka properties of the member log's account, without those from the Secret, as JSON. */}}
-{{- define "epochgate.fleetKafka" -}}
-{{- $kafka := deepCopy .Values.fleet.kafka -}}
-{{- if not (or (get $kafka "bootstrap.servers") (hasKey .Values.fleet.secretFiles "bootstrap.servers") (hasKey .Values.fleet.secretEnvironment "bootstrap.servers")) -}}
-{{- $_ := set $kafka "bootstrap.servers" (join "," .Values.upstream.bootstrap) -}}
-{{- end -}}
-{{- toJson $kafka -}}
-{{- end -}}
-
-{{/* The environment variable with a property of the member log's account. */}}
-{{- define "epochgate.fleetVariable" -}}
-{{- printf "FLEET_%s" (regexReplaceAll "[^A-Za-z0-9]" . "_" | upper) -}}
 {{- end -}}

@@ -24,7 +24,8 @@ END = frozenset({"closed", "failed", "killed", "died"})
 
 
 class ConsumerProcess:
-    """One application with one consumer. `events` grows while it runs; what it says is also in `log`."""
+    """One application with one consumer. `events` grows while it runs; what it says is also in `log`, and what its
+    library logs in `stderr`."""
 
     def __init__(
         self, name: str, kind: ClientKind, spec: Mapping[str, object], folder: Path, news: threading.Condition
@@ -33,10 +34,10 @@ class ConsumerProcess:
         self.kind = kind
         self.events: list[Event] = []
         self.log = folder / f"{name}.jsonl"
-        self._stderr = folder / f"{name}.stderr"
+        self.stderr = folder / f"{name}.stderr"
         self._news = news
         self._killed = False
-        with self._stderr.open("wb") as stderr:
+        with self.stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
                 [*kind.command(folder / f"{name}.client.log"), json.dumps(spec)],
                 stdin=subprocess.PIPE,
@@ -74,6 +75,11 @@ class ConsumerProcess:
     def mark(self) -> int:
         """A place in `events`, for `since`."""
         return len(self.events)
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
 
     @property
     def ended(self) -> bool:
@@ -143,7 +149,7 @@ class ConsumerProcess:
         events = [
             str(event) if event.partitions else f"{event.kind} {_short(event)}" for event in self.events[-8:]
         ]
-        stderr = self._stderr.read_text(errors="replace").splitlines()[-6:]
+        stderr = self.stderr.read_text(errors="replace").splitlines()[-6:]
         return "\n  ".join([f"{self.name} ({self.kind}):", *events, *(f"stderr: {line}" for line in stderr)])
 
     def end(self) -> None:

@@ -106,6 +106,11 @@ class Proxy:
         return f"http://{LOOPBACK}:{self._admin_port}"
 
     @property
+    def scrape_target(self) -> str:
+        """host:port of the admin port, as Prometheus has it."""
+        return f"{LOOPBACK}:{self._admin_port}"
+
+    @property
     def log(self) -> Path:
         """What it says."""
         return self.folder / "epochgate.log"

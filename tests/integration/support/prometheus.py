@@ -1,4 +1,4 @@
-"""A real Prometheus (Debian's package) that scrapes a proxy every second."""
+"""A real Prometheus (Debian's package) that scrapes proxies every second."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from support.waiting import eventually
@@ -17,7 +17,7 @@ global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
 scrape_configs:
   - job_name: epochgate
-    static_configs: [{{targets: ["{target}"]}}]
+    static_configs: [{{targets: {targets}}}]
 """
 
 
@@ -48,11 +48,13 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running_prometheus(binary: str, target: str, rules: Path, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped ``target`` (host:port) at least once; stopped at the end."""
+def running_prometheus(
+    binary: str, targets: Sequence[str], rules: Path, folder: Path
+) -> Iterator[Prometheus]:
+    """A Prometheus that has scraped each of ``targets`` (host:port) at least once; stopped at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "prometheus.yml"
-    config.write_text(_CONFIG.format(rules=rules, target=target))
+    config.write_text(_CONFIG.format(rules=rules, targets=json.dumps(targets)))
     (port,) = free_ports(1)
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen(
@@ -69,11 +71,11 @@ def running_prometheus(binary: str, target: str, rules: Path, folder: Path) -> I
 
     def scraped() -> bool:
         with contextlib.suppress(OSError):
-            return prometheus.value("up") == 1
+            return prometheus.value("count(up == 1)") == len(targets)
         return False
 
     try:
-        eventually(scraped, bool, what="Prometheus has scraped the proxy")
+        eventually(scraped, bool, what="Prometheus has scraped all of them")
         yield prometheus
     finally:
         process.terminate()

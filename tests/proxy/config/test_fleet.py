@@ -26,6 +26,7 @@ def test_what_is_left_out_has_defaults(tmp_path):
     fleet = load(tmp_path, "fleet: {kafka: {bootstrap.servers: 'kafka:9092'}}").fleet
     assert (fleet.topic, fleet.partitions, fleet.replication) == ("__epochgate_members", 16, 3)
     assert fleet.expires is False
+    assert fleet.record_format == 1
     assert kafka_properties(fleet, {}) == {"bootstrap.servers": "kafka:9092"}
 
 
@@ -58,6 +59,7 @@ def test_the_environment_overrides_what_is_one_value(tmp_path):
             "given twice",
         ),
         ("fleet: {kafka: {bootstrap.servers: k}, topic: 'a b'}", "topic"),
+        ("fleet: {kafka: {bootstrap.servers: k}, record_format: 2}", "this release knows 1, not 2"),
         ("fleet: {kafka: {bootstrap.servers: k}, partitions: 0}", "partitions"),
         ("fleet: {kafka: {bootstrap.servers: k}, replicas: 3}", "unknown key"),
         ("fleet: {kafka: {bootstrap.servers: [k]}}", "fleet.kafka"),

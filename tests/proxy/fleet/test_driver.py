@@ -12,13 +12,13 @@ from proxy.fleet.refusals import MemberLogRefused
 from proxy.fleet.topic import TopicIdentity
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
+from translation.fleet.formats import FORMATS
 from translation.fleet.outputs import Output, Serving, Settled, Verdict, WriteRecord
 from translation.fleet.records import (
     PROBE,
     Kind,
     MemberRecord,
     Writer,
-    decode_value,
     member_key,
     partition_of,
 )
@@ -54,7 +54,10 @@ class Bench:
         for write in written:
             key, stored = PROBE, None
             if write.value is not None:
-                key, stored = KEY, Stored(self.offset, 1_000, write.writer, decode_value(write.value))
+                key, stored = (
+                    KEY,
+                    Stored(self.offset, 1_000, write.writer, FORMATS[write.format].decode(write.value)),
+                )
             self.read(RecordRead(write.partition, key, write.writer, stored, self.offset, 1_000))
             self.offset += 1
 

@@ -6,12 +6,14 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 
 from proxy.config.fleet import Fleet
+from proxy.fleet.log_client import _Producing
 from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
 from proxy.fleet.log_reader import LogReader
 from proxy.fleet.topic import access_hint, create_command, required_settings
+from tests.translation.fleet.test_formats import plant_second_format
+from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
+from translation.fleet.outputs import WriteRecord
 from translation.fleet.records import (
-    FORMAT,
-    FORMAT_HEADER,
     PROBE,
     Kind,
     MemberRecord,
@@ -20,10 +22,11 @@ from translation.fleet.records import (
     encode_value,
     member_key,
 )
-from translation.fleet.replicas import REPLICA_HEADER
+from translation.fleet.replicas import REPLICA_HEADER, Replica
 
 KEY, WRITER = member_key("payments", "epochgate-1"), Writer(b"writer")
 RECORD = MemberRecord(Kind.SERVED, 7, first=True)
+FORMAT = FORMATS[DEFAULT_FORMAT].header
 KEY_BYTES, VALUE_BYTES = encode_key(KEY, WRITER), encode_value(RECORD)
 FLEET = Fleet(kafka={"bootstrap.servers": "kafka:9092"})
 
@@ -106,11 +109,53 @@ def test_what_is_none_of_the_log_only_moves_the_position():
         assert reader()._event(message) == EndReached(3, 6)
 
 
-def test_a_record_of_another_format_ends_the_use_of_the_log():
-    for headers in (None, [(FORMAT_HEADER, b"\x02")]):
-        event = reader()._event(Message(headers=headers))
-        assert isinstance(event, AccessLost)
-        assert "another format at offset 5" in event.reason
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [(None, "no format (None)"), ([("v", b"v2")], "no format (b'v2')"), ([("v", b"\x02")], "format 2")],
+)
+def test_a_record_of_a_format_that_is_not_known_ends_the_use_of_the_log(headers, named):
+    """Its header is looked at before anything else of it, which may not be readable."""
+    event = reader()._event(Message(key=b"junk", value=b"junk", headers=headers))
+    assert event == AccessLost(f"partition 3 has a record at offset 5 of {named}; this release reads 1")
+
+
+def test_a_header_that_is_not_known_does_not_matter():
+    event = reader()._event(Message(headers=[("trace", b"x"), (FORMAT_HEADER, FORMAT), ("cell", None)]))
+    assert isinstance(event, RecordRead)
+
+
+def test_a_record_is_read_in_its_own_format(monkeypatch):
+    second = plant_second_format(monkeypatch)
+    message = Message(value=second.encode(RECORD), headers=[(FORMAT_HEADER, second.header)])
+    event = reader()._event(message)
+    assert isinstance(event, RecordRead)
+    assert event.stored is not None
+    assert event.stored.record == RECORD
+
+
+class Producer:
+    """Takes what is produced."""
+
+    def __init__(self):
+        self.headers = []
+
+    def produce(self, _topic, **record):
+        self.headers.append(record["headers"])
+
+
+def test_each_record_has_the_header_of_the_format_that_it_is_written_in(monkeypatch):
+    second = plant_second_format(monkeypatch)
+    monkeypatch.setattr(_Producing, "_new_producer", lambda _self: Producer())
+    monkeypatch.setattr(Client, "writer", WRITER, raising=False)
+    monkeypatch.setattr(Client, "replica", Replica(WRITER, "pod-0"), raising=False)
+    monkeypatch.setattr(Client, "is_stopping", False, raising=False)
+    producing = _Producing(Client())
+    for value in (VALUE_BYTES, None):
+        producing._produce(WriteRecord(3, KEY_BYTES, value, WRITER, second.number))
+    of_record, of_probe = producing._producer.headers
+    assert of_record == {FORMAT_HEADER: b"\x02"}
+    assert of_probe.keys() == {FORMAT_HEADER, REPLICA_HEADER}
+    assert of_probe[FORMAT_HEADER] == b"\x02"
 
 
 def test_the_end_of_a_partition():

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.config.fleet import Fleet
 from proxy.server import process
-from proxy.server.process import StartError, check_fleet, make_translator
+from proxy.server.process import StartError, check_fleet, make_fleet, make_translator
 from tests.proxy.fakes.serving import config_for
 from translation.policy.policy import Policy
 
@@ -40,9 +40,10 @@ def test_only_a_process_that_serves_alone_speaks_for_silent_clients():
         assert translator._context.settings.sole_process is alone
 
 
-def test_no_process_of_a_fleet_serves_alone():
+async def test_no_process_of_a_fleet_serves_alone():
     config = config_for({}, sole_process=True, fleet=Fleet(kafka={"bootstrap.servers": "k"}))
-    assert make_translator(config, Policy())._context.settings.sole_process is False
+    translator = make_translator(config, Policy(), make_fleet(config, "here"))
+    assert translator._context.settings.sole_process is False
 
 
 def test_a_member_log_without_its_kafka_client_is_refused_with_the_way_to_install_it(monkeypatch):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation.kernel import Kernel
 from tests.translation.fleet.model import Entry, Log, Seen
+from translation.fleet.formats import FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, Output, WriteRecord
-from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key, decode_value
+from translation.fleet.records import MemberKey, MemberRecord, Writer, decode_key
 
 if TYPE_CHECKING:
     from tests.simulation.fleet.watch_log import LogWatch
@@ -47,6 +48,22 @@ class LogTopic:
 
     def delay_ms(self) -> int:
         return self.random.choice((1, 2, 5, 5, 20, 100))
+
+    def keeps_what_failed(self) -> bool:
+        """Whether what a replaced producer had on its way lands all the same."""
+        return self.random.random() >= 0.5
+
+    def pauses_reading(self) -> bool:
+        """Whether a reader takes the rest later."""
+        return self.random.random() < 0.3
+
+    def carry(self, way: "LogWay", queue: "deque[Written]", at_ms: int) -> None:
+        """Take the last record of a producer's queue to the log by then."""
+        self.kernel.at(at_ms, way.land, queue, queue[-1])
+
+    def wake(self, way: "LogWay", at_ms: int) -> None:
+        """Have a replica read then."""
+        self.kernel.at(at_ms, way.read)
 
     def append(self, written: "Written") -> None:
         """Let a record land, and have everybody read it. One that was on its way for too long is refused."""
@@ -132,7 +149,7 @@ class LogWay:
         key, writer = decode_key(output.key)
         if writer != self.writer:
             return  # for a producer of before
-        record = None if output.value is None else decode_value(output.value)
+        record = None if output.value is None else FORMATS[output.format].decode(output.value)
         view = self.log._members.partitions[0].view
         present = view.get(key)
         seen = Seen(present and present.offset, view.position, view.newest_ms)
@@ -143,11 +160,12 @@ class LogWay:
             at_ms = max(at_ms, self._queue[-1].at_ms)  # a producer keeps the order
         written = Written(at_ms, key, writer, record, seen)
         self._queue.append(written)
-        self._kernel.at(at_ms, self._land, self._queue, written)
+        self.topic.carry(self, self._queue, at_ms)
         if at_ms > now_ms + GIVES_UP_MS:
             self._kernel.after(GIVES_UP_MS, self.fail, writer)
 
-    def _land(self, queue: deque[Written], written: Written) -> None:
+    def land(self, queue: deque[Written], written: Written) -> None:
+        """A record of this producer's queue lands, unless the queue was given up."""
         if queue and queue[0] is written:
             queue.popleft()
             self.topic.append(written)
@@ -169,7 +187,7 @@ class LogWay:
         self.carry_out()
 
     def _replace_producer(self) -> None:
-        if self.topic.random.random() < 0.5:
+        if not self.topic.keeps_what_failed():
             self._queue.clear()
         self._queue = deque()
         self.writer = self.topic.new_writer()
@@ -192,23 +210,38 @@ class LogWay:
         at_ms = max(self._kernel.now_ms, self.cannot_read_until_ms) + self.topic.delay_ms()
         if at_ms < self._reads_at_ms:
             self._reads_at_ms = at_ms
-            self._kernel.at(at_ms, self._read)
+            self.topic.wake(self, at_ms)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read what there is, or a part of it."""
         self._reads_at_ms = math.inf
-        if not self.is_alive or self._later(self._read):
+        if not self.is_alive or self._later(self.read):
             return
         if self.cannot_read_until_ms > self._kernel.now_ms:
             self.read_soon()
             return
-        while (entry := self.topic.log.next_from(self._position)) is not None:
-            self._position = entry.offset + 1
-            self._take(entry)
-            self.topic.watch.has_read(self, entry.offset)
-            self.carry_out()
-            if self.topic.random.random() < 0.3:
+        while self.has_more():
+            self.read_one()
+            if self.topic.pauses_reading():
                 self.read_soon()
                 return
+
+    def sleeps(self) -> None:
+        """Nothing is booked that makes it read."""
+        self._reads_at_ms = math.inf
+
+    def has_more(self) -> bool:
+        """Whether there is a record that it has not read."""
+        return self.topic.log.next_from(self._position) is not None
+
+    def read_one(self) -> None:
+        """Read the next record."""
+        entry = self.topic.log.next_from(self._position)
+        assert entry is not None
+        self._position = entry.offset + 1
+        self._take(entry)
+        self.topic.watch.has_read(self, entry.offset)
+        self.carry_out()
 
     def _take(self, entry: Entry) -> None:
         if entry.record is None:

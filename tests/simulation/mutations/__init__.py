@@ -45,6 +45,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     member_log.keep_the_generation_to_oneself,
     member_log.end_what_has_begun_anew,
     member_log.let_anybody_fill_the_log,
+    replicas.go_by_the_rules_of_the_only_process,
     replicas.take_a_used_id_for_a_new_one,
     replicas.claim_ids_that_nobody_has,
     replicas.keep_a_connection_that_is_closed,

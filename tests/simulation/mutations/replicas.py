@@ -19,6 +19,7 @@ from translation.engine.procedure import Procedure
 from translation.fleet.outputs import Verdict
 from translation.leave_epoch import leave
 from translation.migration import adoption, old_membership
+from translation.settings import TranslatorSettings
 from translation.upstream.member_lookup import Described
 
 
@@ -27,6 +28,11 @@ def _nothing(*_: Any) -> Procedure[None]:
 
 
 # -- who serves a member ------------------------------------------------------------------------------------------
+
+
+def go_by_the_rules_of_the_only_process() -> AbstractContextManager[Any]:
+    """A replica with a member log goes by the rules of the only process."""
+    return patch.object(TranslatorSettings, "sole_process", new=True)
 
 
 def take_a_used_id_for_a_new_one() -> AbstractContextManager[Any]:

@@ -7,6 +7,7 @@ from protocol_codecs import ApiKey
 from tests.translation.bench import TRANSLATE_ALL, Bench
 from translation.actions import Action, Call, EventKind
 from translation.fleet.counting import Stored
+from translation.fleet.formats import FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import FleetSettings, Health, HealthChanged, WriteRecord
 from translation.fleet.records import (
@@ -17,7 +18,6 @@ from translation.fleet.records import (
     MemberRecord,
     Writer,
     decode_key,
-    decode_value,
 )
 from translation.policy.policy import Policy
 
@@ -55,7 +55,8 @@ class SharedLog:
         while self.on_its_way:
             written = self.on_its_way.pop(0)
             key, writer = decode_key(written.key)
-            self.records.append((key, writer, None if written.value is None else decode_value(written.value)))
+            record = None if written.value is None else FORMATS[written.format].decode(written.value)
+            self.records.append((key, writer, record))
             for replica in self.replicas:
                 replica.read()
 

@@ -8,12 +8,15 @@ connections, fall silent and die. Virtual time, in milliseconds.
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.translation.fleet.model import Entry, Log, Seen
+from translation.fleet.formats import DEFAULT_FORMAT, FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import (
     Ended,
@@ -28,7 +31,7 @@ from translation.fleet.outputs import (
     Verdict,
     WriteRecord,
 )
-from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key, decode_value
+from translation.fleet.records import PROBE, Kind, MemberKey, MemberRecord, Writer, decode_key
 from translation.fleet.seats import IllegalSeatChange, Seat
 
 SESSION_MS = 10_000
@@ -65,7 +68,8 @@ class Replica:
         self.cannot_read_until = 0
         self.cannot_write_until = 0
         self.writer = world.new_writer(self)
-        self.log = MemberLog(SETTINGS, self.writer, world.seconds)
+        settings = replace(SETTINGS, record_format=next(world.formats))
+        self.log = MemberLog(settings, self.writer, world.seconds)
         self.queue: list[tuple[int, MemberKey, Writer, MemberRecord | None, Seen]] = []
         """Produced and not appended: when, and the record."""
         self.serves: dict[MemberKey, int] = {}
@@ -155,7 +159,7 @@ class Replica:
     def produce(self, output: WriteRecord) -> None:
         world = self.world
         key, writer = decode_key(output.key)
-        record = None if output.value is None else decode_value(output.value)
+        record = None if output.value is None else FORMATS[output.format].decode(output.value)
         if record is not None and self.health is not Health.READY:
             raise Violation("written while the log is away")
         if writer != self.writer:
@@ -341,7 +345,9 @@ class Client:
 class World:
     """The log, its replicas, the clients, and what goes wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, formats: Iterable[int] = (DEFAULT_FORMAT,)) -> None:
+        self.formats = cycle(formats)
+        """Each process that starts writes the next of them."""
         self.random = random.Random(seed)  # noqa: S311  a seed determines all
         self.now = 0
         self.broker = Log()
@@ -595,10 +601,10 @@ class World:
                 raise Violation(f"{key} is dead and never expired: {history}")
 
 
-def plays(seed: int) -> str | None:
-    """Play a seed. Return what went wrong, or None."""
+def plays(seed: int, formats: Iterable[int] = (DEFAULT_FORMAT,)) -> str | None:
+    """Play a seed, with processes that write these formats. Return what went wrong, or None."""
     try:
-        World(seed).run()
+        World(seed, formats).run()
     except (Violation, IllegalSeatChange) as violation:
         return str(violation)
     return None

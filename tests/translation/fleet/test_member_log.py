@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from translation.fleet.counting import FORGET_DEAD_MS, FORGET_MS, Stored
+from translation.fleet.formats import FORMATS
 from translation.fleet.member_log import MemberLog
 from translation.fleet.outputs import (
     Expired,
@@ -26,7 +27,6 @@ from translation.fleet.records import (
     MemberRecord,
     Writer,
     decode_key,
-    decode_value,
     member_key,
     partition_of,
 )
@@ -48,6 +48,7 @@ class Bench:
         self.log = MemberLog(FleetSettings(partitions=1, server="pod-0", **settings), OURS, self.now)  # type: ignore[arg-type]
         self.said: list[Output] = []
         self.written: list[MemberRecord] = []
+        self.bytes_written: list[bytes] = []
         self.probes = 0
         self.log.replay_to(0, self.offset, self.now)
         self.log.read_to(0, self.offset, self.now)
@@ -60,7 +61,8 @@ class Bench:
                 if output.value is None:
                     self.probes += 1
                 else:
-                    self.written.append(decode_value(output.value))
+                    self.written.append(FORMATS[output.format].decode(output.value))
+                    self.bytes_written.append(output.value)
             else:
                 self.said.append(output)
 
