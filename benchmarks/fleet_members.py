@@ -150,7 +150,7 @@ def scene(way: str, members: int, group_size: int) -> Iterator[Scene]:
         cluster = stack.enter_context(
             kafka(**{key.replace(".", "_"): value for key, value in GROUP_DEFAULTS.items()})
         )
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, group_size, 1)])[TOPIC].result(30)
         more = of_fleet(cluster.bootstrap) if way == FLEET else ""
         gateways = [
