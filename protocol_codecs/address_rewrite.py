@@ -85,7 +85,7 @@ def rewrite_metadata_brokers(
 
 
 def _is_error(body: Buffer, version: int) -> bool:
-    """Whether a Metadata response is nothing but an error. It has no topics then: long ones are not read to their end."""
+    """Whether a Metadata response is nothing but an error. Such a one is short: long ones are not read to their end."""
     if version < _FIRST_METADATA_WITH_ERROR or len(body) > _LONGEST_ERROR:
         return False
     return decode(MetadataResponse, version, body).error_code != ErrorCode.NONE
