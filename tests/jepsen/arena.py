@@ -23,7 +23,7 @@ from pathlib import Path
 from support import find_broker
 from support.broker import Kafka
 from support.consumers import ConsumerProcess, Consumers
-from support.ownership import Partition
+from support.ownership import Event, Partition
 
 from tests.jepsen.log_relay import LogRelay
 from tests.jepsen.producing import Producing
@@ -228,11 +228,14 @@ class Arena:
             consumer = self._living[seat.name]
             if consumer.name in self._replaced:
                 continue
-            if consumer.ended and consumer.events[-1].kind in {"failed", "died"}:
+            failure = failure_of(consumer)
+            if failure is not None:
                 self._replaced.add(consumer.name)
-                why = consumer.events[-1].fields
+                why = failure.fields
                 self._note("failed", seat.name, process=consumer.name, why=str(why))
                 self._say(f"          {consumer.name} failed by itself: {why}")
+                if not consumer.ended:
+                    consumer.kill()
                 if not any(
                     victim == seat.name for _, victim, _ in self._healing
                 ):  # else its fault will do it
@@ -462,6 +465,17 @@ class Arena:
     def _finished(self) -> bool:
         consumed: set[tuple[Partition, int]] = set().union(*(one.consumed() for one in self._consumers.all))
         return self._whole() and self._producing.acknowledged <= consumed
+
+
+def failure_of(consumer: ConsumerProcess) -> Event | None:
+    """Why a supervisor starts a consumer anew: it ended by itself, or its library will not work any more.
+
+    librdkafka reports such an error and goes on running. One that closes ends all the same.
+    """
+    if consumer.ended:
+        last = consumer.events[-1]
+        return last if last.kind in {"failed", "died"} else None
+    return None if consumer.fatal is None or consumer.seen("closing") else consumer.fatal
 
 
 def run(

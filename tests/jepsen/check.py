@@ -1,6 +1,6 @@
 """`python -m tests.jepsen.check DIR ...`: judges a run by its consumers' logs. Exit code 1 on a violation.
 
-Four things are judged, from nothing but what the consumers said, what was produced, and what was broken when:
+Five things are judged, from nothing but what the consumers said, what was produced, and what was broken when:
 
 1. **No partition has two owners at once.** Ownership is what tests/integration/support/ownership.py says: from
    `assigned` until the end of `revoked` or `lost`, or until just before the process was killed. There is no
@@ -17,6 +17,7 @@ Four things are judged, from nothing but what the consumers said, what was produ
    was killed or failed while it owned the partition; or its membership was lost, or its commit of this record
    failed, and in the last two session timeouts before that a proxy or the broker had been killed, the connections
    of a client cut, or the whole machine had stood still for seconds (the run notes that as a `stall`).
+5. **Nobody is fenced without a reason**: see tests/jepsen/fences.py.
 
 Of a fleet also what tests/jepsen/fleet_rules.py says.
 """
@@ -31,10 +32,10 @@ from pathlib import Path
 from support.ownership import Delivery, Event, Interval, Overlap, account, gaps, overlaps
 
 from tests.jepsen import fleet_rules
-from tests.jepsen.history import History
+from tests.jepsen.fences import fences
+from tests.jepsen.history import FROM_THE_COORDINATOR, History
 
 CRASHED = frozenset({"killed", "died", "failed"})
-FROM_THE_COORDINATOR = frozenset({"committed", "assigned", "revoked"})
 ALIVE = FROM_THE_COORDINATOR | {"records"}
 
 
@@ -57,6 +58,11 @@ def judge(history: History) -> Verdict:
     _lost_and_strange(history, verdict)
     for first, second in _read_twice(history):
         _twice(history, verdict, first, second)
+    for fence in fences(history):
+        if fence.excuse is None:
+            verdict.violated(f"{fence.told} was fenced, although it had no rival and was within its session")
+        else:
+            verdict.notes[f"consumers fenced {fence.excuse}"] += 1
     if history.of_fleet:
         for violation in fleet_rules.violations(history):
             verdict.violated(violation)

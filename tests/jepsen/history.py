@@ -25,6 +25,9 @@ DISTURBING = frozenset(
 )
 """Faults that can cut a commit of any consumer, beside the end of the consumer itself."""
 
+FROM_THE_COORDINATOR = frozenset({"committed", "assigned", "revoked"})
+"""What a consumer says only after it has heard from its coordinator."""
+
 
 @dataclass(frozen=True)
 class Commit:

@@ -33,6 +33,8 @@ class ConsumerProcess:
         self.name = name
         self.kind = kind
         self.events: list[Event] = []
+        self.fatal: Event | None = None
+        """What its library reported as fatal; the process may go on running all the same."""
         self.log = folder / f"{name}.jsonl"
         self.stderr = folder / f"{name}.stderr"
         self._news = news
@@ -172,7 +174,10 @@ class ConsumerProcess:
                 self._append(self._stamped("died", code=code))
 
     def _append(self, line: str) -> None:
-        self.events.append(Event.parse(self.name, line))
+        event = Event.parse(self.name, line)
+        self.events.append(event)
+        if self.fatal is None and event.kind == "error" and event.fields["fatal"]:
+            self.fatal = event
         with self.log.open("a") as log:
             log.write(line.rstrip("\n") + "\n")
         self._news.notify_all()

@@ -295,6 +295,26 @@ def test_the_id_that_a_newer_process_replaces_is_dead_and_the_older_process_is_f
     assert one.error(late) == ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_a_client_that_has_forgotten_its_id_is_fenced_by_its_own_membership_as_by_kafka(log: SharedLog) -> None:
+    """librdkafka does so after its session timeout. A Heartbeat does not say that no newer process has come."""
+    one, other = log.replica(new_group=True), log.replica()
+    one.stable_member(one.connect(), (0, 1), instance_id="i-1")
+    for replica in (one, other):
+        nameless = replica.heartbeat(replica.connect(), "", 1, "i-1")
+        replica.reply(described(member(A, epoch=1, instance_id="i-1")))
+        assert replica.error(nameless) == ErrorCode.FENCED_INSTANCE_ID
+    assert log.kinds("") == []
+    assert log.kinds(A) == [Kind.SERVED]
+
+
+def test_a_client_that_has_forgotten_its_id_joins_anew_when_its_membership_is_gone(log: SharedLog) -> None:
+    one = log.replica()
+    nameless = one.heartbeat(one.connect(), "", 1, "i-1")
+    one.reply(described(member("somebody-else")))
+    assert one.error(nameless) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert log.kinds("") == []
+
+
 def test_a_client_that_joins_anew_leaves_its_adopted_membership_to_the_log(log: SharedLog) -> None:
     one, other = log.replica(), log.replica(new_group=True)
     served_member(one)
