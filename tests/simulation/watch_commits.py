@@ -28,10 +28,14 @@ class CommitWatch:
         """Whether a commit must be accepted, by client and request; see :meth:`_must_succeed`."""
 
     def asked(self, client: "Caller", ask: Ask) -> None:
-        """Record the generation of each offset that a client commits."""
+        """A client sends a commit."""
+        self.prepared(client, ask.message)
+
+    def prepared(self, client: "Caller", message: Any) -> None:
+        """Record the generation of each offset that a client commits, itself or through its producer."""
         self._watch.standings[client].committed_with.update(
-            ((topic.name, one.partition_index, one.committed_offset), generation_in(ask.message))
-            for topic in ask.message.topics
+            ((topic.name, one.partition_index, one.committed_offset), generation_in(message))
+            for topic in message.topics
             for one in topic.partitions
         )
 
