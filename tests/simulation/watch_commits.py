@@ -89,8 +89,8 @@ class CommitWatch:
         """Check a commit of ``sender`` that the broker accepted: nobody else may have a right to its partitions.
 
         Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined at
-        another replica since, and ``sender`` has not read that in the member log, although it is written. Nobody waits
-        for that record. Without a log all such commits are let through.
+        another replica since, and ``sender`` has not read that in the member log: it can't have, or nobody waits for that
+        record. Without a log all such commits are let through.
         """
         watch = self._watch
         standing = watch.client_of.get(message.member_id)
@@ -126,4 +126,4 @@ class CommitWatch:
             return False
         if standing.joined_at == (sender.name, sender.incarnation):
             return False
-        return self._watch.log.has_yet_to_read(sender.member_log, standing.member_id, generation)
+        return self._watch.log.has_yet_to_read(sender.member_log, standing, generation)

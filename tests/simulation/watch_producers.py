@@ -2,7 +2,9 @@
 
 What the broker accepts is judged like every commit (:mod:`tests.simulation.watch_commits`). What is refused is judged
 here: a commit with the generation that its client has, and had when the replica read it, must not be refused as that of
-no member or of an older generation. That it takes nobody over is L7 (:mod:`tests.simulation.fleet.watch_log`).
+no member or of an older generation. Unless the producer's own way to the broker is broken: at its end a deposed
+coordinator may describe what was before (:mod:`tests.simulation.deposed`), and Kafka refuses such a commit there itself,
+after which the application aborts its transaction and begins anew. That it takes nobody over is L7 (:mod:`tests.simulation.fleet.watch_log`).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -49,6 +51,7 @@ class ProducerWatch:
             and message.member_id == consumer.member_id == standing.member_id
             and message.generation_id_or_member_epoch == consumer.generation
             and standing.excuse() is None
+            and self._watch.standings[producer].broken_ms < self._watch.kernel.now_ms
         )
 
     def abandoned(self, producer: "Producer", ask: Ask) -> None:
