@@ -267,6 +267,7 @@ class Broker:
         elif response is not None:
             self.watch.count(f"{ApiKey(ask.api_key).name} answered from old state")
             self.watch.tell(self, "answers from old state", response)
+            self.watch.memberships.answered_from_old_state(ask, response)
         if response is not None:
             self._answer(request_id, response)
 

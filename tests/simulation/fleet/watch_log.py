@@ -123,7 +123,8 @@ class LogWatch:
         """Whether a replica can't have read that a client has a newer generation than this.
 
         The record lies in the log, where its reader has not come to it, or is on its way there. Or the replica where the
-        client joined can't write it yet: the log is away for it, or the record before is not read back.
+        client joined can't write it yet: the log is away for it, the record before is not read back, or the client has
+        not come with the SyncGroup that shows its generation.
         """
         key = member_key(GROUP, standing.member_id)
         view = way.log._members.partitions[0].view
@@ -134,6 +135,8 @@ class LogWatch:
         unread = [last.record] if last is not None and last.offset >= view.position else []
         unread += [written.record for other in way.topic.ways for written in other.under_way(key)]
         if any(record is not None and record.generation > generation for record in unread):
+            return True
+        if not standing.synced:
             return True
         return any(other.boot == standing.joined_at and other.must_wait(key) for other in way.topic.ways)
 
