@@ -2,8 +2,9 @@
 
 Like a real broker it processes one request of a connection at a time, so a request waits behind a long poll or a
 waiting JoinGroup, and it authorizes each request by the connection's principal. A failover keeps the log (every
-answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS. The old coordinator
-may go on answering meanwhile, and longer, on the connections that it has (:mod:`tests.simulation.deposed`).
+answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS. The old
+coordinator may go on answering meanwhile, and longer, on the connections that it has
+(:mod:`tests.simulation.deposed`).
 """
 
 from collections import deque
@@ -232,7 +233,11 @@ class Broker:
 
     def _count_what_is_left_out(self) -> None:
         shows_all = self.config.consumer_describes_pending_revocation
-        if not shows_all and self.group and any(one.pending_revocation for one in self.group.members.values()):
+        if (
+            not shows_all
+            and self.group
+            and any(one.pending_revocation for one in self.group.members.values())
+        ):
             self.watch.count(LEFT_OUT)
 
     # -- failover ------------------------------------------------------------------------------------------------

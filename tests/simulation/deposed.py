@@ -4,11 +4,11 @@ It may not have heard of its successor (it is cut off from the controller), or h
 group yet. What Kafka's ``CoordinatorRuntime`` does meanwhile on the connections that clients have to it:
 
 * A read (ConsumerGroupDescribe, DescribeGroups, OffsetFetch) is answered from what was committed last.
-* A heartbeat, of either protocol, is an operation that may write. If it has nothing to write it is answered from memory,
-  with an error too. One that is not in the group's old state is told so: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
-* What has to be written is never acknowledged. A leader that knows it is none refuses at once: NOT_COORDINATOR. One that
-  does not know appends it, and nobody replicates that: the answer waits, and with it that of every later heartbeat,
-  although it writes nothing, because it may have seen what is not committed.
+* A heartbeat, of either protocol, is an operation that may write. If it has nothing to write it is answered from
+  memory, with an error too: whoever is not in the group's old state is told UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH.
+* What has to be written is never acknowledged. A leader that knows it is none refuses at once: NOT_COORDINATOR. One
+  that does not know appends it, and nobody replicates that: the answer waits, and with it that of every later
+  heartbeat, although it writes nothing, because it may have seen what is not committed.
 
 ``offsets.commit.timeout.ms`` (5 s) bounds that wait, and this coordinator here is gone sooner or not much later. Then
 what waits is answered NOT_COORDINATOR, and its connections end. JoinGroup, SyncGroup, LeaveGroup and commits count as
@@ -55,7 +55,9 @@ class Deposed:
         """Return the answer to a request, None if something has to be written for it; the state stays as it is."""
         shard = _copy_of(self._coordinator).shard
         shard.now_ms = now_ms
-        response = HANDLERS[type(ask.message)](shard, ask.message, Call(0, ask.version, ask.client_id, "/proxy"))
+        response = HANDLERS[type(ask.message)](
+            shard, ask.message, Call(0, ask.version, ask.client_id, "/proxy")
+        )
         assert isinstance(shard.log, _Unwritable)
         return None if shard.log.was_written else response
 

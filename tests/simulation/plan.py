@@ -139,7 +139,7 @@ def make_plan(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, old_state
 
 
 def _with_old_state(plan: Plan) -> Plan:
-    """Have producers commit through other replicas, and coordinators show old state, which half the brokers tell less of.
+    """Have producers commit through other replicas, coordinators show old state, and half the brokers describe less.
 
     What is drawn for that changes nothing else in the plan.
     """

@@ -249,8 +249,8 @@ class MembershipWatch:
     def answered_from_old_state(self, ask: Ask, response: Any) -> None:
         """A deposed coordinator answers. If it has no such membership, nobody can tell that there is one by now.
 
-        It says so to members of the new protocol too, which then begin anew. The membership that the new coordinator has
-        ends with its session there.
+        It says so to members of the new protocol too, which then begin anew. The membership at the new coordinator ends
+        with its session there.
         """
         if getattr(response, "error_code", ErrorCode.NONE) in _NOT_THERE:
             standing = self._watch.client_of.get(getattr(ask.message, "member_id", ""))

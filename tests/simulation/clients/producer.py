@@ -1,8 +1,8 @@
 """A transactional producer that commits what its application has consumed, as a Java "exactly once" application does.
 
 ``sendOffsetsToTransaction(offsets, consumer.groupMetadata())`` is a TxnOffsetCommit with the member's id, instance id
-and generation, on a connection of the producer's own: to whatever replica that leads, and whenever the producer comes to
-send it. Its application may have rejoined by then, through another replica.
+and generation, on a connection of the producer's own: to whatever replica that leads, and whenever the producer comes
+to send it. Its application may have rejoined by then, through another replica.
 
 Its transaction stays open: whether the offsets count in the end changes nothing for the group.
 """

@@ -122,9 +122,9 @@ class LogWatch:
     def has_yet_to_read(way: "LogWay", standing: Standing, generation: int) -> bool:
         """Whether a replica can't have read that a client has a newer generation than this.
 
-        The record lies in the log, where its reader has not come to it, or is on its way there. Or the replica where the
-        client joined can't write it yet: the log is away for it, the record before is not read back, or the client has
-        not come with the SyncGroup that shows its generation.
+        The record lies in the log, where its reader has not come to it, or is on its way there. Or the replica where
+        the client joined can't write it yet: the log is away for it, the record before is not read back, or the client
+        has not come with the SyncGroup that shows its generation.
         """
         key = member_key(GROUP, standing.member_id)
         view = way.log._members.partitions[0].view
