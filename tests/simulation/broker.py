@@ -2,8 +2,8 @@
 
 Like a real broker it processes one request of a connection at a time, so a request waits behind a long poll or a
 waiting JoinGroup, and it authorizes each request by the connection's principal. A failover keeps the log (every
-answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS. The old
-coordinator may go on answering meanwhile, and longer, on the connections that it has
+answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
+The old coordinator may go on answering meanwhile, and longer, on the connections that it has
 (:mod:`tests.simulation.deposed`).
 """
 

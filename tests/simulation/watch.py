@@ -4,9 +4,10 @@
    The broker's own timeouts end no membership of a client that is within its contract and was not cut off.
 2. :mod:`tests.simulation.watch_releases`: nothing that is sent upstream (an owned list, epoch -1 or -2) would release a
    partition that a client within its contract works on. Nor does the broker release one when it arrives, however late.
-3. :mod:`tests.simulation.watch_commits`, :mod:`tests.simulation.watch_producers`: a commit with the current
-   generation is accepted; one with an old generation is not. No commit with an old generation is accepted for a partition that another client, and not the committer,
-   holds by contract. One with the current generation is: a generation is all that brokers look at.
+3. :mod:`tests.simulation.watch_commits`, :mod:`tests.simulation.watch_producers`: a commit with the current generation
+   is accepted; one with an old generation is not. No commit with an old generation is accepted for a partition that
+   another client, and not the committer, holds by contract. One with the current generation is: a generation is all
+   that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
 5. ``got``, ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order; and for a
    Heartbeat within a time that keeps its session alive (:mod:`tests.simulation.promptness`).

@@ -1,10 +1,10 @@
 """Invariant 3 for transactional producers, whose commits name a member and come by another way than the member's calls.
 
 What the broker accepts is judged like every commit (:mod:`tests.simulation.watch_commits`). What is refused is judged
-here: a commit with the generation that its client has, and had when the replica read it, must not be refused as that
-of no member or of an older generation. Unless the producer's own way to the broker is broken: at its end a deposed
-coordinator may describe what was before (:mod:`tests.simulation.deposed`). Kafka refuses such a commit there itself, and
-the application aborts its transaction and begins anew.
+here: a commit with the generation that its client has, and had when the replica read it, must not be refused as that of
+no member or of an older generation. Unless the producer's own way to the broker is broken: at its end a deposed
+coordinator may describe what was before (:mod:`tests.simulation.deposed`). Kafka refuses such a commit there itself,
+and the application aborts its transaction and begins anew.
 
 That such a commit takes nobody over is L7 (:mod:`tests.simulation.fleet.watch_log`).
 """
