@@ -88,9 +88,9 @@ class CommitWatch:
     def accepted(self, message: Any, sender: Any) -> None:
         """Check a commit of ``sender`` that the broker accepted: nobody else may have a right to its partitions.
 
-        Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined at
-        another replica since, and ``sender`` can't have read that in the member log: nobody waits for that record. Without
-        a log all such commits are let through.
+        Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined
+        at another replica since, and ``sender`` can't have read that in the member log. Nobody waits for that record.
+        Without a log all such commits are let through.
         """
         watch = self._watch
         standing = watch.client_of.get(message.member_id)
