@@ -63,24 +63,27 @@ class ProducerWatch:
         self._watch.tell(process, f"relays for {producer}:", ask.message)
 
     def relayed(self, process: "ProxyProcess", producer: "Producer", ask: Ask, message: Any) -> None:
-        """The broker itself answered."""
-        self._judge(process, producer, ask, message)
+        """The broker itself answered: what it does to classic members is not judged."""
+        self._must_succeed.pop((producer, ask.number))
+        self._count(message)
 
     def answered(
         self, process: "ProxyProcess", producer: "Producer", ask: Ask, message: Any, *, arrives: bool
     ) -> None:
         """The replica answered."""
-        self._judge(process, producer, ask, message)
-
-    def _judge(self, process: "ProxyProcess", producer: "Producer", ask: Ask, message: Any) -> None:
-        refusals = codes_in(message) & MEMBERSHIP_IS_OVER
-        if refusals or codes_in(message) == {ErrorCode.NONE}:
-            self._watch.count(REFUSED if refusals else ACCEPTED)
+        refusals = self._count(message)
         must = self._must_succeed.pop((producer, ask.number)) and self._is_current(producer, ask)
         if must and refusals:
             raise Violation(
                 3, f"{process} refuses a commit of {producer} with the generation of {producer.consumer}"
             )
+
+    def _count(self, message: Any) -> set[int]:
+        """Count an answer; return the codes in it that refuse the member or its generation."""
+        refusals = codes_in(message) & MEMBERSHIP_IS_OVER
+        if refusals or codes_in(message) == {ErrorCode.NONE}:
+            self._watch.count(REFUSED if refusals else ACCEPTED)
+        return refusals
 
     def called(self, process: "ProxyProcess", call: Call, *, lost: bool) -> None:
         self._watch.called(process, call, lost=lost)

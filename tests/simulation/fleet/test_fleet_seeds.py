@@ -21,7 +21,7 @@ FAILED_ONCE = (
 """Beyond the first hundred (docs/evidence/simulation.md, "With a member log")."""
 
 OLD_STATE_SEEDS = 40
-OLD_STATE_FAILED_ONCE = (327, 818, 885, 1243)
+OLD_STATE_FAILED_ONCE = (89, 327, 818, 885, 1243, 2875)
 """With ``--old-state`` (docs/evidence/simulation.md, "With what is out of date")."""
 
 
