@@ -23,6 +23,9 @@ AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 
 _FIRST_BATCHED_VERSION = 4
 _NO_NODE = -1
+_FIRST_METADATA_WITH_ERROR = 13
+_LONGEST_ERROR = 1024
+"""Bytes; the id of the cluster is the longest part of it."""
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -53,8 +56,10 @@ def rewrite_metadata_brokers(
 ) -> Rewritten:
     """Rewrite the broker list of a Metadata response; one without any broker gets the nodes of ``if_empty``.
 
-    Leaders and replicas may then name nodes that were left out; clients treat those as not available. Raises
-    MalformedMessage if the body is malformed up to the end of that list; the bytes after it are not checked.
+    One with an error of its own (KIP-1102) stays without them: it says nothing of the cluster, and clients ignore it or
+    begin again. Leaders and replicas may name nodes that were left out; clients treat those as not available. Raises
+    MalformedMessage if the body is malformed up to the end of that list; the bytes after it are not checked, but for a
+    short response that may be an error.
     """
     beginning, end = decode_prefix(_MetadataResponseBeginning, version, body)
     brokers = []
@@ -65,7 +70,7 @@ def rewrite_metadata_brokers(
             brokers.append(
                 MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
             )
-    if not beginning.brokers:
+    if not beginning.brokers and not _is_error(body, version):
         brokers = [
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in if_empty()
@@ -77,6 +82,13 @@ def rewrite_metadata_brokers(
         b"".join((encode(rewritten, version), memoryview(body)[end:])),
         tuple(Node(b.node_id, b.host, b.port, b.rack) for b in beginning.brokers),
     )
+
+
+def _is_error(body: Buffer, version: int) -> bool:
+    """Whether a Metadata response is nothing but an error. Such a one is short: long ones are not read to their end."""
+    if version < _FIRST_METADATA_WITH_ERROR or len(body) > _LONGEST_ERROR:
+        return False
+    return decode(MetadataResponse, version, body).error_code != ErrorCode.NONE
 
 
 def rewrite_find_coordinator(body: Buffer, version: int, address_of: AddressOf) -> Rewritten:

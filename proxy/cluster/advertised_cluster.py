@@ -1,6 +1,6 @@
 """Which host and port clients are told for each broker: the one that leads to it through this proxy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from protocol_codecs.address_rewrite import Node
 from proxy.cluster.node_table import NodeTable
@@ -23,8 +23,14 @@ class AdvertisedCluster:
     def known_nodes(self) -> tuple[Node, ...]:
         """Give the nodes that a broker has named before, at the addresses that clients are told."""
         return tuple(
-            Node(node_id, *self._addresses[node_id]) for node_id in self._table if node_id in self._addresses
+            Node(node_id, *self._addresses[node_id], self._table.racks.get(node_id))
+            for node_id in self._table
+            if node_id in self._addresses
         )
+
+    def learn_racks(self, nodes: Iterable[Node]) -> None:
+        """Record the racks of nodes that a Metadata response has named."""
+        self._table.racks.update((node.node_id, node.rack) for node in nodes)
 
     def map_address(self, node_id: int, host: str, port: int) -> Address | None:
         """Learn a broker's own address; give the one that clients are told.

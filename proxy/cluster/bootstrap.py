@@ -76,6 +76,7 @@ async def _learn_nodes(stream: trio.abc.Stream, nodes: NodeTable) -> None:
     response = decode(MetadataResponse, _METADATA_VERSION, frame, offset)
     for broker in response.brokers:
         nodes.learn(broker.node_id, Address(broker.host, broker.port))
+        nodes.racks[broker.node_id] = broker.rack
 
 
 async def _exchange(stream: trio.abc.Stream, request: bytes) -> bytes:

@@ -10,6 +10,8 @@ class NodeTable:
 
     def __init__(self) -> None:
         self._addresses: dict[int, Address] = {}
+        self.racks: dict[int, str | None] = {}
+        """By node id, of those that a Metadata response has named. Those of before v1 have no racks."""
         self.on_change: Callable[[int, Address], None] = lambda _node_id, _address: None
         """Called with each node that is new or has changed its address."""
 

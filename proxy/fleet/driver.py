@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 import trio
@@ -120,6 +121,8 @@ class FleetDriver:
             ends = await trio.to_thread.run_sync(self._client.ends)
         except (KafkaException, TimeoutError) as error:
             why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+            if "security.protocol" not in self._properties:  # brokers do not say that they ask for it
+                why += ". They were asked without TLS and without an account, since `security.protocol` is not set"
             raise MemberLogRefused(
                 f"the brokers of `fleet.kafka` ({self._fleet.kafka.get('bootstrap.servers', '')}) can't be used: {why}"
             ) from None
@@ -281,5 +284,6 @@ class FleetDriver:
         try:
             return identify_topic(self._admin, self._fleet) != identity
         except (KafkaException, TimeoutError):
-            self._admin = self._new_admin()  # this one may be stuck, as a reader may
+            with suppress(KafkaException):  # a certificate that can't be read just now, for example
+                self._admin = self._new_admin()  # the one before may be stuck, as a reader may
             return False  # the log is away, which the member log notices by itself

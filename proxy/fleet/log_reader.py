@@ -39,6 +39,8 @@ _READER: Mapping[str, Property] = {
 _BATCH = 500
 """Records that are taken from librdkafka at once."""
 _WAIT_S = 0.2
+_MOST_CLOSING = 10
+"""Replaced consumers that are not closed yet; of one that is stuck the close may never end."""
 
 _LOST = frozenset(
     {
@@ -70,6 +72,7 @@ class LogReader:
         self._topic = client.fleet.topic
         self._consumer = self._new_consumer()
         self._is_to_be_replaced = threading.Event()
+        self._closing: list[threading.Thread] = []
         self._positions = dict.fromkeys(range(client.fleet.partitions), OFFSET_BEGINNING)
         self._epochs: dict[int, int] = {}
 
@@ -135,9 +138,19 @@ class LogReader:
         if not self._is_to_be_replaced.is_set():
             return
         self._is_to_be_replaced.clear()
-        # One that is stuck may take a minute to close.
-        threading.Thread(target=self._consumer.close, name="fleet-reader-closes", daemon=True).start()
-        self._consumer = self._new_consumer()
+        self._closing = [thread for thread in self._closing if thread.is_alive()]
+        if len(self._closing) >= _MOST_CLOSING:
+            _logger.warning("the member log's reader is not replaced: too many of before do not close")
+            return
+        try:
+            consumer = self._new_consumer()
+        except KafkaException as error:  # a certificate that can't be read just now, for example
+            _logger.warning("the member log's reader is not replaced", reason=error.args[0].str())
+            return
+        closing = threading.Thread(target=self._consumer.close, name="fleet-reader-closes", daemon=True)
+        closing.start()
+        self._closing.append(closing)
+        self._consumer = consumer
         self._assign()
 
     def _assign(self) -> None:

@@ -289,6 +289,7 @@ class Server:
             self.driver.passes_through,
             self._held_calls,
             cluster.known_nodes,
+            cluster.learn_racks,
         )
         deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)
         for node_id, port in bound.ports.items():

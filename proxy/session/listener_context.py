@@ -8,7 +8,7 @@ from proxy.config.schema import Limits
 from proxy.session.held_calls_budget import HeldCallsBudget
 from proxy.session.request_metrics import RequestMetrics, api_name
 from proxy.wire.api_versions import ApiVersionsNegotiator, Ranges
-from proxy.wire.broker_addresses import KnownNodes, MapAddress
+from proxy.wire.broker_addresses import KnownNodes, LearnRacks, MapAddress
 from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
 from translation.actions import ConnectionId
@@ -40,7 +40,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
     ``topics`` maps the topic ids that were seen to names, ``mode_of`` returns the policy's mode for a group id, and
     ``passes_through`` returns for a connection, group and member whether the translation is sure to forward a
     Heartbeat. ``held_calls`` bounds the memory for large group calls in all listeners together. ``known_nodes`` returns
-    those that a response has named before.
+    those that a response has named before, with the racks that ``learn_racks`` was given.
     """
 
     map_address: MapAddress
@@ -57,6 +57,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
         default_factory=lambda: HeldCallsBudget(Limits().group_calls_held_max_bytes)
     )
     known_nodes: KnownNodes = tuple
+    learn_racks: LearnRacks = lambda _nodes: None
 
 
 def check_token(piece: Piece, limits: Limits) -> None:

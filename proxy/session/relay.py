@@ -128,8 +128,10 @@ class Relay:
             if version >= first:
                 entry.endpoint_rewriter = EndpointRewriter(api_key, version, map_address)
         elif api_key in CARRYING_ADDRESSES:
-            known_nodes = self._context.known_nodes
-            entry.rewrite = lambda frame: rewrite_addresses(api_key, version, frame, map_address, known_nodes)
+            known_nodes, learn_racks = self._context.known_nodes, self._context.learn_racks
+            entry.rewrite = lambda frame: rewrite_addresses(
+                api_key, version, frame, map_address, known_nodes, learn_racks
+            )
         elif api_key == _API_VERSIONS:
             self._negotiation.note_software(header, piece)
             entry.rewrite = lambda frame: self._negotiation.rewrite(version, frame)

@@ -6,7 +6,8 @@ in :mod:`proxy.cluster.advertised_cluster`. A node that has no port here is left
 
 A broker that is fenced, as at the end of an orderly stop or early in its start, may know no broker at all, and answers
 Metadata with topics but without any broker. librdkafka gives up all its brokers then, some of its consumers for good
-(https://github.com/confluentinc/librdkafka/issues/5301). So the clients are told the nodes that were named before.
+(https://github.com/confluentinc/librdkafka/issues/5301). So the clients are told the nodes that were named before, with
+their racks: the leader of a classic group rejoins if racks change, as Java with ``client.rack`` does.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,6 +29,11 @@ MapAddress = Callable[[int, str, int], Address | None]
 KnownNodes = Callable[[], Iterable[Node]]
 """The nodes that were named before, as clients are told them."""
 
+LearnRacks = Callable[[Iterable[Node]], None]
+"""Takes the nodes that a Metadata response names, with their racks."""
+
+_FIRST_WITH_RACKS = 1
+
 _REWRITERS: dict[int, Callable[[bytes, int, MapAddress], Rewritten]] = {
     ApiKey.FIND_COORDINATOR: rewrite_find_coordinator,
     ApiKey.DESCRIBE_CLUSTER: rewrite_describe_cluster,
@@ -38,7 +44,12 @@ CARRYING_ADDRESSES = frozenset({ApiKey.METADATA, *_REWRITERS})
 
 
 def rewrite_addresses(
-    api_key: int, version: int, frame: bytes, map_address: MapAddress, known_nodes: KnownNodes
+    api_key: int,
+    version: int,
+    frame: bytes,
+    map_address: MapAddress,
+    known_nodes: KnownNodes,
+    learn_racks: LearnRacks,
 ) -> bytes:
     """The response's frame with the addresses that clients are told.
 
@@ -47,6 +58,8 @@ def rewrite_addresses(
     body = frame[response_body_offset(api_key, version, frame) :]
     if api_key == ApiKey.METADATA:
         changed = rewrite_metadata_brokers(body, version, map_address, known_nodes)
+        if version >= _FIRST_WITH_RACKS:
+            learn_racks(changed.nodes)
     else:
         changed = _REWRITERS[api_key](body, version, map_address)
     return response_of_body(api_key, version, correlation_id_of(frame), changed.body)

@@ -91,7 +91,7 @@ def test_every_value_says_what_it_is_for():
         ("journal-lost", "NOTE: `fleet.enabled` is false, so the partitions of a client that is killed stay"),
         (
             "fleet",
-            "Before you switch `fleet.enabled` off or name another topic, roll out\n`fleet.expires: false`",
+            "name another topic or other brokers for it, roll\nout `fleet.expires: false`",
         ),
     ],
 )

@@ -23,13 +23,19 @@ NO_NAMESPACE_YET = {"/api/v1/namespaces/kube-system": {"kind": "Namespace", "api
 NO_CLUSTER: dict[str, Any] = {}
 
 
-def pods(annotations: dict[str, str] | None, *, updated: int = 3, generation: int = 7) -> dict[str, Any]:
-    """A Deployment with three pods; it is rolled out if all are updated, in its generation 7."""
+def pods(
+    annotations: dict[str, str] | None,
+    *,
+    updated: int = 3,
+    generation: int = 7,
+    own: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """A Deployment with three pods; it is rolled out if all are updated, in its generation 7. ``own``: annotations."""
     template = {} if annotations is None else {"annotations": annotations}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "epochgate", "generation": generation},
+        "metadata": {"name": "epochgate", "generation": generation, "annotations": own or {}},
         "spec": {"template": {"metadata": template}},
         "status": {"observedGeneration": 7, "replicas": 3, "updatedReplicas": updated},
     }
@@ -138,6 +144,31 @@ def test_pods_that_expire_members_are_not_replaced_by_pods_without_their_log(cha
         rendered(pods(writing(expires=True)), "--is-upgrade", "--set", change)
     with cluster.running(pods(writing())) as running:
         render.ci("minimal", "--dry-run=server", "--kube-apiserver", running.url, "--set", change)
+
+
+def deployment(objects: dict[str, Any], *arguments: str) -> dict[str, Any]:
+    with cluster.running(objects) as running:
+        server = ("--is-upgrade", "--dry-run=server", "--kube-apiserver", running.url)
+        return render.one(
+            render.documents(render.ci("minimal", *server, *arguments)), "Deployment", "epochgate"
+        )
+
+
+@pytest.mark.parametrize("change", ["fleet.enabled=false", "fleet.topic=members"])
+def test_nor_while_they_are_still_being_replaced_by_pods_that_expire_nobody(change: str) -> None:
+    before, silent = pods(writing(expires=True)), "fleet.expires=false"
+    own = deployment(before, "--set", silent)["metadata"].get("annotations")
+    with pytest.raises(render.HelmError, match="expire members by the log"):
+        deployment(pods(writing(), updated=2, own=own), "--set", change)
+    again = deployment(pods(writing(), updated=2, own=own), "--set", silent)["metadata"].get("annotations")
+    with pytest.raises(render.HelmError, match="expire members by the log"):
+        deployment(pods(writing(), updated=2, own=again), "--set", change)
+    deployment(pods(writing(), own=own), "--set", change)
+
+
+def test_a_first_rollout_of_the_log_that_is_stuck_may_be_taken_back() -> None:
+    own = deployment(pods(None))["metadata"].get("annotations")
+    deployment(pods(writing(), updated=1, own=own), "--set", "fleet.enabled=false")
 
 
 def test_a_plaintext_cluster_needs_no_account() -> None:

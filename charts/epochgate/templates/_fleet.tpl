@@ -33,8 +33,9 @@ the proxy does: to the same brokers, with the same TLS.
 
 {{/*
 The pods of this release that run now, as JSON: whether there are none, or that is not known (`unseen`), which log they
-write, whether all do, and whether some expire members by it. Annotations of the Deployment's pods say so; a chart
-without a log wrote none.
+write, whether all do, and whether some may expire members by it. Annotations of the Deployment's pods say so; a chart
+without a log wrote none. They speak of the newest pods only, so an annotation of the Deployment itself says whether
+those that they replace may expire members, until all are replaced.
 
 The cluster is asked once for all manifests, since a rollout may end in between.
 */}}
@@ -49,7 +50,8 @@ The cluster is asked once for all manifests, since a rollout may end in between.
 {{- $isNew := eq (int (dig "updatedReplicas" 0 $status)) (int (dig "replicas" 0 $status)) -}}
 {{- $_ := set $pods "log" (get $said "member-log/topic") -}}
 {{- $_ := set $pods "all" (and $isRead $isNew) -}}
-{{- $_ := set $pods "expire" (eq (get $said "member-log/expires") "true") -}}
+{{- $replaced := dig "metadata" "annotations" "member-log/replaces-expiring" "" $deployment -}}
+{{- $_ := set $pods "expire" (or (eq (get $said "member-log/expires") "true") (and (not $pods.all) (eq $replaced "true"))) -}}
 {{- /* Every namespace has this ConfigMap; one that is made with the release (--create-namespace) has not yet. */ -}}
 {{- else if and (not .Release.IsUpgrade) (or (lookup "v1" "ConfigMap" .Release.Namespace "kube-root-ca.crt") (lookup "v1" "Namespace" "" "kube-system")) -}}
 {{- $_ := set $pods "none" true -}}
@@ -87,6 +89,6 @@ for an upgrade.
 {{- $pods := include "epochgate.runningPods" . | fromJson -}}
 {{- $log := ternary .Values.fleet.topic "" .Values.fleet.enabled -}}
 {{- if and $pods.expire (ne $pods.log $log) -}}
-{{- fail (printf "fleet: the pods that run now expire members by the log in the topic %s, which is unsafe beside pods that do not write it. First roll out fleet.expires=false and nothing else, then this" $pods.log) -}}
+{{- fail (printf "fleet: the pods that run now expire members by the log in the topic %s, which is unsafe beside pods that do not write it. First roll out fleet.expires=false and nothing else; when that has ended, this" $pods.log) -}}
 {{- end -}}
 {{- end -}}

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from proxy.config.fleet import Fleet
@@ -234,6 +235,19 @@ async def test_an_admin_client_that_gets_no_answer_is_replaced(monkeypatch):
     assert bench.driver._admin is not before
 
 
+async def test_an_admin_client_that_can_not_be_replaced_now_is_kept(monkeypatch):
+    bench = Bench()
+    before = bench.driver._admin
+
+    def fails(*_):
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr("proxy.fleet.driver.identify_topic", fails)
+    monkeypatch.setattr("proxy.fleet.driver.AdminClient", fails)
+    assert not bench.driver._is_another(TopicIdentity("id", PARTITIONS))
+    assert bench.driver._admin is before
+
+
 async def test_a_property_that_librdkafka_does_not_know_is_refused():
     fleet = Fleet(kafka={**PROPERTIES, "sasl.pasword": "x"})
     with pytest.raises(MemberLogRefused, match=r"`fleet\.kafka`.*sasl\.pasword"):
@@ -243,5 +257,5 @@ async def test_a_property_that_librdkafka_does_not_know_is_refused():
 async def test_brokers_that_do_not_answer_end_the_start(monkeypatch):
     monkeypatch.setattr("proxy.fleet.topic.TIMEOUT_S", 0.2)
     fleet = Fleet(kafka=dict(PROPERTIES))
-    with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1"), trio.fail_after(60):
+    with pytest.raises(MemberLogRefused, match=r"127\.0\.0\.1:1.*`security\.protocol`"), trio.fail_after(60):
         await FleetDriver(fleet, dict(fleet.kafka)).run()

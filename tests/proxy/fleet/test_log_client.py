@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from proxy.config.fleet import Fleet
 from proxy.fleet.log_client import _Producing
 from proxy.fleet.log_events import AccessLost, EndReached, PartitionLost, RecordRead
-from proxy.fleet.log_reader import LogReader
+from proxy.fleet.log_reader import _MOST_CLOSING, LogReader
 from proxy.fleet.topic import access_hint, create_command, required_settings
 from tests.translation.fleet.test_formats import plant_second_format
 from translation.fleet.formats import DEFAULT_FORMAT, FORMAT_HEADER, FORMATS
@@ -270,6 +270,44 @@ def test_a_reader_that_is_stuck_is_replaced_also_while_it_is_asked_for_an_end(mo
     client.reader.run()
     assert client.told == [PartitionLost(3, 9)]
     assert (3, OFFSET_BEGINNING, None) in other.assigned
+
+
+def test_readers_whose_close_has_no_end_are_not_made_without_end(monkeypatch, ended):
+    client, made = Running(), []
+    rounds = iter(range(2 * _MOST_CLOSING))
+
+    def replace_often():
+        client.stop() if next(rounds, None) is None else client.replace_reader()
+
+    def another(_settings):
+        made.append(Consumer([], replace_often, ended))
+        return made[-1]
+
+    monkeypatch.setattr("proxy.fleet.log_reader.Consumer", another)
+    client.reader = LogReader(client)
+    monkeypatch.setattr(client.reader, "close", lambda: None)
+    client.reader.run()
+    assert len(made) == 1 + _MOST_CLOSING
+
+
+def test_a_reader_goes_on_if_no_other_can_be_made_now(monkeypatch, ended):
+    client, consumed = Running(), []
+    ended.set()
+
+    def replace_once():
+        consumed.append(None)
+        client.stop() if len(consumed) == 2 else client.replace_reader()
+
+    def fails(_settings):
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr(
+        "proxy.fleet.log_reader.Consumer", lambda _settings: Consumer([], replace_once, ended)
+    )
+    client.reader = LogReader(client)
+    monkeypatch.setattr("proxy.fleet.log_reader.Consumer", fails)
+    client.reader.run()
+    assert len(consumed) == 2
 
 
 def fails(first):

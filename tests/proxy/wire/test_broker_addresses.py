@@ -36,7 +36,9 @@ class View:
 
 def through(view: View, api_key: ApiKey, version: int, message):
     frame = wire.response(api_key, version, 42, message)
-    out = rewrite_addresses(api_key, version, frame, view.view.map_address, view.view.known_nodes)
+    out = rewrite_addresses(
+        api_key, version, frame, view.view.map_address, view.view.known_nodes, view.view.learn_racks
+    )
     assert BROKER_HOST.encode() not in out
     assert wire.answered_id(out) == 42
     return wire.body_of(out, api_key, version)
@@ -64,12 +66,35 @@ def test_metadata_without_brokers_names_those_that_were_named_before(version):
     empty = MetadataResponse(controller_id=-1, topics=(topic,))
     assert not through(view, ApiKey.METADATA, version, empty).brokers, "none is known yet"
 
-    brokers = tuple(MetadataResponseBroker(node_id=n, host=BROKER_HOST, port=9092) for n in (1, 2, 1001))
+    rack = "a" if version else None
+    brokers = tuple(
+        MetadataResponseBroker(node_id=n, host=BROKER_HOST, port=9092, rack=rack) for n in (1, 2, 1001)
+    )
     told = through(view, ApiKey.METADATA, version, MetadataResponse(brokers=brokers))
     answer = through(view, ApiKey.METADATA, version, empty)
     assert answer.brokers == told.brokers
     assert [broker.node_id for broker in answer.brokers] == [1, 2]
     assert answer.topics[0].partitions[0].leader_id == -1
+    assert [broker.rack for broker in answer.brokers] == [rack, rack], (
+        "Java's leader rejoins if a rack changes"
+    )
+
+
+def test_metadata_with_an_error_stays_without_brokers():
+    view = View()
+    broker = MetadataResponseBroker(node_id=1, host=BROKER_HOST, port=9092)
+    through(view, ApiKey.METADATA, 13, MetadataResponse(brokers=(broker,)))
+    error = MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    assert not through(view, ApiKey.METADATA, 13, error).brokers
+
+
+def test_responses_without_racks_leave_those_that_are_known():
+    view = View()
+    for version, rack in ((1, "a"), (0, None)):
+        broker = MetadataResponseBroker(node_id=1, host=BROKER_HOST, port=9092, rack=rack)
+        through(view, ApiKey.METADATA, version, MetadataResponse(brokers=(broker,)))
+    (broker,) = through(view, ApiKey.METADATA, 1, MetadataResponse()).brokers
+    assert broker.rack == "a"
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
