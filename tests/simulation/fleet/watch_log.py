@@ -157,6 +157,13 @@ class LogWatch:
         elif epoch == -1:
             self._left[boot, member_id] = self.is_dead(process, member_id)
 
+    def has_begun_elsewhere(self, process: "ProxyProcess", member_id: str) -> bool:
+        """Whether the membership under an id of ours was begun by another boot than this."""
+        return self._began.get(member_id, (process.name, process.incarnation)) != (
+            process.name,
+            process.incarnation,
+        )
+
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A replica reports that a deadline has ended a membership."""
         boot = process.name, process.incarnation
