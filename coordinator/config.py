@@ -51,6 +51,9 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """``group.consumer.assignors``; the first is the default."""
     consumer_assignor_moves_epoch: bool = True
     """Whether the group epoch moves when another assignor has most votes (KAFKA-20434): since Kafka 4.4, not before."""
+    consumer_describes_pending_revocation: bool = True
+    """Whether ConsumerGroupDescribe shows what a member is to revoke as its own (KAFKA-20431): since Kafka 4.3. Before
+    that it is left out."""
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 10 * _MINUTE_MS
     """``group.consumer.regex.refresh.interval.ms``."""

@@ -13,6 +13,7 @@ from protocol_codecs.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from translation import error_mapping
 from translation.actions import EventKind, Request
 from translation.engine.context import Context
 from translation.engine.join_outcomes import Failed, ensure_client_waiting
@@ -95,6 +96,8 @@ def release_instance(
 
     :raises Failed: another process has the instance id, another replica serves this one, or the client has hung up: a
         JoinGroup that arrives late must not replace the one that the same client sent since, through another process.
+        Or the broker does not coordinate the group any more. It may go on saying that the instance id is in use, which
+        is not to become the client's FENCED_INSTANCE_ID: that ends its process.
     """
     _fail_if_replaced(member)
     left: list[str] = []
@@ -109,7 +112,9 @@ def release_instance(
                 if not context.fleet.may_speak_for(member):
                     raise Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "another replica serves it")
                 ensure_client_waiting(context, member, request)
-                yield from leave_for_newer(member, described.member_id)
+                answer = yield from leave_for_newer(member, described.member_id)
+                if answer.error_code in error_mapping.NO_COORDINATOR:
+                    raise Failed(answer.error_code, "the broker could not release its instance id")
                 if described.member_id != member.member_id:
                     left.append(described.member_id)
                 replaced = context.registry.find(member.group.group_id, described.member_id)

@@ -42,15 +42,18 @@ def _described(shard: Shard, group_id: str) -> ConsumerGroupDescribeResponseDesc
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.described_assignor() or shard.config.consumer_assignors[0],
-        members=tuple(_member(group, member, shard.image) for member in group.members_in_order()),
+        members=tuple(_member(shard, group, member) for member in group.members_in_order()),
     )
 
 
 def _member(
-    group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataImage
+    shard: Shard, group: ConsumerGroup, member: ConsumerGroupMember
 ) -> ConsumerGroupDescribeResponseMember:
+    shown = [member.assigned]
+    if shard.config.consumer_describes_pending_revocation:
+        shown.append(member.pending_revocation)
     owned: dict[Uuid, tuple[int, ...]] = {}
-    for partitions in (member.assigned, member.pending_revocation):
+    for partitions in shown:
         for topic_id, numbers in partitions.items():
             owned[topic_id] = (*owned.get(topic_id, ()), *numbers)
     return ConsumerGroupDescribeResponseMember(
@@ -62,8 +65,8 @@ def _member(
         client_host=member.client_host,
         subscribed_topic_names=member.subscribed_topic_names,
         subscribed_topic_regex=member.subscribed_topic_regex,
-        assignment=_assignment(owned, image),
-        target_assignment=_assignment(group.target_assignment.get(member.member_id, {}), image),
+        assignment=_assignment(owned, shard.image),
+        target_assignment=_assignment(group.target_assignment.get(member.member_id, {}), shard.image),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
 

@@ -296,3 +296,17 @@ def test_another_assignor_moves_the_group_epoch_as_the_broker_is_configured(move
     a.join()
 
     assert a.beat(server_assignor="range")["epoch"] == group_epoch
+
+
+@pytest.mark.parametrize(("shows", "described"), [(True, [0, 1, 2]), (False, [0, 1])])
+def test_what_is_to_be_revoked_is_described_as_the_broker_is_configured(shows: bool, described: list[int]):
+    config = CoordinatorConfig(consumer_describes_pending_revocation=shows, consumer_assignment_interval_ms=0)
+    s = Script(CoreBackend(config=config), "described")
+    s.topic("foo", 3)
+    a, b = s.member("A"), s.member("B")
+    a.join()
+    b.join()
+    a.beat()  # told to revoke one of three
+
+    members = {member["id"]: member["assignment"] for member in s.describe()["members"]}
+    assert members == {"A": {"foo": described}, "B": {}}

@@ -8,7 +8,7 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
 
@@ -46,9 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--fleet", action="store_true", help="the processes are two to four replicas with one member log"
     )
+    parser.add_argument(
+        "--old-state",
+        action="store_true",
+        help="with --fleet: producers commit through other replicas, also late; coordinators that were deposed go on "
+        "answering; and half the brokers describe groups as Kafka before 4.3",
+    )
     options = parser.parse_args(arguments)
+    if options.old_state and not options.fleet:
+        parser.error("--old-state needs --fleet")
+    run_one = partial(
+        run_seed, hold_ups_ms=options.hold_ups, fleet=options.fleet, old_state=options.old_state
+    )
     if options.seed is not None:
-        result = run_seed(options.seed, hold_ups_ms=options.hold_ups, fleet=options.fleet, always_story=True)
+        result = run_one(options.seed, always_story=True)
         print(result.story)
         return 0 if result.failure is None else 1
     seeds: Sequence[int] = seeds_of(options.seeds)
@@ -59,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed: list[Result] = []
     counts: Counter[str] = Counter()
     steps, done, began = 0, 0, time.monotonic()
-    for result in _results(seeds, options.hold_ups, options.jobs, fleet=options.fleet):
+    for result in _results(seeds, run_one, options.jobs):
         done += 1
         steps += result.steps
         counts.update(result.counts)
@@ -87,17 +98,24 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last) + 1) if dash else range(1, int(first) + 1)
 
 
-def run_seed(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, always_story: bool = False) -> Result:
-    """Run the history of a seed, on the requested kind of network."""
-    return run(seed, make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet), always_story=always_story)
+def run_seed(
+    seed: int,
+    *,
+    hold_ups_ms: int = 0,
+    fleet: bool = False,
+    old_state: bool = False,
+    always_story: bool = False,
+) -> Result:
+    """Run the history of a seed, on the requested kind of network and of fleet."""
+    plan = make_plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet, old_state=old_state)
+    return run(seed, plan, always_story=always_story)
 
 
 def _has_fault(seed: int, kind: str) -> bool:
     return any(fault.kind == kind for fault in make_plan(seed).faults)
 
 
-def _results(seeds: Sequence[int], hold_ups_ms: int, jobs: int, *, fleet: bool) -> Iterator[Result]:
-    run_one = partial(run_seed, hold_ups_ms=hold_ups_ms, fleet=fleet)
+def _results(seeds: Sequence[int], run_one: Callable[[int], Result], jobs: int) -> Iterator[Result]:
     if jobs <= 1:
         yield from map(run_one, seeds)
         return

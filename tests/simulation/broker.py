@@ -3,6 +3,8 @@
 Like a real broker it processes one request of a connection at a time, so a request waits behind a long poll or a
 waiting JoinGroup, and it authorizes each request by the connection's principal. A failover keeps the log (every
 answered change), restarts all timers, and for a while answers NOT_COORDINATOR and then COORDINATOR_LOAD_IN_PROGRESS.
+The old coordinator may go on answering meanwhile, and longer, on the connections that it has
+(:mod:`tests.simulation.deposed`).
 """
 
 from collections import deque
@@ -50,6 +52,7 @@ from protocol_codecs.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from tests.simulation.authorizer import Principal, names_a_hidden_topic, why_refused
+from tests.simulation.deposed import Deposed
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Link
 from tests.simulation.oversights import Oversights
@@ -58,6 +61,8 @@ from tests.simulation.watch import Watch
 from tests.simulation.wire import GROUP, Ask, Reply
 
 _LONG_POLL_MS = 500
+
+LEFT_OUT = "descriptions without what members are to revoke"
 
 
 class Log:
@@ -106,6 +111,8 @@ class Broker:
         self._last_request = 0
         self._booked_ms: int | None = None
         self._group: Any = None
+        self._deposed: dict[Link, Deposed] = {}
+        """The connections that still lead to a coordinator which has been deposed."""
         self.oversights = Oversights()
         self.coordinator = GroupCoordinator(config, uuids=self._uuids, log=self._log)
 
@@ -125,6 +132,7 @@ class Broker:
         self._serve(served)
 
     def disconnected(self, link: Link) -> None:
+        self._deposed.pop(link, None)
         served = self._connections.pop(link, None)
         if served is not None and served.busy_with is not None:
             self._waiting.pop(served.busy_with, None)
@@ -152,6 +160,8 @@ class Broker:
                 self._answer(request_id, metadata(self.coordinator.shard.image, ask.message, hidden))
             elif (code := why_refused(served.link.principal, ask)) is not None:
                 self._answer(request_id, refusal(ask, code))
+            elif (deposed := self._deposed.get(served.link)) is not None:
+                self._serve_from_old_state(deposed, request_id, ask)
             elif self.trouble is not None:
                 self._answer(request_id, refusal(ask, self.trouble))
             else:
@@ -181,6 +191,7 @@ class Broker:
         served.busy_with = None
         if ask.api_key == ApiKey.CONSUMER_GROUP_DESCRIBE:
             response = _visible(served.link.principal, response)
+            self._count_what_is_left_out()
         self.watch.said(self, served.link, ask, response)
         served.link.send(self, Reply(ask.number, response))
         self._serve(served)
@@ -220,6 +231,15 @@ class Broker:
             return frozenset()
         return frozenset(one.member_id for one in group.members.values() if one.awaiting_join is None)
 
+    def _count_what_is_left_out(self) -> None:
+        shows_all = self.config.consumer_describes_pending_revocation
+        if (
+            not shows_all
+            and self.group
+            and any(one.pending_revocation for one in self.group.members.values())
+        ):
+            self.watch.count(LEFT_OUT)
+
     # -- failover ------------------------------------------------------------------------------------------------
 
     def fail_over(self, *, away_ms: int, loading_ms: int, cuts: bool) -> None:
@@ -231,6 +251,40 @@ class Broker:
         if cuts:
             self.cut_all()
         self.kernel.after(away_ms, self._load, loading_ms)
+
+    def leave_deposed(self, *, for_ms: int, knows: bool) -> None:
+        """Have the coordinator go on answering on its connections for a while, although it is about to be deposed.
+
+        Not on those without READ: what they write to another group would hold up what others ask of this one, and
+        nobody may see a difference from such connections (invariant 7).
+        """
+        deposed = Deposed(self.coordinator, knows=knows)
+        links = [
+            link for link in self._connections if link not in self._deposed and link.principal.reads_group
+        ]
+        self._deposed.update(dict.fromkeys(links, deposed))
+        self.kernel.after(for_ms, self._end_deposed, deposed)
+
+    def _serve_from_old_state(self, deposed: Deposed, request_id: int, ask: Ask) -> None:
+        response = deposed.serve(ask, self.kernel.now_ms)
+        if isinstance(response, ErrorCode):
+            response = refusal(ask, response)
+        elif response is not None:
+            self.watch.count(f"{ApiKey(ask.api_key).name} answered from old state")
+            self.watch.tell(self, "answers from old state", response)
+            self.watch.memberships.answered_from_old_state(ask, response)
+        if response is not None:
+            self._answer(request_id, response)
+
+    def _end_deposed(self, deposed: Deposed) -> None:
+        for link in [link for link, its in self._deposed.items() if its is deposed]:
+            served = self._connections[link]
+            if served.busy_with is not None:
+                _, ask = self._waiting[served.busy_with]
+                if ask.api_key != ApiKey.FETCH:
+                    self._answer(served.busy_with, refusal(ask, ErrorCode.NOT_COORDINATOR))
+            link.close(self)
+            self.disconnected(link)
 
     def _load(self, loading_ms: int) -> None:
         self.trouble = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,12 +1,14 @@
 """Counts the client kinds, quirks, faults and changes that a number of runs met, and checks each minimum."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.simulation.authorizer import PRINCIPALS
+from tests.simulation.broker import LEFT_OUT
 from tests.simulation.clients.habits import ALL_KINDS
-from tests.simulation.plan import CHANGES, FAULTS
+from tests.simulation.plan import CHANGES, FAULTS, PRODUCER_COMMITS, SHOWS_OLD_STATE
 from tests.simulation.watch_answers import DEAD_BEFORE_JOINED
 from tests.simulation.watch_commits import LATE_COMMIT
+from tests.simulation.watch_producers import ACCEPTED, OLD, REFUSED
 
 CLIENTS = (*(f"client {habits.kind}" for habits in ALL_KINDS), "client native", "client with an instance id")
 
@@ -40,6 +42,19 @@ OTHERS = (
 NOT_JUDGED = (LATE_COMMIT, DEAD_BEFORE_JOINED)
 """What only a fleet has, and no invariant forbids: who counts it says why."""
 
+OLD_STATE = (
+    PRODUCER_COMMITS,
+    ACCEPTED,
+    REFUSED,
+    OLD,
+    SHOWS_OLD_STATE,
+    "CONSUMER_GROUP_HEARTBEAT answered from old state",
+    "CONSUMER_GROUP_DESCRIBE answered from old state",
+    "HEARTBEAT answered from old state",
+    LEFT_OUT,
+)
+"""What only ``--old-state`` has."""
+
 MUST_OCCUR = (*CLIENTS, *VICES, *FAULTS, *CHANGES, *EVENTS, *OTHERS)
 
 AT_LEAST = 20
@@ -48,7 +63,7 @@ AT_LEAST = 20
 
 def table(counts: Mapping[str, int]) -> str:
     """Format the counts as lines, each part under its heading."""
-    width = max(map(len, (*MUST_OCCUR, *NOT_JUDGED)))
+    width = max(map(len, (*MUST_OCCUR, *OLD_STATE, *NOT_JUDGED)))
     parts = (
         ("clients", CLIENTS),
         ("their vices", VICES),
@@ -56,6 +71,7 @@ def table(counts: Mapping[str, int]) -> str:
         ("changes", tuple(CHANGES)),
         ("what happened", EVENTS),
         ("those who are to make no difference", OTHERS),
+        ("out of date, with --old-state", OLD_STATE),
         ("not judged", NOT_JUDGED),
     )
     lines = []
@@ -65,6 +81,8 @@ def table(counts: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def missing(counts: Mapping[str, int], at_least: int = AT_LEAST) -> list[str]:
-    """Return what occurred too seldom."""
-    return [name for name in MUST_OCCUR if counts.get(name, 0) < at_least]
+def missing(
+    counts: Mapping[str, int], names: Sequence[str] = MUST_OCCUR, at_least: int = AT_LEAST
+) -> list[str]:
+    """Return which of these occurred too seldom."""
+    return [name for name in names if counts.get(name, 0) < at_least]

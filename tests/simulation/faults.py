@@ -7,7 +7,7 @@ from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient, Phase
 from tests.simulation.clients.hostile import Hostile
 from tests.simulation.network import Link
-from tests.simulation.plan import ANOTHER_COMES, SWITCH
+from tests.simulation.plan import ANOTHER_COMES, PRODUCER_COMMITS, SHOWS_OLD_STATE, SWITCH
 from tests.simulation.proxy_process import ShellConnection
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -102,6 +102,15 @@ def _zombie_commit(world: "World") -> None:
         generation = client.previous_generation
         world.watch.note(client, f"has a late thread that commits with generation {generation}")
         client.commit(generation=generation)
+
+
+def _producer_commits(world: "World") -> None:
+    """Have a client's producer commit what the client works on through another replica, at once or much later."""
+    client: Any = _pick(world, [c for c in _classic(world) if c.held and c.generation >= 0 and c.member_id])
+    if client is not None:
+        kernel = world.kernel
+        after_ms = kernel.between(100, 12_000) if kernel.chance(0.5) else 0
+        world.producer_of(client).commit(after_ms=after_ms)
 
 
 # -- connections ---------------------------------------------------------------------------------------------------
@@ -299,13 +308,27 @@ def _go_and_come_back(world: "World") -> None:
     kernel.after(away_ms, back)
 
 
-def _fail_over(world: "World") -> None:
+def _fail_over(world: "World", *, may_cut: bool = True) -> None:
     kernel = world.kernel
     if world.broker.trouble is None:
-        away_ms, loading_ms, cuts = kernel.between(100, 2_000), kernel.between(0, 2_000), kernel.chance(0.5)
+        away_ms, loading_ms = kernel.between(100, 2_000), kernel.between(0, 2_000)
+        cuts = may_cut and kernel.chance(0.5)
         world.watch.fault(f"the coordinator fails over ({away_ms} ms away, {loading_ms} ms loading)")
         _everybody_broken(world, away_ms + loading_ms)
         world.broker.fail_over(away_ms=away_ms, loading_ms=loading_ms, cuts=cuts)
+
+
+def _fail_over_and_show_old_state(world: "World") -> None:
+    kernel = world.kernel
+    if world.broker.trouble is None:
+        for_ms = kernel.between(500, 7_000)
+        knows = kernel.chance(0.5)
+        world.watch.fault(
+            f"the coordinator is deposed, {'knows it' if knows else 'does not know'}, and answers for {for_ms} ms more"
+        )
+        _everybody_broken(world, for_ms)
+        world.broker.leave_deposed(for_ms=for_ms, knows=knows)
+        _fail_over(world, may_cut=False)
 
 
 # -- the member log ------------------------------------------------------------------------------------------------
@@ -456,6 +479,8 @@ _ALL: dict[str, Callable[["World"], None]] = {
     "the member log is read again": _log_lost,
     "a replica is replaced": _replace,
     "the coordinator fails over": _fail_over,
+    SHOWS_OLD_STATE: _fail_over_and_show_old_state,
+    PRODUCER_COMMITS: _producer_commits,
     "partitions are added": _add_partitions,
     "a topic is created again": _recreate_topic,
     "the policy is read again": _reload_policy,

@@ -17,7 +17,7 @@ from tests.simulation import regressions
 from tests.simulation.by_hand import BY_HAND, fails_by_hand
 from tests.simulation.explore.search import explore
 from tests.simulation.explore.three_members import SCOPES
-from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, Mutation
+from tests.simulation.mutations import FLEET_MUTATIONS, MUTATIONS, OLD_STATE_MUTATIONS, Mutation
 from tests.simulation.plan import make_plan
 from tests.simulation.simulation import run
 
@@ -79,7 +79,7 @@ def search(mutation: Mutation, seeds: range) -> Caught:
     fleet = mutation in FLEET_MUTATIONS
     with mutation():
         for seed in seeds:
-            result = run(seed, make_plan(seed, fleet=fleet))
+            result = run(seed, make_plan(seed, fleet=fleet, old_state=mutation in OLD_STATE_MUTATIONS))
             if result.invariant:
                 return Caught(what=what, seed=seed, failure=result.failure or "", steps=result.steps)
         for scope in () if fleet else SCOPES:

@@ -54,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long the network may delay calls that begin or end a membership (:mod:`tests.simulation.hold_ups`)."""
     fleet: bool = False
     """Whether the processes are replicas with one member log (:mod:`tests.simulation.fleet`)."""
+    describes_pending_revocation: bool = True
+    """Whether the broker describes what members are to revoke as theirs: Kafka does since 4.3."""
     starts_observed: bool = False
     """Whether the group is classic at first, as before a migration."""
     clients: tuple[ClientPlan, ...]
@@ -113,6 +115,9 @@ FLEET_FAULTS = {
 }
 """Faults of a fleet, with weights; some of the others happen more often there."""
 
+SHOWS_OLD_STATE = "the coordinator fails over and shows old state"
+PRODUCER_COMMITS = "a producer commits through another replica"
+
 SWITCH = "the policy changes the mode"
 """From observe to translate or back, while the group lives. It happens only among clients that could be in one classic
 group."""
@@ -122,12 +127,33 @@ POLICY_CHANGES_EVERY = 5
 """In every fifth seed the policy changes."""
 
 
-def make_plan(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False) -> Plan:
+def make_plan(seed: int, *, hold_ups_ms: int = 0, fleet: bool = False, old_state: bool = False) -> Plan:
     """Make the plan of a seed, with two to five clients, to which others may be added.
 
     Every fourth plan has no faults, every fifth has a policy that changes. With ``fleet`` the processes are two to four
-    replicas with a member log, and what else can go wrong then goes wrong too.
+    replicas with a member log, and what else can go wrong then goes wrong too. With ``old_state`` these see and send
+    what is out of date: see :func:`_with_old_state`.
     """
+    plan = _plan(seed, hold_ups_ms=hold_ups_ms, fleet=fleet)
+    return _with_old_state(plan) if old_state else plan
+
+
+def _with_old_state(plan: Plan) -> Plan:
+    """Have producers commit through other replicas, coordinators show old state, and half the brokers describe less.
+
+    What is drawn for that changes nothing else in the plan.
+    """
+    chance = random.Random(f"old state {plan.seed}")  # noqa: S311  reproducible on purpose
+    kinds = [PRODUCER_COMMITS] * chance.randint(4, 12)
+    if plan.seed % 4:  # else the plan has no faults
+        kinds += [SHOWS_OLD_STATE] * chance.randint(1, 2)
+    faults = tuple(FaultPlan(at_ms=chance.randint(1_000, plan.calm_from_ms), kind=kind) for kind in kinds)
+    return msgspec.structs.replace(
+        plan, faults=plan.faults + faults, describes_pending_revocation=chance.random() < 0.5
+    )
+
+
+def _plan(seed: int, *, hold_ups_ms: int, fleet: bool) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311  reproducible on purpose
     broker_session_ms, broker_heartbeat_ms = chance.choice(((45_000, 5_000), (12_000, 3_000), (6_000, 1_500)))
     topics = {"orders": chance.randint(2, 6)}

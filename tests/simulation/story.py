@@ -17,6 +17,7 @@ from protocol_codecs.messages.join_group import JoinGroupRequest, JoinGroupRespo
 from protocol_codecs.messages.leave_group import LeaveGroupRequest
 from protocol_codecs.messages.offset_commit import OffsetCommitRequest
 from protocol_codecs.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol_codecs.messages.txn_offset_commit import TxnOffsetCommitRequest
 from translation.actions import Event
 from translation.engine.member_ids import ISSUED_PREFIX
 
@@ -101,6 +102,11 @@ class Story:
                     f"OffsetCommit of {short(message.member_id)} generation "
                     f"{message.generation_id_or_member_epoch} {_committed(message)}"
                 )
+            case TxnOffsetCommitRequest():
+                return (
+                    f"TxnOffsetCommit of {short(message.member_id)} generation "
+                    f"{message.generation_id_or_member_epoch} {_committed(message)}"
+                )
             case LeaveGroupRequest():
                 leaving = message.member_id or message.members[0].member_id
                 return f"LeaveGroup of {short(leaving or message.members[0].group_instance_id)}"
@@ -158,7 +164,7 @@ def _named(topics: Iterable[Any]) -> str:
     return " ".join(f"{topic.topic}{_indexes(topic.partitions)}" for topic in topics) or "nothing"
 
 
-def _committed(message: OffsetCommitRequest) -> str:
+def _committed(message: OffsetCommitRequest | TxnOffsetCommitRequest) -> str:
     return " ".join(f"{t.name}{_indexes(p.partition_index for p in t.partitions)}" for t in message.topics)
 
 

@@ -20,6 +20,7 @@ from protocol_codecs.messages.offset_commit import (
 )
 from tests.simulation.clients.classic import ClassicClient, Pace
 from tests.simulation.clients.habits import JAVA_EAGER
+from tests.simulation.clients.producer import Producer
 from tests.simulation.clients.speech import commit_request
 from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
@@ -276,6 +277,29 @@ def test_a_late_commit_for_what_somebody_else_holds_by_now_counts_by_its_generat
     planted.b.hold(planted.b.held | held)
     with broken(3) if violates else nullcontext():
         planted.watch.said(planted.world.broker, link, ask, committed(ErrorCode.NONE))
+
+
+@pytest.mark.parametrize(
+    ("behind", "broken_for_ms", "code", "violates"),
+    [
+        pytest.param(0, None, ErrorCode.ILLEGAL_GENERATION, True, id="current"),
+        pytest.param(1, None, ErrorCode.ILLEGAL_GENERATION, False, id="older"),
+        pytest.param(0, None, ErrorCode.NOT_COORDINATOR, False, id="to be tried again"),
+        pytest.param(0, 10, ErrorCode.ILLEGAL_GENERATION, False, id="from old state, maybe"),
+    ],
+)
+def test_a_commit_of_a_producer_that_is_refused(
+    planted: Planted, behind: int, broken_for_ms: int | None, code: ErrorCode, violates: bool
+) -> None:
+    assert isinstance(planted.a, ClassicClient)
+    producer = Producer(planted.world, planted.a)
+    planted.watch.began(producer)
+    if broken_for_ms is not None:
+        planted.watch.standings[producer].is_cut_off_for(broken_for_ms)
+    ask = planted.commit(planted.a.generation - behind)
+    planted.watch.producers.call_arrived(planted.process, producer, ask)
+    with broken(3) if violates else nullcontext():
+        planted.watch.producers.answered(planted.process, producer, ask, committed(code), arrives=True)
 
 
 # -- 4: it settles -------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@
    The broker's own timeouts end no membership of a client that is within its contract and was not cut off.
 2. :mod:`tests.simulation.watch_releases`: nothing that is sent upstream (an owned list, epoch -1 or -2) would release a
    partition that a client within its contract works on. Nor does the broker release one when it arrives, however late.
-3. :mod:`tests.simulation.watch_commits`: a commit with the current generation is accepted; one with an old generation
-   is not. No commit with an old generation is accepted for a partition that another client, and not the committer,
-   holds by contract. One with the current generation is: a generation is all that brokers look at.
+3. :mod:`tests.simulation.watch_commits`, :mod:`tests.simulation.watch_producers`: a commit with the current generation
+   is accepted; one with an old generation is not. No commit with an old generation is accepted for a partition that
+   another client, and not the committer, holds by contract. One with the current generation is: a generation is all
+   that brokers look at.
 4. :mod:`tests.simulation.settling`: when faults have ended, what clients hold becomes what the broker wants.
 5. ``got``, ``timed_out`` and :mod:`tests.simulation.proxy_process`: one answer for each request, in order; and for a
    Heartbeat within a time that keeps its session alive (:mod:`tests.simulation.promptness`).
@@ -39,6 +40,7 @@ from tests.simulation.watch_answers import AnswerWatch
 from tests.simulation.watch_commits import CommitWatch
 from tests.simulation.watch_memberships import MembershipWatch
 from tests.simulation.watch_ownership import OwnershipWatch
+from tests.simulation.watch_producers import ProducerWatch
 from tests.simulation.watch_releases import ReleaseWatch
 from tests.simulation.wire import Ask, Reply, codes_in
 from translation.actions import Call, Event
@@ -66,6 +68,7 @@ class Watch:
         self.memberships = MembershipWatch(self)
         self.answers = AnswerWatch(self)
         self.log = LogWatch(self)
+        self.producers = ProducerWatch(self)
         self.observers: dict[Any, Any] = {}
         """The observers of clients that this one does not observe: attackers and native members."""
         self.standings: dict[Any, Standing] = {}
@@ -254,7 +257,8 @@ class Watch:
 
     def said(self, broker: "Broker", link: Link, ask: Ask, response: Any) -> None:
         """The coordinator answered."""
-        if ask.api_key == ApiKey.OFFSET_COMMIT and ErrorCode.NONE in codes_in(response):
+        is_commit = ask.api_key in (ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
+        if is_commit and ErrorCode.NONE in codes_in(response):
             self.commits.accepted(ask.message, link.near)
         elif ask.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
             self.memberships.heartbeat_served(ask.message, response)

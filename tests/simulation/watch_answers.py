@@ -71,6 +71,14 @@ class AnswerWatch:
         member = None if group is None else group.members.get(member_id)
         return member is None or member.uses_classic_protocol
 
+    def _begins_elsewhere(self, process: "ProxyProcess", standing: Standing, member_id: str) -> bool:
+        """Whether another replica begins under the id at this moment, and nobody was let in under it yet.
+
+        When the broker was asked for the member, it may have had none. Its client works on nothing under this id.
+        """
+        begins = standing.joins_as == member_id not in self._watch.client_of
+        return begins and self._watch.log.has_begun_elsewhere(process, member_id)
+
     def _died_before_it_was_used(self, process: "ProxyProcess", member_id: str) -> bool:
         """Whether a replica has read that an id is dead under which no client was ever let in.
 
@@ -84,7 +92,9 @@ class AnswerWatch:
         for code in codes:
             ended = code == ErrorCode.UNKNOWN_MEMBER_ID and ask.api_key == ApiKey.JOIN_GROUP
             if ended and (
-                standing.excuse() is not None or self._may_not_begin(process, ask.message.member_id)
+                standing.excuse() is not None
+                or self._may_not_begin(process, ask.message.member_id)
+                or self._begins_elsewhere(process, standing, ask.message.member_id)
             ):
                 continue  # it left on another connection while its JoinGroup waited, or has ended at the broker
             if ended and self._died_before_it_was_used(process, ask.message.member_id):

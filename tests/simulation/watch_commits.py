@@ -28,10 +28,14 @@ class CommitWatch:
         """Whether a commit must be accepted, by client and request; see :meth:`_must_succeed`."""
 
     def asked(self, client: "Caller", ask: Ask) -> None:
-        """Record the generation of each offset that a client commits."""
+        """A client sends a commit."""
+        self.prepared(client, ask.message)
+
+    def prepared(self, client: "Caller", message: Any) -> None:
+        """Record the generation of each offset that a client commits, itself or through its producer."""
         self._watch.standings[client].committed_with.update(
-            ((topic.name, one.partition_index, one.committed_offset), generation_in(ask.message))
-            for topic in ask.message.topics
+            ((topic.name, one.partition_index, one.committed_offset), generation_in(message))
+            for topic in message.topics
             for one in topic.partitions
         )
 
@@ -84,9 +88,9 @@ class CommitWatch:
     def accepted(self, message: Any, sender: Any) -> None:
         """Check a commit of ``sender`` that the broker accepted: nobody else may have a right to its partitions.
 
-        Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined at
-        another replica since, and ``sender`` has not read that in the member log, although it is written. Nobody waits
-        for that record. Without a log all such commits are let through.
+        Not judged is what "What stays open" in docs/explanation/fleet.md says of late commits: the client has joined
+        at another replica since, and ``sender`` can't have read that in the member log. Nobody waits for that record.
+        Without a log all such commits are let through.
         """
         watch = self._watch
         standing = watch.client_of.get(message.member_id)
@@ -122,4 +126,4 @@ class CommitWatch:
             return False
         if standing.joined_at == (sender.name, sender.incarnation):
             return False
-        return self._watch.log.has_yet_to_read(sender.member_log, standing.member_id, generation)
+        return self._watch.log.has_yet_to_read(sender.member_log, standing, generation)

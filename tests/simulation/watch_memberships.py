@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from tests.simulation.watch import Watch
 
 
+_NOT_THERE = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
+)
+"""What a coordinator answers to a heartbeat of a membership that it does not have."""
+
+
 class MembershipWatch:
     """Follows JoinGroup and SyncGroup of each client, and who takes its member id or instance id over."""
 
@@ -239,6 +245,17 @@ class MembershipWatch:
         if standing is not None and response.error_code == ErrorCode.NONE:
             late = 0 < message.member_epoch < standing.epoch_heard < response.member_epoch
             standing.moved_late = standing.moved_late or late
+
+    def answered_from_old_state(self, ask: Ask, response: Any) -> None:
+        """A deposed coordinator answers. If it has no such membership, nobody can tell that there is one by now.
+
+        It says so to members of the new protocol too, which then begin anew. The membership at the new coordinator ends
+        with its session there.
+        """
+        if getattr(response, "error_code", ErrorCode.NONE) in _NOT_THERE:
+            standing = self._watch.client_of.get(getattr(ask.message, "member_id", ""))
+            if standing is not None and standing.member_id == ask.message.member_id:
+                standing.end("a deposed coordinator has no such membership")
 
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A process ends a membership.

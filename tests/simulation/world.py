@@ -11,6 +11,7 @@ from tests.simulation.clients.caller import Caller
 from tests.simulation.clients.classic import ClassicClient
 from tests.simulation.clients.hostile import Hostile, Victim
 from tests.simulation.clients.native import NativeMember
+from tests.simulation.clients.producer import Producer
 from tests.simulation.fleet.log_topic import LogTopic
 from tests.simulation.hold_ups import HoldUps
 from tests.simulation.kernel import Kernel
@@ -46,6 +47,7 @@ class World:
             # As before Kafka 4.4 if there are several processes: each has the members vote for one assignor that it
             # serves, and a group with two votes for two assignors may never settle there (docs/evidence/facts.md).
             consumer_assignor_moves_epoch=plan.processes == 1,
+            consumer_describes_pending_revocation=plan.describes_pending_revocation,
         )
         self.broker = Broker(self.kernel, self.watch, config)
         self.watch.broker = self.broker
@@ -61,6 +63,7 @@ class World:
         ]
         self.clients: list[Caller] = []
         self.newcomers = deque(plan.newcomers)
+        self._producers: dict[ClassicClient, Producer] = {}
         self.homes: dict[str, int] = {}
         """Which process serves a client's address."""
         self._starts = 0
@@ -145,6 +148,20 @@ class World:
         link = self.network.connect(f"{client.name}.{line}{self._links}@{process}", client, process)
         process.accept(link, client.host)
         return link
+
+    def producer_of(self, consumer: ClassicClient) -> Producer:
+        """Return the transactional producer of a client's application, which calls another replica than the client."""
+        producer = self._producers.get(consumer)
+        if producer is None:
+            producer = self._producers[consumer] = Producer(self, consumer)
+            self.watch.began(producer)
+            self.watch.observers[producer] = self.watch.producers
+        home = self.processes.index(self.process_of(consumer))
+        if self.homes.get(producer.host, home) == home:
+            step = self.kernel.between(1, len(self.processes) - 1)
+            self.homes[producer.host] = (home + step) % len(self.processes)
+            producer.close_lines()
+        return producer
 
     # -- hostile clients -------------------------------------------------------------------------------------------
 

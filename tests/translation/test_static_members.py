@@ -59,6 +59,27 @@ def test_a_process_that_has_a_member_id_already_may_stand_in_its_own_way() -> No
     assert bench.error(join) == ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_a_coordinator_that_can_not_release_the_instance_id_is_not_the_end_of_the_process(
+    code: ErrorCode,
+) -> None:
+    """A deposed coordinator goes on refusing the newer process, and writes nothing."""
+    bench = Bench()
+    join = bench.join(bench.connect(), "", instance_id="i-1")
+    bench.beat(0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    bench.reply(described(member("epochgate-old", instance_id="i-1")))
+    bench.beat(-2, code)
+    assert bench.error(join) == code
+    assert bench.calls == []
+
+
 def test_an_older_process_that_is_adopted_does_not_stop_the_newer_one_that_joins() -> None:
     bench = Bench(settings=ONE_OF_MANY)
     old, new = bench.connect(), bench.connect()

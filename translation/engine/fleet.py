@@ -46,6 +46,10 @@ class Fleet:
         """Whether no other replica can have come to serve a member that is served here without our reading of it."""
         return self.log is not None and self.log.is_ready(member.key)
 
+    def is_served_elsewhere(self, member: Member) -> bool:
+        """Whether another replica serves this member, as far as is read; here it can be served at its next try."""
+        return self.log is not None and self.log.seat(member.key) is Seat.ELSEWHERE
+
     def heard(self, member: Member, connection_id: ConnectionId | None) -> None:
         """The client of a member that is served here gave a sign of life; a commit does not say where it is (None)."""
         if self.log is not None:
@@ -135,7 +139,7 @@ class Fleet:
         """
         if self.log is None:
             return ErrorCode.NONE
-        if self.log.seat(member.key) is Seat.ELSEWHERE:
+        if self.is_served_elsewhere(member):
             # Since the broker was asked. The client takes it over at its next try.
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if member.member_id.startswith(ISSUED_PREFIX) and not self._ids.is_issued(member.member_id):

@@ -55,6 +55,10 @@ def adopt_then(
         group_id, instance_id = member.group.group_id, request.message.group_instance_id
         snapshot, group, record = None, None, None  # without a record the broker has been asked already
         if looked_up is None:
+            if context.fleet.is_served_elsewhere(member):
+                # Since the log was asked: it waited for its turn. Those behind it need not wait for the broker too.
+                refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
             record = context.fleet.record(member)
             snapshot = yield from accepted_snapshot(context, member, request)
             described, found, group = yield from lookup_with_group(

@@ -158,6 +158,11 @@ class ClassicClient(Caller):
         """Whether the broker refuses its JoinGroup: Kafka can't read such a subscription in a consumer group."""
         return of_consumer_group and self.habits.truncates and self.phase is Phase.JOINING and not self.held
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether it has an assignment, and has not been told that its membership is over."""
+        return self.phase is Phase.STABLE and not self.lost_all
+
     def named(self) -> frozenset[Named]:
         """Return the partitions that it holds, by topic name."""
         return frozenset(self.names[pid] for pid in self.held)
@@ -440,14 +445,12 @@ class ClassicClient(Caller):
             if then is not None:
                 then()
             return
-        for one in named:
-            self.offsets[one] = self.offsets.get(one, 0) + 1
         own = generation is None
         request = commit_request(
             member_id=self.member_id,
             instance_id=self.instance_id if self.habits.commit_version >= 7 else None,
             generation=self.generation if generation is None else generation,
-            offsets={one: self.offsets[one] for one in named},
+            offsets=self.next_offsets(),
         )
         attempt = self._attempt
 
@@ -468,6 +471,12 @@ class ClassicClient(Caller):
             then or (lambda: None),
             timeout_ms=_REQUEST_TIMEOUT_MS,
         )
+
+    def next_offsets(self) -> dict[Named, int]:
+        """Return what is to be committed now of the partitions that it works on: no two commits are the same."""
+        for one in self.named():
+            self.offsets[one] = self.offsets.get(one, 0) + 1
+        return {one: self.offsets[one] for one in self.named()}
 
     # -- leaving ---------------------------------------------------------------------------------------------------
 

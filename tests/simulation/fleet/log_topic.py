@@ -174,6 +174,10 @@ class LogWay:
         """What it has produced of a member that has not landed."""
         return [written for written in self._queue if written.key == key]
 
+    def must_wait(self, key: MemberKey) -> bool:
+        """Whether nothing more can be written of a member at the moment."""
+        return not self.is_ready or key in self.log._writes.unresolved
+
     def fail(self, writer: Writer | None = None) -> None:
         """The outcome of what this producer has not delivered is unknown; some of it lands all the same."""
         if not self.is_alive or writer not in (None, self.writer) or self._later(self.fail, writer):

@@ -160,17 +160,26 @@ LATE, NEWER = 1, 2
 
 
 @pytest.mark.parametrize(
-    ("generation", "reads", "joined_here", "is_violation"),
+    ("generation", "reads", "joined_here", "must_wait", "is_violation"),
     [
-        pytest.param(NEWER, False, False, False, id="not read"),
-        pytest.param(NEWER, True, False, True, id="read"),
-        pytest.param(LATE, False, False, True, id="not newer"),
-        pytest.param(NEWER, False, True, True, id="known without the log"),
+        pytest.param(NEWER, False, False, False, False, id="not read"),
+        pytest.param(NEWER, True, False, False, True, id="read"),
+        pytest.param(LATE, False, False, False, True, id="not newer"),
+        pytest.param(LATE, False, False, True, False, id="not newer, which can't be written yet"),
+        pytest.param(NEWER, True, False, True, True, id="read, and more can't be written yet"),
+        pytest.param(NEWER, False, True, False, True, id="known without the log"),
     ],
 )
 @pytest.mark.parametrize("has_landed", [True, False])
 def test_a_late_commit_of_a_client_that_has_joined_elsewhere(
-    scene: Scene, generation: int, reads: bool, joined_here: bool, has_landed: bool, is_violation: bool
+    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene,
+    generation: int,
+    reads: bool,
+    joined_here: bool,
+    must_wait: bool,
+    has_landed: bool,
+    is_violation: bool,
 ) -> None:
     kernel, watch = scene.planted.world.kernel, scene.planted.watch
     topic = LogTopic(kernel, watch.log, 1)
@@ -178,6 +187,7 @@ def test_a_late_commit_of_a_client_that_has_joined_elsewhere(
         LogWay(topic, (name, 1), lambda: kernel.now_ms / 1000, lambda _: None, lambda *_: False)
         for name in ("proxy1", "proxy2")
     )
+    monkeypatch.setattr(other, "must_wait", lambda _: must_wait)
     key = MemberKey(GROUP, scene.client.member_id)
     record = MemberRecord(Kind.SERVED, 1, first=True, generation=generation)
     written = Written(kernel.now_ms, key, other.writer, record, Seen(None, 1, 10**12))

@@ -119,12 +119,14 @@ class LogWatch:
                 raise Violation(11, f"for {way.name} at {offset} counts {present} of {key}, not {entry}")
 
     @staticmethod
-    def has_yet_to_read(way: "LogWay", member_id: str, generation: int) -> bool:
-        """Whether a newer generation of a member's client than this is written, and a replica has not read that.
+    def has_yet_to_read(way: "LogWay", standing: Standing, generation: int) -> bool:
+        """Whether a replica can't have read that a client has a newer generation than this.
 
-        The record lies in the log, where its reader has not come to it, or is on its way there.
+        The record lies in the log, where its reader has not come to it, or is on its way there. Or the replica where
+        the client joined can't write it yet: the log is away for it, the record before is not read back, or the client
+        has not come with the SyncGroup that shows its generation.
         """
-        key = member_key(GROUP, member_id)
+        key = member_key(GROUP, standing.member_id)
         view = way.log._members.partitions[0].view
         history = way.topic.log.oracle.history
         known, last = view.get(key), history[-1].get(key) if history else None
@@ -132,7 +134,11 @@ class LogWatch:
             return False
         unread = [last.record] if last is not None and last.offset >= view.position else []
         unread += [written.record for other in way.topic.ways for written in other.under_way(key)]
-        return any(record is not None and record.generation > generation for record in unread)
+        if any(record is not None and record.generation > generation for record in unread):
+            return True
+        if not standing.synced:
+            return True
+        return any(other.boot == standing.joined_at and other.must_wait(key) for other in way.topic.ways)
 
     # -- what a replica does with it ---------------------------------------------------------------------------------
 
@@ -150,6 +156,13 @@ class LogWatch:
                 raise Violation(11, f"{boot} begins under {member_id}, under which {began} did")
         elif epoch == -1:
             self._left[boot, member_id] = self.is_dead(process, member_id)
+
+    def has_begun_elsewhere(self, process: "ProxyProcess", member_id: str) -> bool:
+        """Whether the membership under an id of ours was begun by another boot than this."""
+        return self._began.get(member_id, (process.name, process.incarnation)) != (
+            process.name,
+            process.incarnation,
+        )
 
     def expired(self, process: "ProxyProcess", member_id: str) -> None:
         """A replica reports that a deadline has ended a membership."""

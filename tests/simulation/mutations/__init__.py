@@ -22,6 +22,9 @@ from tests.simulation.mutations import (
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
+OLD_STATE_MUTATIONS: tuple[Mutation, ...] = (instance_ids.take_a_refusal_for_a_release,)
+"""Those that only histories with what is out of date notice (``--old-state``)."""
+
 FLEET_MUTATIONS: tuple[Mutation, ...] = (
     member_log.let_whatever_is_read_count,
     member_log.trust_the_log_before_a_probe_is_read_back,
@@ -72,6 +75,7 @@ FLEET_MUTATIONS: tuple[Mutation, ...] = (
     resumption.go_on_with_another_assignment,
     resumption.go_on_without_a_heartbeat_first,
     resumption.write_down_who_has_to_give_something_up,
+    *OLD_STATE_MUTATIONS,
 )
 """Those of the member log: histories of several replicas that share one have to notice them."""
 

@@ -1,6 +1,7 @@
 """Mutations of static members: which process has an instance id."""
 
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -40,3 +41,8 @@ def let_the_older_process_have_its_instance_id_back() -> AbstractContextManager[
             member.group.static_members[member.client.instance_id] = member.member_id
 
     return patch.object(static_members, "claim_instance", broken)
+
+
+def take_a_refusal_for_a_release() -> AbstractContextManager[Any]:
+    """A process whose instance id a deposed coordinator does not release is told that another one has it."""
+    return patch.object(static_members, "error_mapping", SimpleNamespace(NO_COORDINATOR=frozenset()))

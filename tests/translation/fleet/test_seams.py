@@ -144,6 +144,20 @@ def test_a_description_from_before_another_replica_served_the_member_ends_nothin
     assert Kind.ENDED not in log.kinds(A)
 
 
+def test_calls_whose_turn_comes_when_another_replica_serves_the_member_ask_the_broker_nothing(
+    log: SharedLog,
+) -> None:
+    """Many were sent on connections that nobody reads, and each would hold up the next one. Seed 58882."""
+    one, other, third = log.replica(), log.replica(), log.replica()
+    served_member(one)
+    asks = other.heartbeat(other.connect(), A, 1)
+    waits = [other.heartbeat(other.connect(), A, 1), other.sync(other.connect(), A, 1)]
+    taken_over(third)
+    other.reply(described(member(A, epoch=1)))
+    assert other.calls == []
+    assert [other.error(call) for call in (asks, *waits)] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 3
+
+
 # -- moves back to the classic protocol --------------------------------------------------------------------------------
 
 
