@@ -1,7 +1,7 @@
 """Judges whether consumers were fenced rightly: told FENCED_INSTANCE_ID, which ends them.
 
-A fence says that a newer process has the instance id. A process that has ended is replaced only afterwards here, so no
-two of one place ever run at once, and a fence tells the truth only if the client is no member any more. It is excused if
+A fence says that a newer process has the instance id. A process is replaced here only when it has ended, so no two of
+one place ever run at once, and nobody should be fenced. It is excused if
 
 * a newer process of the same place had started before, or
 * the client was outside of its contract: since it was assigned anything for the last time, and in the last two session

@@ -54,7 +54,9 @@ def test_a_silence_long_ago_is_no_excuse(run):
     assert len(run.verdict().violations) == 1
 
 
-@pytest.mark.parametrize(("rival", "starts_s", "violations"), [("S.2", 6.5, 0), ("S.0", 0.5, 1), ("T.2", 6.5, 1)])
+@pytest.mark.parametrize(
+    ("rival", "starts_s", "violations"), [("S.2", 6.5, 0), ("S.0", 0.5, 1), ("T.2", 6.5, 1)]
+)
 def test_a_newer_process_of_the_same_place_is_a_reason(run, rival, starts_s, violations):
     run.say(rival, starts_s, "started", client="confluent-kafka")
     fenced(run, 7)

@@ -23,9 +23,11 @@ from translation.upstream.member_lookup import Described, lookup_member
 
 def commit(context: Context, member: Member, connection: Connection, request: Request) -> Procedure[None]:
     """Handle an OffsetCommit or a TxnOffsetCommit that names a member."""
-    if context.fleet.log is not None and not _is_served_here(context, member, request):
-        yield from commit_elsewhere(context, member, connection, request)
-        return
+    if context.fleet.log is not None:
+        _withdraw_end(context, member)
+        if not _is_served_here(context, member, request):
+            yield from commit_elsewhere(context, member, connection, request)
+            return
     transactional = request.api_key == ApiKey.TXN_OFFSET_COMMIT
     message = request.message
     carried = generation.in_request(request)
@@ -34,7 +36,6 @@ def commit(context: Context, member: Member, connection: Connection, request: Re
         context.connections.record_call(member, connection, carried)
     if member.generation >= 0:
         session_timeout.renew(member, context.now)
-        context.fleet.heard(member, None)
     code = yield from _check(context, member, connection, request)
     if code is None:
         return
@@ -79,6 +80,16 @@ def _try_newest_epoch(
         return stale
     version, message = for_a_member(request)
     return (yield from send_commit(member.member_epoch, request.api_key, version, message))
+
+
+def _withdraw_end(context: Context, member: Member) -> None:
+    """The client is there, wherever its connection is: the log is not to say any more that its id is dead.
+
+    Its deadlines are looked at again, because nothing is booked while the log is asked.
+    """
+    if member.joined:
+        context.fleet.heard(member, None)
+        context.book(member)
 
 
 def _is_served_here(context: Context, member: Member, request: Request) -> bool:

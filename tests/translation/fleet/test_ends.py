@@ -7,7 +7,7 @@ from protocol_codecs.messages.consumer_group_describe import ConsumerGroupDescri
 from protocol_codecs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol_codecs.messages.heartbeat import HeartbeatResponse
 from protocol_codecs.messages.leave_group import LeaveGroupResponse, MemberResponse
-from tests.translation.answers import A, commit_error, described, member
+from tests.translation.answers import A, commit_answer, commit_error, described, member
 from tests.translation.bench import GROUP, TOPIC, TRANSLATE_ALL, Bench
 from tests.translation.fleet.bench import Replica, SharedLog
 from tests.translation.fleet.test_serving import served_member, taken_over
@@ -135,6 +135,30 @@ def test_a_client_that_is_heard_before_the_log_is_back_is_not_removed(log: Share
     log.come_back()
     assert one.leave_epochs() == []
     assert Kind.EXPIRING not in log.kinds(A)
+
+
+@pytest.mark.parametrize("on_a_new_connection", [False, True])
+def test_a_client_that_commits_before_the_log_is_back_is_removed_only_if_it_falls_silent_again(
+    log: SharedLog, on_a_new_connection: bool
+) -> None:
+    """A commit does not say where its client is, but that it is there."""
+    one = log.replica()
+    connection = served_member(one)
+    log.go_away()
+    fall_silent(one, SESSION_S - 0.2)
+    if on_a_new_connection:
+        one.client_disconnected(connection)
+    fall_silent(one, 0.3)
+    commit = one.commit(one.connect() if on_a_new_connection else connection, A, 1)
+    if on_a_new_connection:
+        one.reply(described(member(A, epoch=1)))
+    one.reply(commit_answer())
+    assert commit_error(one, commit) == ErrorCode.NONE
+    log.come_back()
+    assert one.leave_epochs() == []
+    assert Kind.EXPIRING not in log.kinds(A)
+    fall_silent(one, SESSION_S + 0.1)
+    assert one.leave_epochs() == [-1]
 
 
 def test_a_client_that_falls_silent_again_after_the_log_was_away_is_removed(log: SharedLog) -> None:
@@ -295,7 +319,9 @@ def test_the_id_that_a_newer_process_replaces_is_dead_and_the_older_process_is_f
     assert one.error(late) == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_client_that_has_forgotten_its_id_is_fenced_by_its_own_membership_as_by_kafka(log: SharedLog) -> None:
+def test_a_client_that_has_forgotten_its_id_is_fenced_by_its_own_membership_as_by_kafka(
+    log: SharedLog,
+) -> None:
     """librdkafka does so after its session timeout. A Heartbeat does not say that no newer process has come."""
     one, other = log.replica(new_group=True), log.replica()
     one.stable_member(one.connect(), (0, 1), instance_id="i-1")
