@@ -26,7 +26,7 @@ import msgspec
 
 from tests.simulation.clients.classic import ClassicClient, Pace, Phase
 from tests.simulation.clients.habits import JAVA_COOPERATIVE, JAVA_EAGER, Habits
-from tests.simulation.explore.small_world import TICK_MS, Choice, SmallWorld
+from tests.simulation.explore.small_world import TICK_MS, Choice, SmallWorld, small_plan
 from tests.simulation.fleet.log_topic import LogTopic, LogWay, Written
 from tests.simulation.network import Link
 from tests.simulation.plan import ClientPlan, Plan
@@ -66,19 +66,7 @@ class TwoReplicas(msgspec.Struct, frozen=True, kw_only=True):
             topics=frozenset({"orders"}),
             instance_id=None,
         )
-        plan = Plan(
-            seed=0,
-            topics={"orders": 2},
-            broker_session_ms=12_000,
-            broker_heartbeat_ms=5_000,
-            assignment_interval_ms=0,
-            processes=2,
-            slow_network=False,
-            fleet=True,
-            clients=(client,),
-            faults=(),
-            calm_from_ms=0,
-        )
+        plan = small_plan(client, processes=2, fleet=True)
         return FleetWorld(
             plan, from_ms=self.from_ms, until_ms=self.until_ms, faults=self.faults, moves=self.moves
         )

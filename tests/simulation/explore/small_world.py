@@ -9,7 +9,7 @@ from protocol_codecs.messages.offset_commit import OffsetCommitResponse
 from tests.simulation.clients.classic import ClassicClient
 from tests.simulation.fingerprint import fingerprint
 from tests.simulation.network import Link, Network, Pipe
-from tests.simulation.plan import Plan
+from tests.simulation.plan import ClientPlan, Plan
 from tests.simulation.settling import why_not_settled
 from tests.simulation.violation import Violation
 from tests.simulation.wire import Reply
@@ -52,6 +52,23 @@ class ManualNetwork(Network):
             for way, pipe in (("->", link.to_far), ("<-", link.to_near))
             if pipe.in_flight and not pipe.broken
         ]
+
+
+def small_plan(*clients: ClientPlan, processes: int = 1, fleet: bool = False) -> Plan:
+    """Return the plan of a scope: its clients, one topic with two partitions, and nothing that happens by chance."""
+    return Plan(
+        seed=0,
+        topics={"orders": 2},
+        broker_session_ms=12_000,
+        broker_heartbeat_ms=5_000,
+        assignment_interval_ms=0,
+        processes=processes,
+        slow_network=False,
+        fleet=fleet,
+        clients=clients,
+        faults=(),
+        calm_from_ms=0,
+    )
 
 
 class SmallWorld(World):

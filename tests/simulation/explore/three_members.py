@@ -10,8 +10,8 @@ import msgspec
 
 from tests.simulation.clients.classic import Pace
 from tests.simulation.clients.habits import JAVA_COOPERATIVE, JAVA_EAGER, Habits
-from tests.simulation.explore.small_world import TICK_MS, SmallWorld
-from tests.simulation.plan import ClientPlan, Plan
+from tests.simulation.explore.small_world import TICK_MS, SmallWorld, small_plan
+from tests.simulation.plan import ClientPlan
 
 
 class ThreeMembers(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,21 +38,10 @@ class ThreeMembers(msgspec.Struct, frozen=True, kw_only=True):
                 instance_id=None,
             )
 
-        plan = Plan(
-            seed=0,
-            topics={"orders": 2},
-            broker_session_ms=12_000,
-            broker_heartbeat_ms=5_000,
-            assignment_interval_ms=0,
-            processes=1,
-            slow_network=False,
-            clients=(
-                client("a", self.first, 0),
-                client("b", self.second, self.arrives_ms),
-                client("n", None, self.arrives_ms),
-            ),
-            faults=(),
-            calm_from_ms=0,
+        plan = small_plan(
+            client("a", self.first, 0),
+            client("b", self.second, self.arrives_ms),
+            client("n", None, self.arrives_ms),
         )
         return SmallWorld(plan, from_ms=self.arrives_ms, until_ms=self.until_ms, faults=self.faults)
 
