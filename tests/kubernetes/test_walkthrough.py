@@ -1,0 +1,70 @@
+"""The walkthrough, followed to the letter in a real cluster: its files, its commands, in its order."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.waiting import eventually
+
+from tests.docs import pages
+
+pytestmark = pytest.mark.kubernetes
+
+PAGE = Path("docs/tutorial/kubernetes.md")
+BY_MAKE = {"make cluster-up", "make image", "make cluster-kafka", "make cluster-down"}
+"""The fixtures have a cluster, its images and its brokers already."""
+COMMAND_S, UNTIL_S = 400.0, 240.0
+
+
+class Reader:
+    """Does what the page says, in a folder of its own that has the chart, with a kubeconfig of its own."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        (folder / "charts").symlink_to(pages.ROOT / "charts")
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(Path(environment["KUBECONFIG"]).read_text())
+        self.environment = os.environ | environment | {"KUBECONFIG": str(kubeconfig)}
+        self.said: dict[str, str] = {}
+
+    def do(self, step: pages.Command | pages.File) -> None:
+        if isinstance(step, pages.File):
+            (self.folder / step.name).write_text(step.text, encoding="utf-8")
+        elif step.line in BY_MAKE or step.line.startswith("export "):
+            pass
+        elif step.until:
+            eventually(
+                lambda: self.output(step.line)[1],
+                lambda shown: step.until in shown,
+                what=f"{step.line} says {step.until}",
+                timeout_s=UNTIL_S,
+                between_s=2.0,
+            )
+        else:
+            code, self.said[step.line] = self.output(step.line)
+            assert code == 0, f"{step.line}\n{self.said[step.line]}"
+
+    def output(self, line: str) -> tuple[int, str]:
+        """The exit code and what was printed, with its lines joined: a terminal breaks them anywhere."""
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_S,
+        )
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
+    reader = Reader(tmp_path, kafka_in_pods)
+    steps = pages.steps(PAGE)
+    assert sum(isinstance(step, pages.Command) and step.until is not None for step in steps) == 4
+    for step in steps:
+        reader.do(step)
+    assert not (tmp_path / "try").exists()
+    (trial,) = (said for line, said in reader.said.items() if line.startswith("helm test"))
+    assert "Phase: Succeeded" in trial, trial

@@ -1,0 +1,86 @@
+"""Makes the topic and the ACLs of the walkthrough, which Strimzi's operators make from KafkaTopic and KafkaUser.
+
+Runs as a Job with the proxy's image. It may run again: what exists already stays.
+"""
+
+import os
+import time
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+TIMEOUT_S = 180.0
+MEMBER_LOG = "__epochgate_members"
+WANTED = {
+    "epochgate": [
+        (ResourceType.TOPIC, MEMBER_LOG, ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")),
+    ],
+    "payments": [
+        (ResourceType.TOPIC, "orders", ("READ", "WRITE", "DESCRIBE")),
+        (ResourceType.GROUP, "payments", ("READ",)),
+    ],
+    "epochgate-test": [
+        (ResourceType.TOPIC, "epochgate-test", ("READ", "WRITE", "DESCRIBE", "CREATE")),
+        (ResourceType.GROUP, "epochgate-test", ("READ", "DESCRIBE")),
+    ],
+}
+"""What each account may do; nothing else is allowed to it."""
+
+
+def main() -> None:
+    """Wait for the brokers, then make everything."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": os.environ["BOOTSTRAP"],
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "SCRAM-SHA-512",
+            "sasl.username": "admin",
+            "sasl.password": os.environ["PASSWORD"],
+            "ssl.ca.location": "/etc/kafka-ca/ca.crt",
+        }
+    )
+    wait_for_brokers(admin, 3)
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation[operation],
+                   AclPermissionType.ALLOW)
+        for user, rights in WANTED.items()
+        for kind, name, operations in rights
+        for operation in operations
+    ]  # fmt: skip
+    for done in admin.create_acls(bindings).values():
+        done.result(30)
+    for done in admin.create_topics([NewTopic("orders", 12, 3)]).values():
+        try:
+            done.result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    print(f"{len(bindings)} ACLs for {', '.join(WANTED)}; topic orders", flush=True)
+
+
+def wait_for_brokers(admin: AdminClient, number: int) -> None:
+    """Return when this many brokers are there, or raise the last error after TIMEOUT_S."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            found = len(admin.list_topics(timeout=5).brokers)
+            problem: Exception = TimeoutError(f"{found} of {number} brokers after {TIMEOUT_S:.0f} s")
+        except KafkaException as error:
+            found, problem = 0, error
+        if found >= number:
+            return
+        if time.monotonic() > deadline:
+            raise problem
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()
