@@ -5,10 +5,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from support.broker import Record
-from support.consumers import REBALANCE, ConsumerProcess
-from support.ownership import Partition, account, gaps, intervals, overlaps
+from support.consumers import REBALANCE
+from support.ownership import Event, Partition, account, gaps, intervals, overlaps
+
+
+class Member(Protocol):
+    """A client, of which its name and what it said are all that counts here."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def events(self) -> Sequence[Event]: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Reading:
 
 
 def costs(
-    phases: Sequence[Phase], protocol: str, members: Mapping[str, Sequence[ConsumerProcess]]
+    phases: Sequence[Phase], protocol: str, members: Mapping[str, Sequence[Member]]
 ) -> list[Cost]:
     """Count what became of a group; `members` are its clients by library."""
     everybody = [member for group in members.values() for member in group]
@@ -94,7 +105,7 @@ def costs(
     return rows
 
 
-def reading(protocol: str, produced: Iterable[Record], members: Iterable[ConsumerProcess]) -> Reading:
+def reading(protocol: str, produced: Iterable[Record], members: Iterable[Member]) -> Reading:
     """Hold what was read against what was produced."""
     logs = [member.events for member in members]
     values = {(Partition(at.topic, at.partition), at.offset): at.value for at in produced}
@@ -148,5 +159,7 @@ def table(rows: Sequence[Cost]) -> str:
     return "\n".join(lines)
 
 
-def _has(member: ConsumerProcess, phase: Phase, kinds: Iterable[str]) -> bool:
-    return any(event.partitions and phase.has(event.mono) for event in member.seen(*kinds))
+def _has(member: Member, phase: Phase, kinds: Iterable[str]) -> bool:
+    return any(
+        event.partitions and phase.has(event.mono) for event in member.events if event.kind in kinds
+    )

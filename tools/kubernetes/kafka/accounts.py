@@ -28,11 +28,13 @@ WANTED = {
         (ResourceType.GROUP, "payments", ("READ",)),
     ],
     "epochgate-test": [
-        (ResourceType.TOPIC, "epochgate-test", ("READ", "WRITE", "DESCRIBE", "CREATE")),
-        (ResourceType.GROUP, "epochgate-test", ("READ", "DESCRIBE")),
+        (ResourceType.TOPIC, "epochgate-test*", ("READ", "WRITE", "DESCRIBE", "CREATE")),
+        (ResourceType.GROUP, "epochgate-test*", ("READ", "DESCRIBE")),
     ],
 }
-"""What each account may do; nothing else is allowed to it."""
+"""What each account may do; nothing else is allowed to it. A name that ends with * is a prefix."""
+TOPICS = {"orders": 12, "epochgate-test-eager": 20, "epochgate-test-cooperative": 20}
+"""Their partitions."""
 
 
 def main() -> None:
@@ -49,7 +51,7 @@ def main() -> None:
     )
     wait_for_brokers(admin, 3)
     bindings = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation[operation],
+        AclBinding(kind, name.rstrip("*"), pattern(name), f"User:{user}", "*", AclOperation[operation],
                    AclPermissionType.ALLOW)
         for user, rights in WANTED.items()
         for kind, name, operations in rights
@@ -57,13 +59,18 @@ def main() -> None:
     ]  # fmt: skip
     for done in admin.create_acls(bindings).values():
         done.result(30)
-    for done in admin.create_topics([NewTopic("orders", 12, 3)]).values():
+    for done in admin.create_topics([NewTopic(name, partitions, 3) for name, partitions in TOPICS.items()]).values():
         try:
             done.result(30)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-    print(f"{len(bindings)} ACLs for {', '.join(WANTED)}; topic orders", flush=True)
+    print(f"{len(bindings)} ACLs for {', '.join(WANTED)}; topics {', '.join(TOPICS)}", flush=True)
+
+
+def pattern(name: str) -> ResourcePatternType:
+    """Return how an ACL means that name."""
+    return ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
 
 
 def wait_for_brokers(admin: AdminClient, number: int) -> None:
