@@ -30,6 +30,7 @@ PROGRAMS = {
         },
     },
     "coredns": {"coredns": "."},
+    "network-policies": {"network-policies": "."},
     "pause": {"pause": "."},
 }
 """Of each module in ``go/``: the programs, and the packages they are built from."""

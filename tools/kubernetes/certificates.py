@@ -1,6 +1,6 @@
 """The authority of a cluster, and the certificates and kubeconfigs of those who talk to its API server."""
 
-import datetime
+import datetime as dt
 import ipaddress
 import json
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_VALID = datetime.timedelta(days=30)
-_SKEW = datetime.timedelta(hours=1)
+_VALID = dt.timedelta(days=30)
+_SKEW = dt.timedelta(hours=1)
 
 
 class Authority:
@@ -115,7 +115,7 @@ class Authority:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -99,6 +99,8 @@ def _start(nodes: int) -> None:
     import_images([pause])
     names = [node.name for node in _nodes()]
     wait_until(lambda: succeeds("get", "node", *names), "the nodes are known")
+    for node in _nodes():
+        node.enforce_policies()
     kubectl("wait", "--for=condition=Ready", *(f"node/{name}" for name in names), "--timeout=60s")
     control.wait_ready()
 

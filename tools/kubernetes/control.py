@@ -44,11 +44,12 @@ def make_certificates(nodes: int) -> Authority:
     authority.sign("scheduler", "system:kube-scheduler")
     authority.sign("proxy", "system:kube-proxy")
     authority.sign("coredns", "system:coredns")
+    authority.sign("network-policies", "system:network-policies")
     for number in range(1, nodes + 1):
         name = f"node-{number}"
         authority.sign(name, f"system:node:{name}", ["system:nodes"], [name, network.node_address(number)])
     authority.key_pair("service-accounts")
-    for user in ("controller-manager", "scheduler", "proxy", "coredns"):
+    for user in ("controller-manager", "scheduler", "proxy", "coredns", "network-policies"):
         authority.kubeconfig(user, SERVER, RUN / f"{user}.kubeconfig")
     authority.kubeconfig("admin", SERVER, KUBECONFIG)
     return authority
@@ -82,6 +83,10 @@ def start(authority: Authority) -> None:
     )
     control.spawn(
         "kube-scheduler", str(binary("kube-scheduler")), f"--kubeconfig={RUN}/scheduler.kubeconfig", *common
+    )
+    _allow("system:coredns", "list,watch", "services,pods,namespaces,endpointslices.discovery.k8s.io")
+    _allow(
+        "system:network-policies", "get,list,watch", "pods,namespaces,nodes,networkpolicies.networking.k8s.io"
     )
     _start_dns(control)
 
@@ -120,14 +125,10 @@ def _api_server(authority: Authority) -> list[str]:
 
 
 def _start_dns(control: Machine) -> None:
-    resources = "services,pods,namespaces,endpointslices.discovery.k8s.io"
-    kubectl("create", "clusterrole", "system:coredns", "--verb=list,watch", f"--resource={resources}")
-    kubectl(
-        "create",
-        "clusterrolebinding",
-        "system:coredns",
-        "--clusterrole=system:coredns",
-        "--user=system:coredns",
-    )
     (RUN / "Corefile").write_text(_COREFILE)
     control.spawn("coredns", str(binary("coredns")), "-conf", str(RUN / "Corefile"))
+
+
+def _allow(user: str, verbs: str, resources: str) -> None:
+    kubectl("create", "clusterrole", user, f"--verb={verbs}", f"--resource={resources}")
+    kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")

@@ -1,4 +1,4 @@
-"""A machine of a cluster: namespaces of this kernel with a process 1, an address on the bridge and folders of their own.
+"""A machine of a cluster: namespaces of this kernel with a process 1, an address on the bridge, its own folders.
 
 Whatever runs in it, pods included, ends with process 1, and with it go its mounts, devices and firewall rules.
 """

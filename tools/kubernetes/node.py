@@ -58,6 +58,16 @@ class Node:
             "--conntrack-tcp-timeout-close-wait=0",
         )
 
+    def enforce_policies(self) -> None:
+        """Start what enforces NetworkPolicies, which the pods' bridge does not; the API server has to know the node."""
+        self.machine.spawn(
+            "network-policies",
+            str(binary("network-policies")),
+            f"--kubeconfig={RUN}/network-policies.kubeconfig",
+            f"--node={self.name}",
+            f"--services={network.SERVICES}",
+        )
+
     def import_images(self, archive: Path) -> None:
         """Take in the images of an archive that podman saved."""
         self.machine.run(f"ctr --namespace k8s.io images import {shlex.quote(str(archive))}")
