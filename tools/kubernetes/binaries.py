@@ -117,7 +117,7 @@ class _Progress:
             if time.monotonic() - self._told > _TELL_EVERY_S:
                 self._told = time.monotonic()
                 print(
-                    f"   {self._module}: {self._compiled} of about {self._packages} packages"
+                    f"   {self._module}: {self._compiled} of at most {self._packages} packages"
                     f" after {self.seconds():.0f} s",
                     flush=True,
                 )
