@@ -111,8 +111,8 @@ cluster-up: setup ## a real Kubernetes on this machine, as root (NODES=1; buildi
 cluster-down: setup ## end it and restore what it changed
 	@$(BIN)/python -m tools.kubernetes down
 
-image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0)
-	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG))
+image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
+	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
 
 demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)

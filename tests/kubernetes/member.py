@@ -38,7 +38,7 @@ def main() -> int:
             "session.timeout.ms": 10_000,
             "heartbeat.interval.ms": 1_000,
             "statistics.interval.ms": 500,
-            "stats_cb": lambda told: say(rebalances=json.loads(told)["cgrp"]["rebalance_cnt"]),
+            "stats_cb": lambda told: say(rebalances=json.loads(told).get("cgrp", {}).get("rebalance_cnt", 0)),
         }
     )
     consumer.subscribe(

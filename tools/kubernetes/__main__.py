@@ -21,6 +21,9 @@ def main() -> int:
     )
     of_image.add_argument("--tag", default="", help="the project's version if left out")
     commands.add_parser("build", help="only build Kubernetes' programs")
+    of_image.add_argument(
+        "--target", default="epochgate", choices=list(image.TARGETS), help="of the Dockerfile"
+    )
     arguments = parser.parse_args()
     match arguments.command:
         case "up":
@@ -32,7 +35,7 @@ def main() -> int:
         case "status":
             return cluster.status()
         case "image":
-            name = image.build(arguments.tag)
+            name = image.build(arguments.tag, arguments.target)
             if KUBECONFIG.exists():
                 cluster.import_images([name])
                 print("== handed to the cluster's nodes", flush=True)
