@@ -8,11 +8,14 @@
 # digest as well: --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:…
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 ARG MAVEN_IMAGE=maven:3.9.9-eclipse-temurin-17
+# Named again in each stage that uses them: buildah, unlike BuildKit, does not hand them on with `FROM build`.
+ARG WHEELS=/wheels
+ARG PREFIX=/opt/epochgate
 
 # Wheels of what the proxy needs, and a virtual environment made of nothing else.
 FROM ${PYTHON_IMAGE} AS build
-ARG WHEELS=/wheels
-ARG PREFIX=/opt/epochgate
+ARG WHEELS
+ARG PREFIX
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements/image.lock requirements/build.lock requirements/
@@ -33,6 +36,8 @@ RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-di
 
 # The same with Spark.
 FROM build AS build-pipeline
+ARG WHEELS
+ARG PREFIX
 COPY requirements/pipeline.lock requirements/
 RUN --mount=type=cache,target=/root/.cache/pip \
     /tmp/build/bin/python -m pip wheel --require-hashes --no-build-isolation --wheel-dir "$WHEELS" \

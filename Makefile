@@ -105,6 +105,15 @@ kafka-up: ## start a real Kafka on loopback (KAFKA_VERSION=4.4.0, BROKERS=1|3, P
 kafka-down: ## stop it and remove its data
 	@$(PYTHON) -m tools.kafka down
 
+cluster-up: setup ## a real Kubernetes on this machine, as root (NODES=1; building it takes ten minutes, once)
+	@$(BIN)/python -m tools.kubernetes up --nodes $(or $(NODES),1)
+
+cluster-down: setup ## end it and restore what it changed
+	@$(BIN)/python -m tools.kubernetes down
+
+image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
+	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
+
 demo: setup ## show a migration on a real Kafka (without Java: on the embedded coordinator); ARGS="--plain ..."
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(BIN)/python tools/demo.py $(ARGS)
 

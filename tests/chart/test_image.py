@@ -36,6 +36,21 @@ def test_base_images_are_pinned_by_version():
         assert re.fullmatch(r"\w+_IMAGE=[\w./-]+:\d+\.\d+\.\d+[\w.-]*", version), version
 
 
+def test_every_stage_names_the_arguments_that_it_uses():
+    """BuildKit hands them on from the stage that FROM names, buildah does not."""
+    everything = list(dockerfile.instructions())
+    arguments = {one.text.partition("=")[0] for one in everything if one.name == "ARG"}
+    stages = [one.text.split()[-1] for one in everything if one.name == "FROM"]
+    used = 0
+    for stage in stages:
+        own = dockerfile.stage(stage)
+        named = {one.text.partition("=")[0] for one in own if one.name == "ARG"}
+        uses = {name for one in own for name in re.findall(r"\$\{?(\w+)", one.text)} & arguments
+        assert uses <= named, stage
+        used += len(uses)
+    assert used
+
+
 @pytest.mark.parametrize("target", ["epochgate", "pipeline"])
 def test_the_process_is_nobody_special(target):
     (user,) = [one.text for one in dockerfile.stage(target) if one.name == "USER"]

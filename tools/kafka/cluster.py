@@ -26,13 +26,15 @@ class ExtraListener:
     """Another listener of every broker besides PLAINTEXT, each on its own port.
 
     `settings` are those of the listener, without Kafka's prefix `listener.name.<name>.`. `advertised_ports` has
-    a port for each broker that clients are told instead of the real one: that of a relay before it.
+    a port for each broker that clients are told instead of the real one: that of a relay before it. `host` is the
+    address where clients are that are not on loopback.
     """
 
     name: str
     protocol: str
     settings: Mapping[str, str] = field(default_factory=dict)
     advertised_ports: Sequence[int] = ()
+    host: str = LOOPBACK
 
     def broker_settings(self) -> dict[str, str]:
         """Return its lines of server.properties."""
@@ -87,7 +89,8 @@ class Cluster:
 
     def bootstrap_of(self, listener: str) -> str:
         """Return the same for an extra listener."""
-        return ",".join(f"{LOOPBACK}:{port}" for port in self._extra_ports[listener])
+        host = next(one.host for one in self._listeners if one.name == listener)
+        return ",".join(f"{host}:{port}" for port in self._extra_ports[listener])
 
     @property
     def client_ports(self) -> set[int]:
@@ -215,6 +218,7 @@ class Cluster:
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
         protocols |= {listener.name: listener.protocol for listener in self._listeners}
         of_listeners = {key: value for one in self._listeners for key, value in one.broker_settings().items()}
+        hosts = {one.name: one.host for one in self._listeners}
         for number, (broker, controller_port) in enumerate(zip(self.brokers, controller_ports, strict=True)):
             plain = f"PLAINTEXT://{broker.address}"
             bound = {one.name: self._extra_ports[one.name][number] for one in self._listeners}
@@ -229,8 +233,10 @@ class Cluster:
                     "listener.security.protocol.map": ",".join(
                         f"{name}:{protocol}" for name, protocol in protocols.items()
                     ),
-                    "listeners": ",".join([plain, *_at(bound), f"CONTROLLER://{LOOPBACK}:{controller_port}"]),
-                    "advertised.listeners": ",".join([plain, *_at(told)]),
+                    "listeners": ",".join(
+                        [plain, *_at(hosts, bound), f"CONTROLLER://{LOOPBACK}:{controller_port}"]
+                    ),
+                    "advertised.listeners": ",".join([plain, *_at(hosts, told)]),
                     "inter.broker.listener.name": "PLAINTEXT",
                     **of_listeners,
                     **settings.for_tests(len(self.brokers)),
@@ -289,5 +295,5 @@ class Cluster:
                 return
 
 
-def _at(ports: Mapping[str, int]) -> list[str]:
-    return [f"{name}://{LOOPBACK}:{port}" for name, port in ports.items()]
+def _at(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:
+    return [f"{name}://{hosts[name]}:{port}" for name, port in ports.items()]

@@ -1,0 +1,1 @@
+"""The image and the chart in a real Kubernetes (``tools/kubernetes``)."""

@@ -1,0 +1,139 @@
+"""A cluster with the image and a Kafka that its pods reach, for the whole run.
+
+Everything that needs it is in one module: `--dist loadfile` gives that to one worker, and a machine has one cluster.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pytest
+
+from tools.chart.binaries import NoGoError
+from tools.chart.binaries import binary as chart_tool
+from tools.chart.render import CHART
+from tools.kafka import jars
+from tools.kafka.cluster import RUN, Cluster, ExtraListener
+from tools.kubernetes import binaries, cluster, image, network, packages
+from tools.kubernetes.kubectl import kubectl
+from tools.kubernetes.paths import KUBECONFIG, ClusterError
+
+BUILD = "EPOCHGATE_KUBERNETES"
+NAMESPACE = "epochgate-test"
+NODES_LISTENER = "NODES"
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A broker, as this machine reaches it and as pods do."""
+
+    bootstrap: str
+    for_pods: str
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[None]:
+    """A cluster of one node. One that is up already is taken, and left."""
+    if reason := _why_not():
+        _without(reason)
+    was_up = KUBECONFIG.exists()
+    try:
+        cluster.up(1)
+    except ClusterError as reason:
+        if os.environ.get(BUILD):
+            raise
+        _without(f"no cluster: {reason}")
+    yield
+    if not was_up:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def project_image(kubernetes: None) -> str:
+    """This tree's image, on the node."""
+    name = image.build("under-test")
+    cluster.import_images([name])
+    return name
+
+
+@pytest.fixture(scope="session")
+def kafka(kubernetes: None) -> Iterator[Kafka]:
+    """A real broker of this machine's, on the bridge too."""
+    listener = ExtraListener(NODES_LISTENER, "PLAINTEXT", host=network.GATEWAY)
+    broker = Cluster(RUN / f"kubernetes-{os.getpid()}", listeners=[listener])
+    broker.save(owner_pid=os.getpid())
+    try:
+        with broker:
+            yield Kafka(broker.bootstrap, broker.bootstrap_of(NODES_LISTENER))
+    except jars.KafkaUnavailableError as reason:
+        pytest.skip(f"no Kafka: {reason}")
+    finally:
+        broker.remove()
+
+
+@pytest.fixture(scope="session")
+def namespace(kubernetes: None) -> str:
+    """A namespace in which pods may do nothing special."""
+    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": levels}}
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait")
+    kubectl("apply", "--filename=-", feed=json.dumps(manifest))
+    return NAMESPACE
+
+
+@pytest.fixture(scope="session")
+def release(namespace: str, project_image: str, kafka: Kafka) -> str:
+    """The chart, installed; every group is translated."""
+    values = {
+        "image": {"tag": project_image.rpartition(":")[2]},
+        "replicaCount": 3,
+        "upstream": {"bootstrap": [kafka.for_pods]},
+        "policy": {"default": "translate"},
+        "fleet": {"replication": 1},
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+        "tests": {"expectedType": "consumer"},
+    }
+    helm(
+        "install",
+        "epochgate",
+        str(CHART),
+        "--wait",
+        "--timeout=90s",
+        "--values=-",
+        feed=json.dumps(values),
+    )
+    return "epochgate"
+
+
+def helm(*words: str, feed: str | None = None) -> str:
+    """Run helm on the cluster."""
+    command = [str(chart_tool("helm")), f"--kubeconfig={KUBECONFIG}", f"--namespace={NAMESPACE}", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=feed)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _why_not() -> str | None:
+    """Say why there can be no cluster, in the order in which a person would mend it."""
+    if os.geteuid() != 0:
+        return "a Kubernetes needs root"
+    if not os.environ.get(BUILD):
+        hint = f"python -m tools.kubernetes build, or {BUILD}=build"
+        if modules := binaries.missing():
+            return f"Kubernetes is not built: {', '.join(modules)} ({hint})"
+        if wanted := packages.missing(packages.CLUSTER | packages.IMAGE):
+            return f"not installed: {', '.join(wanted)} ({hint})"
+    if subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], check=False).returncode:
+        return "this root may make no namespaces"
+    try:
+        chart_tool("helm")
+    except NoGoError as reason:
+        return f"no helm: {reason}"
+    return None
+
+
+def _without(reason: str) -> NoReturn:
+    pytest.skip(reason)

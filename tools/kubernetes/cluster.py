@@ -1,0 +1,132 @@
+"""A cluster as a whole: up, down, and what it is doing."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.kubernetes import binaries, cgroups, control, kernel, network, packages
+from tools.kubernetes.kubectl import kubectl, succeeds
+from tools.kubernetes.machine import RECORD, Machine, wait_until
+from tools.kubernetes.node import PAUSE_IMAGE, Node
+from tools.kubernetes.paths import KUBECONFIG, RUN, ClusterError
+from tools.kubernetes.podman import podman
+
+_STATE = RUN / "cluster.json"
+_KERNEL = RUN / "kernel.json"
+_LOGS = RUN.parent / "logs"
+
+
+def up(nodes: int) -> None:
+    """Start a cluster of so many nodes, and wait until they are ready for pods.
+
+    :raises ClusterError: what it needs is not there, or another one is up.
+    """
+    if os.geteuid() != 0:
+        raise ClusterError("namespaces with devices and mounts of their own need root")
+    if (running := _nodes()) and network.owner() == RUN:
+        print(f"a cluster of {len(running)} node(s) is up already: KUBECONFIG={KUBECONFIG}")
+        return
+    packages.install(packages.CLUSTER)
+    binaries.build()
+    began = time.monotonic()
+    print(f"== starting a cluster of {nodes} node(s)", flush=True)
+    down()  # what an earlier one may have left
+    RUN.mkdir(parents=True)
+    network.make_bridge(RUN)
+    try:
+        kernel.remember(_KERNEL)
+        _STATE.write_text(json.dumps({"nodes": nodes}))
+        _start(nodes)
+    except BaseException:
+        down(keep_logs=True)
+        raise
+    print(f"== ready in {time.monotonic() - began:.1f} s: KUBECONFIG={KUBECONFIG}", flush=True)
+
+
+def down(*, keep_logs: bool = False) -> None:
+    """End what :func:`up` started and restore what it changed; does nothing if there is nothing."""
+    for record in RUN.glob(f"*/{RECORD}"):
+        Machine(record.parent.name, record.parent, "").stop()
+    network.remove_bridge(RUN)
+    cgroups.remove()
+    kernel.restore(_KERNEL)
+    if keep_logs and RUN.exists():
+        shutil.rmtree(_LOGS, ignore_errors=True)
+        for folder in RUN.glob("*/log"):
+            shutil.copytree(folder, _LOGS / folder.parent.name)
+        print(f"logs: {_LOGS}", flush=True)
+    shutil.rmtree(RUN, ignore_errors=True)
+    if RUN.exists():
+        shutil.rmtree(RUN)  # once more, aloud: a process that has just ended may have written into it
+
+
+def import_images(names: Sequence[str]) -> None:
+    """Hand images of podman's to every node."""
+    archive = RUN / "images.tar"
+    archive.unlink(missing_ok=True)
+    podman("save", "--quiet", "--multi-image-archive", f"--output={archive}", *names)
+    for node in _nodes():
+        node.import_images(archive)
+    archive.unlink()
+
+
+def status() -> int:
+    """Print the nodes and what the cluster takes; return 1 if none is up."""
+    if not (nodes := _nodes()):
+        print("no cluster is up")
+        return 1
+    machines: list[Machine] = [control.machine(), *(node.machine for node in nodes)]
+    for machine in machines:
+        processes = machine.processes()
+        print(
+            f"{machine.name} at {machine.address}: {len(processes)} processes, {_memory_mb(processes):.0f} MB"
+        )
+    disk = sum(file.lstat().st_blocks * 512 for file in RUN.rglob("*"))
+    print(f"on disk: {disk / 1e6:.0f} MB in {RUN}")
+    print(kubectl("get", "nodes", "--output=wide"))
+    return 0
+
+
+def _start(nodes: int) -> None:
+    authority = control.make_certificates(nodes)
+    control.start(authority)
+    for number in range(1, nodes + 1):
+        Node(number).start(authority, nodes)
+    pause = _pause_image()
+    import_images([pause])
+    names = [node.name for node in _nodes()]
+    wait_until(lambda: succeeds("get", "node", *names), "the nodes are known")
+    for node in _nodes():
+        node.enforce_policies()
+    kubectl("wait", "--for=condition=Ready", *(f"node/{name}" for name in names), "--timeout=60s")
+    control.wait_ready()
+
+
+def _pause_image() -> str:
+    """Make the image that holds a pod's namespaces from the program that holds a machine's."""
+    archive = RUN / "pause.tar"
+    shutil.make_archive(str(archive.with_suffix("")), "tar", binaries.BINARIES, "pause")
+    podman("import", '--change=ENTRYPOINT ["/pause"]', "--change=USER 65535:65535", str(archive), PAUSE_IMAGE)
+    archive.unlink()
+    return PAUSE_IMAGE
+
+
+def _nodes() -> list[Node]:
+    if not _STATE.exists():
+        return []
+    return [Node(number) for number in range(1, json.loads(_STATE.read_text())["nodes"] + 1)]
+
+
+def _memory_mb(processes: Sequence[int]) -> float:
+    """Return the memory of processes, with what several share divided among them."""
+    total = 0
+    for pid in processes:
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue  # it has ended
+        total += sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total / 1e3

@@ -1,0 +1,58 @@
+"""Installs the Debian packages that a cluster and its images need."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tools.kubernetes.paths import ClusterError
+
+CLUSTER = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "iptables": "iptables",
+    "ipset": "ipset",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "podman": "podman",
+}
+"""What a cluster starts, by the program that shows that it is there; podman is what hands it the images."""
+IMAGE = {
+    "podman": "podman",
+    "buildah": "buildah",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "mmdebstrap": "mmdebstrap",
+}
+
+
+def missing(wanted: dict[str, str]) -> list[str]:
+    """Return the packages whose programs are not there."""
+    return sorted({package for program, package in wanted.items() if not _is_there(program)})
+
+
+def install(wanted: dict[str, str]) -> None:
+    """Install what is missing, and say so.
+
+    :raises ClusterError: this is no root of a Debian, or apt-get fails.
+    """
+    if not (packages := missing(wanted)):
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise ClusterError(f"not installed: {' '.join(packages)} (as root on Debian they would be)")
+    print(f"== installing from Debian: {' '.join(packages)}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]
+    for command in (["apt-get", "update", "-q"], install):
+        done = subprocess.run(
+            command, env=environment, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        if done.returncode:
+            raise ClusterError(f"{' '.join(command)} failed:\n{done.stdout[-1000:]}")
+
+
+def _is_there(program: str) -> bool:
+    if program.startswith("/"):
+        return Path(program).exists()
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
