@@ -111,6 +111,9 @@ cluster-up: setup ## a real Kubernetes on this machine, as root (NODES=1; buildi
 cluster-down: setup ## end it and restore what it changed
 	@$(BIN)/python -m tools.kubernetes down
 
+cluster-kafka: setup ## three brokers in that cluster, with TLS, SCRAM and ACLs (after make image)
+	@$(BIN)/python -m tools.kubernetes.kafka
+
 image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
 	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
 
@@ -171,6 +174,9 @@ jepsen: setup ## kill consumers, proxies and the broker at random, judge by the 
 jepsen-migration: setup $(VENV)/.pipeline ## move a group there and back under faults; its journal judged by audit and plain checker (MINUTES=3 SEED=11)
 	nice $(BIN)/python -m tests.jepsen --migrate --minutes $(or $(MINUTES),3) --seed $(or $(SEED),11) --folder build/jepsen/migration
 	nice $(BIN)/python -m tests.pipeline.real_journal build/jepsen/migration
+
+bench-kubernetes: setup ## proxies replaced in a real Kubernetes under clients in pods (after make cluster-up image cluster-kafka; table, build/bench-kubernetes.json)
+	$(BIN)/python -m benchmarks.kubernetes $(ARGS)
 
 bench-pipeline: setup $(VENV)/.pipeline ## what the pipeline costs by size (ARGS="--records 2000000 --events 1000000 50000000 --progress 1000000 --cluster"; an hour)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)

@@ -3,8 +3,8 @@
 `make bench-kubernetes` runs it, prints the tables of docs/evidence/kubernetes.md, and writes every figure to
 build/bench-kubernetes.json. It wants a cluster with three brokers in pods (`make cluster-up image cluster-kafka`), and
 installs the chart with three replicas, a member log, TLS and SCRAM. One group is eager (`range`), one is cooperative
-(`cooperative-sticky`), each with a producer; all settings of groups are those of Kafka and of the library. Each of these
-happens so many times; the next one begins when both groups have settled and were quiet for some seconds:
+(`cooperative-sticky`), each with a producer; all settings of groups are those of Kafka and of the library. Each of
+these happens so many times; the next one begins when both groups have settled and were quiet for some seconds:
 
 upgrade     `helm upgrade` to an image of another name
 restart     `kubectl rollout restart`
@@ -33,7 +33,7 @@ from benchmarks.kubernetes_pods import Kubectl, PodClient, drivers, names, own_s
 from benchmarks.rolling_restart_costs import Cost, Phase, costs, table
 from tools.chart.binaries import binary as chart_binary
 from tools.kubernetes.binaries import binary
-from tools.kubernetes.kafka.install import NAMESPACE, proxy_values, tls_secret
+from tools.kubernetes.kafka.install import NAMESPACE, PROXY_VALUES, tls_secret
 from tools.kubernetes.paths import KUBECONFIG
 
 REPORT = ROOT / "build" / "bench-kubernetes.json"
@@ -129,14 +129,16 @@ class Bench:
         """Install or upgrade the release, and wait until all pods are ready."""
         self.helm(
             "upgrade", "--install", RELEASE, str(ROOT / "charts" / "epochgate"), "--wait", "--timeout", "5m",
-            "--values", str(proxy_values()), "--set", f"image.tag={self._image}",
+            "--values", str(PROXY_VALUES), "--set", f"image.tag={self._image}",
             "--set-json", 'policy={"default": "translate"}',
         )  # fmt: skip
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Both groups work meanwhile; their pods are gone at the end."""
-        self.kubectl("delete", "pod", "--selector", "app=bench-client", "--grace-period", "1", "--ignore-not-found")
+        self.kubectl(
+            "delete", "pod", "--selector", "app=bench-client", "--grace-period", "1", "--ignore-not-found"
+        )
         self.kubectl.apply(drivers())
         specs = {}
         for protocol, assignor in PROTOCOLS.items():
@@ -155,7 +157,9 @@ class Bench:
             name = f"bench-producer-{protocol}"
             specs[name] = pod(name, "producer_driver.py", producer, self.nodes[0])
         self.kubectl.apply(*specs.values())
-        self.kubectl("wait", "--for", "condition=Ready", "pod", "--selector", "app=bench-client", "--timeout", "300s")
+        self.kubectl(
+            "wait", "--for", "condition=Ready", "pod", "--selector", "app=bench-client", "--timeout", "300s"
+        )
         clients = {name: PodClient(self.kubectl, name) for name in specs}
         self._groups = [
             Group(
@@ -215,7 +219,9 @@ class Bench:
 
     def delete(self) -> None:
         """Delete each pod that is there now, as its node's end would."""
-        pods = self.kubectl("get", "pods", "--selector", PROXIES, "--output", "jsonpath={.items[*].metadata.name}")
+        pods = self.kubectl(
+            "get", "pods", "--selector", PROXIES, "--output", "jsonpath={.items[*].metadata.name}"
+        )
         for name in pods.split():
             self.kubectl("delete", "pod", name, "--force", "--grace-period", "0")
             self._rolled_out()
@@ -244,7 +250,7 @@ class Bench:
         ]
 
     def _settle(self) -> None:
-        """Wait until every partition has one owner, nobody was called back for a while, and what was written is read."""
+        """Wait until every partition has one owner, nobody was called back for a while, and all is read."""
         began = time.monotonic_ns()
         counts = [group.producer.acknowledged() for group in self._groups]
 

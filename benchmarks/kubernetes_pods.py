@@ -1,4 +1,4 @@
-"""Clients in pods: the drivers of the tests, started by a manifest, followed by ``kubectl logs``, ended by ``attach``."""
+"""Clients in pods: the tests' drivers, followed by ``kubectl logs`` and ended by ``kubectl attach``."""
 
 import json
 import subprocess
@@ -40,7 +40,12 @@ class Kubectl:
 
     def apply(self, *manifests: Mapping[str, object]) -> None:
         """Create or change all of them."""
-        self("apply", "--filename", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+        self(
+            "apply",
+            "--filename",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
+        )
 
     def follow(self, pod: str) -> "subprocess.Popen[str]":
         """Start to follow a pod's log from its beginning."""

@@ -69,9 +69,7 @@ class Reading:
     """Of these, where the earlier owner then found its membership lost."""
 
 
-def costs(
-    phases: Sequence[Phase], protocol: str, members: Mapping[str, Sequence[Member]]
-) -> list[Cost]:
+def costs(phases: Sequence[Phase], protocol: str, members: Mapping[str, Sequence[Member]]) -> list[Cost]:
     """Count what became of a group; `members` are its clients by library."""
     everybody = [member for group in members.values() for member in group]
     ended = {
@@ -160,6 +158,4 @@ def table(rows: Sequence[Cost]) -> str:
 
 
 def _has(member: Member, phase: Phase, kinds: Iterable[str]) -> bool:
-    return any(
-        event.partitions and phase.has(event.mono) for event in member.events if event.kind in kinds
-    )
+    return any(event.partitions and phase.has(event.mono) for event in member.events if event.kind in kinds)

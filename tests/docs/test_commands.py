@@ -47,7 +47,8 @@ NEVER_RUN = {
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
 
-TUTORIAL = pages.Path("docs/tutorial/first-group.md")
+FOLLOWED = (pages.Path("docs/tutorial/first-group.md"), pages.Path("docs/tutorial/kubernetes.md"))
+"""Tutorials, which a test follows from their first command to their last."""
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
 OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(r"(^|[/_])epochgate(_pipeline\.py)? ", line)]
 """Also those that spark-submit starts."""
@@ -64,7 +65,7 @@ def test_pages_have_commands():
     assert len(OF_EPOCHGATE) > 15
 
 
-@named([(page, line) for page, line in ALL if page != TUTORIAL])
+@named([(page, line) for page, line in ALL if page not in FOLLOWED])
 def test_a_command_is_run_by_a_test_or_the_page_says_that_none_runs_it(page, line):
     tests = [test for pattern, test in ELSEWHERE.items() if re.fullmatch(pattern, line)]
     said = [words for pattern, words in NEVER_RUN.items() if re.fullmatch(pattern, line)]
@@ -144,7 +145,9 @@ def manifests(tmp_path_factory, helm):
     return folder
 
 
-@named([(page, line) for page, line in ALL if re.match("helm (install|upgrade)", line)])
+@named(
+    [(page, line) for page, line in ALL if page not in FOLLOWED and re.match("helm (install|upgrade)", line)]
+)
 def test_helm_renders_what_it_would_install(page, line, manifests):
     words = shlex.split(line)
     assert words[2:4] == ["epochgate", "charts/epochgate"], line
@@ -153,7 +156,7 @@ def test_helm_renders_what_it_would_install(page, line, manifests):
     assert any(manifest["kind"] == "Deployment" for manifest in rendered)
 
 
-@named([(page, line) for page, line in ALL if line.startswith("kubectl ")])
+@named([(page, line) for page, line in ALL if page not in FOLLOWED and line.startswith("kubectl ")])
 def test_what_kubectl_names_is_in_the_manifests(page, line, manifests):
     rendered = render.documents(render.template("--values", str(manifests / "values.yaml")))
     there = {f"{manifest['kind'].lower()}/{manifest['metadata']['name']}" for manifest in rendered}

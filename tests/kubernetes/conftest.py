@@ -18,6 +18,7 @@ from tools.chart.render import CHART
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster, ExtraListener
 from tools.kubernetes import binaries, cluster, image, network, packages
+from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
 
@@ -54,7 +55,7 @@ def kubernetes() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def project_image(kubernetes: None) -> str:
     """This tree's image, on the node."""
-    name = image.build("under-test")
+    name = image.build()
     cluster.import_images([name])
     return name
 
@@ -72,6 +73,18 @@ def kafka(kubernetes: None) -> Iterator[Kafka]:
         pytest.skip(f"no Kafka: {reason}")
     finally:
         broker.remove()
+
+
+@pytest.fixture(scope="module")
+def kafka_in_pods(project_image: str) -> Iterator[dict[str, str]]:
+    """Three brokers in pods; what a shell needs for the cluster."""
+    try:
+        install.up()
+    except jars.KafkaUnavailableError as reason:
+        pytest.skip(f"no Kafka: {reason}")
+    programs = [str(chart_tool("helm").parent), str(binaries.BINARIES), os.environ["PATH"]]
+    yield {"KUBECONFIG": str(KUBECONFIG), "PATH": os.pathsep.join(programs)}
+    kubectl("delete", "namespace", install.NAMESPACE, "--wait=false")
 
 
 @pytest.fixture(scope="session")

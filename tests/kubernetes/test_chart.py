@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.docs import pages
 from tests.kubernetes.conftest import Kafka, helm
 from tests.kubernetes.group import Group, Seen, pod
+from tests.kubernetes.walkthrough import PAGE, Reader
 from tools.chart.render import CHART
 from tools.kubernetes import network
 from tools.kubernetes.kubectl import kubectl, succeeds
@@ -105,6 +107,17 @@ def test_a_network_policy_lets_nobody_through_who_is_not_named(release, namespac
         assert not connects(namespace, proxy, API_SERVER)
     finally:
         kubectl("delete", "networkpolicy", "--all", "--namespace", namespace)
+
+
+def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
+    reader = Reader(tmp_path, kafka_in_pods)
+    steps = pages.steps(PAGE)
+    assert sum(isinstance(step, pages.Command) and step.until is not None for step in steps) == 4
+    for step in steps:
+        reader.do(step)
+    assert not (tmp_path / "try").exists()
+    (trial,) = (said for line, said in reader.said.items() if line.startswith("helm test"))
+    assert "Phase: Succeeded" in trial, trial
 
 
 def connects(namespace: str, source: str, target: str) -> bool:

@@ -59,7 +59,9 @@ def main() -> None:
     ]  # fmt: skip
     for done in admin.create_acls(bindings).values():
         done.result(30)
-    for done in admin.create_topics([NewTopic(name, partitions, 3) for name, partitions in TOPICS.items()]).values():
+    for done in admin.create_topics(
+        [NewTopic(name, partitions, 3) for name, partitions in TOPICS.items()]
+    ).values():
         try:
             done.result(30)
         except KafkaException as error:

@@ -1,32 +1,78 @@
 """Puts the brokers into a cluster that runs, and knows how the chart is installed in front of them."""
 
+import json
 import shutil
+import tempfile
+import time
 from pathlib import Path
 
 import trustme
 
 from tools.kafka import jars
+from tools.kubernetes import cluster, packages
+from tools.kubernetes.bases import PYTHON
 from tools.kubernetes.kafka import secrets
+from tools.kubernetes.kubectl import kubectl, succeeds
+from tools.kubernetes.podman import authorities, limits, podman_aloud
 
 HERE = Path(__file__).parent
 NAMESPACE = "kafka"
-IMAGE = f"epochgate-kafka:{jars.DEFAULT_VERSION}"
+IMAGE = f"docker.io/library/epochgate-kafka:{jars.DEFAULT_VERSION}"
 CONFIG_FILES = ("start.sh", "server.properties", "log4j2.properties", "accounts.py")
 PROXY = f"epochgate-kafka.{NAMESPACE}.svc.cluster.local"
+PROXY_VALUES = HERE / "proxy-values.yaml"
+"""Values of the chart in front of these brokers: three replicas, a member log, TLS and SCRAM."""
+START_S = 300
 
 
-def build_folder(folder: Path) -> None:
-    """Fill the folder that the image is built from.
+def up() -> None:
+    """Build their image, start three brokers, and wait until the topics and accounts are there.
 
-    :raises jars.KafkaUnavailableError: there is no Java, Maven, or network.
+    Passwords and certificates of an earlier start stay. The project's image has to be in the cluster.
+
+    :raises ClusterError: no cluster is up, or the brokers do not come up in time.
+    :raises jars.KafkaUnavailableError: there is no Java, Maven or network.
     """
-    shutil.copy(HERE / "Dockerfile", folder)
-    shutil.copytree(jars.ensure_jars(), folder / "libs")
+    build()
+    cluster.import_images([IMAGE])
+    began = time.monotonic()
+    print(f"== starting three brokers in the namespace {NAMESPACE}", flush=True)
+    _apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    if not succeeds("get", "secret", f"{secrets.CLUSTER}-cluster-ca-cert", f"--namespace={NAMESPACE}"):
+        _apply(secrets.listed(secrets.all_secrets(NAMESPACE)))
+    files = {name: (HERE / name).read_text() for name in CONFIG_FILES}
+    _apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kafka"}, "data": files})
+    kubectl("apply", f"--namespace={NAMESPACE}", f"--filename={HERE}/cluster.yaml")
+    waiting = [f"--namespace={NAMESPACE}", f"--timeout={START_S}s"]
+    kubectl("rollout", "status", "statefulset/my-cluster-dual-role", *waiting, timeout_s=START_S + 30)
+    print(f"   the brokers listen after {time.monotonic() - began:.0f} s", flush=True)
+    kubectl("wait", "--for=condition=Complete", "job/accounts", *waiting, timeout_s=START_S + 30)
+    print(f"== {kubectl('logs', 'job/accounts', f'--namespace={NAMESPACE}').strip()}", flush=True)
+    print(f"== ready in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def proxy_values() -> Path:
-    """Return the values of the chart for these brokers: three replicas, a member log, TLS and SCRAM."""
-    return HERE / "proxy-values.yaml"
+def build() -> None:
+    """Build the brokers' image.
+
+    :raises ClusterError: podman or the base image can't be had, or the build fails.
+    :raises jars.KafkaUnavailableError: there is no Java, Maven or network.
+    """
+    packages.install(packages.IMAGE)
+    base = PYTHON.image()
+    print(f"== building {IMAGE}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(HERE / "Dockerfile", folder)
+        shutil.copytree(jars.ensure_jars(), Path(folder) / "libs")
+        podman_aloud(
+            "build",
+            "--quiet",
+            "--network=host",
+            f"--tag={IMAGE}",
+            f"--build-arg=BASE_IMAGE={base}",
+            *limits(),
+            *authorities(),
+            folder,
+        )
 
 
 def tls_secret() -> dict[str, object]:
@@ -34,5 +80,13 @@ def tls_secret() -> dict[str, object]:
     authority = trustme.CA()
     issued = authority.issue_cert(PROXY)
     chain = b"".join(part.bytes() for part in issued.cert_chain_pems)
-    files = {"tls.crt": chain, "tls.key": issued.private_key_pem.bytes(), "ca.crt": authority.cert_pem.bytes()}
+    files = {
+        "tls.crt": chain,
+        "tls.key": issued.private_key_pem.bytes(),
+        "ca.crt": authority.cert_pem.bytes(),
+    }
     return {**secrets.secret("epochgate-tls", files), "type": "kubernetes.io/tls"}
+
+
+def _apply(manifest: dict[str, object]) -> None:
+    kubectl("apply", f"--namespace={NAMESPACE}", "--filename=-", feed=json.dumps(manifest))
