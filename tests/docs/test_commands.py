@@ -20,6 +20,8 @@ from tools.chart import render
 
 from . import pages
 
+_PROGRAM = r"(?:^|(?<!deployment)[/_]|-- )"
+"""What stands before a program's name; `deployment/epochgate` is none."""
 _EPOCHGATE = r"(\.venv/bin/)?epochgate"
 ELSEWHERE = {
     rf"make demo.*|{_EPOCHGATE} demo( --kafka \S+)?": "test_the_demo_passes_and_leaves_nothing_behind",
@@ -35,6 +37,7 @@ ELSEWHERE = {
     r"pip install .*": "test_an_extra_that_is_installed_is_declared",
     r"docker build .*": "test_the_commands_install_the_entry_point",
     r"helm (install|upgrade) .*": "test_helm_renders_what_it_would_install",
+    r"helm uninstall .*": "test_every_command_of_the_walkthrough",
     r"helm test .*": "test_a_group_goes_through_and_the_policy_changes_without_a_restart",
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
@@ -42,7 +45,7 @@ ELSEWHERE = {
 
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
-    r"docker push .*|helm uninstall .*|helm rollback .*": "No test here ran on a Kubernetes cluster",
+    r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
     r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*": "Neither YARN nor Kubernetes was available",
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
@@ -50,7 +53,7 @@ NEVER_RUN = {
 FOLLOWED = (pages.Path("docs/tutorial/first-group.md"), pages.Path("docs/tutorial/kubernetes.md"))
 """Tutorials, which a test follows from their first command to their last."""
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
-OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(r"(^|[/_])epochgate(_pipeline\.py)? ", line)]
+OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(rf"{_PROGRAM}epochgate(_pipeline\.py)? ", line)]
 """Also those that spark-submit starts."""
 
 
@@ -86,7 +89,7 @@ def test_the_tests_that_are_named_exist():
 
 @named(OF_EPOCHGATE)
 def test_epochgate_knows_the_command_and_its_options(page, line):
-    arguments = shlex.split(re.split(r"epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1].split(" > ")[0])
+    arguments = shlex.split(re.split(rf"{_PROGRAM}epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1].split(" > ")[0])
     command = get_command(command_line())
     context = None
     while isinstance(command, Group):

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 TIMEOUT_S = 180.0
 MEMBER_LOG = "__epochgate_members"
-WANTED = {
+WANTED: dict[str, list[tuple[ResourceType, str, tuple[str, ...]]]] = {
     "epochgate": [
         (ResourceType.TOPIC, MEMBER_LOG, ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")),
     ],
