@@ -20,8 +20,8 @@ from tools.chart import render
 
 from . import pages
 
-_PROGRAM = r"(?:^|(?<!deployment)[/_]|-- )"
-"""What stands before a program's name; `deployment/epochgate` is none."""
+_PROGRAM = r"(?:^|(?<!deployment)(?<!charts)[/_]|-- )"
+"""What stands before a program's name; `deployment/epochgate` and `charts/epochgate` are none."""
 _EPOCHGATE = r"(\.venv/bin/)?epochgate"
 ELSEWHERE = {
     rf"make demo.*|{_EPOCHGATE} demo( --kafka \S+)?": "test_the_demo_passes_and_leaves_nothing_behind",
