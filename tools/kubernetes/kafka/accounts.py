@@ -19,9 +19,11 @@ from confluent_kafka.admin import (
 
 TIMEOUT_S = 180.0
 MEMBER_LOG = "__epochgate_members"
+JOURNAL = "epochgate-journal"
 WANTED: dict[str, list[tuple[ResourceType, str, tuple[str, ...]]]] = {
     "epochgate": [
         (ResourceType.TOPIC, MEMBER_LOG, ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")),
+        (ResourceType.TOPIC, JOURNAL, ("WRITE", "DESCRIBE", "CREATE")),
     ],
     "payments": [
         (ResourceType.TOPIC, "orders", ("READ", "WRITE", "DESCRIBE")),
