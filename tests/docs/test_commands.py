@@ -89,7 +89,8 @@ def test_the_tests_that_are_named_exist():
 
 @named(OF_EPOCHGATE)
 def test_epochgate_knows_the_command_and_its_options(page, line):
-    arguments = shlex.split(re.split(rf"{_PROGRAM}epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1].split(" > ")[0])
+    words = re.split(rf"{_PROGRAM}epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1]
+    arguments = shlex.split(re.split(r" > |; ", words)[0])
     command = get_command(command_line())
     context = None
     while isinstance(command, Group):

@@ -47,7 +47,7 @@ def up() -> None:
     kubectl("rollout", "status", "statefulset/my-cluster-dual-role", *waiting, timeout_s=START_S + 30)
     print(f"   the brokers listen after {time.monotonic() - began:.0f} s", flush=True)
     kubectl("wait", "--for=condition=Complete", "job/accounts", *waiting, timeout_s=START_S + 30)
-    print(f"== {kubectl('logs', 'job/accounts', f'--namespace={NAMESPACE}').strip()}", flush=True)
+    print(f"== {kubectl('logs', 'job/accounts', f'--namespace={NAMESPACE}').splitlines()[-1]}", flush=True)
     print(f"== ready in {time.monotonic() - began:.0f} s", flush=True)
 
 
