@@ -59,7 +59,11 @@ MISTAKES = {
         "at '/fleet/expires'",
         "value must be one of",
     ),
-    "a journal to nowhere": (["--set", "journal.to=disk"], "at '/journal/to'", "'auto', 'none', 'volume', 'topic'"),
+    "a journal to nowhere": (
+        ["--set", "journal.to=disk"],
+        "at '/journal/to'",
+        "'auto', 'none', 'volume', 'topic'",
+    ),
     "a schedule that is none": (
         ["--set", "pipeline.readiness.schedule=daily"],
         "at '/pipeline/readiness/schedule'",
@@ -187,7 +191,10 @@ CONTRADICTIONS = {
         ["--set", "config.fleet.expires=true"],
         "config.fleet: this part of the configuration",
     ),
-    "a topic without the journal": (["--set", "journal.topic=a,journal.to=volume"], "journal.to is not topic"),
+    "a topic without the journal": (
+        ["--set", "journal.topic=a,journal.to=volume"],
+        "journal.to is not topic",
+    ),
     "a topic without an account that writes it by default": (
         ["--set", "journal.topic=a,fleet.enabled=false"],
         "journal.to is not topic (it is none)",
