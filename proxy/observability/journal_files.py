@@ -19,7 +19,7 @@ from proxy.observability.journal import JournalError, JournalEvent
 from proxy.observability.journal_folder import JournalFolder, Terms
 
 _SCAN_EVERY_S = 30.0
-"""How often the folder is looked at for what others left, and for its size."""
+"""How often a shared folder is looked at for what others left, and for its size."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -111,7 +111,9 @@ class FileSink:
             self._finish()
 
     def _is_scan_due(self) -> bool:
-        return self._scanned_at is None or self._clock() - self._scanned_at >= _SCAN_EVERY_S
+        if self._scanned_at is None:
+            return True
+        return self._terms.shared and self._clock() - self._scanned_at >= _SCAN_EVERY_S
 
     def _is_old(self) -> bool:
         return self._file is not None and self._clock() - self._opened_at >= self._terms.max_age_s

@@ -40,7 +40,7 @@ def sink(
 
 
 def line(seq: int, reason: str = "", **identity: str) -> JournalEvent:
-    return JournalEvent(**IDENTITY | identity, seq=seq, time_us=1, kind="joined", reason=reason)
+    return JournalEvent(**IDENTITY | identity, seq=seq, time_us=1, kind="joined", group="g", reason=reason)
 
 
 def names(folder: Path) -> list[str]:
