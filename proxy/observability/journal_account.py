@@ -21,6 +21,8 @@ from proxy.observability.journal import JournalError, JournalEvent
 PARTITIONS = 4
 """Of a topic that is made here."""
 
+_SEGMENT_BYTES = 64 * 1024 * 1024
+"""Brokers delete whole segments; those of Kafka's default size would double what is kept."""
 _TIMEOUT_S = 10.0
 _MAX_EVENT_BYTES = 900_000
 """Brokers and librdkafka refuse records of more than a megabyte."""
@@ -52,6 +54,7 @@ class JournalTopic(NamedTuple):
             "cleanup.policy": "delete",
             "retention.ms": "-1",
             "retention.bytes": str(self.keep_bytes // PARTITIONS or -1),
+            "segment.bytes": str(_SEGMENT_BYTES),
             "min.insync.replicas": "2" if self.replication >= 3 else "1",
         }
 
