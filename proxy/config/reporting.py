@@ -125,7 +125,9 @@ class JournalSection(Section, frozen=True, kw_only=True):
     topic: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(
-            description="Topic of the cluster behind the proxy that gets the journal; it must exist. `null`: none."
+            description="Topic that gets the journal. With `fleet` its account (`fleet.kafka`) writes it, and makes it "
+            "if it is missing and the account may. Without, it is a topic of the cluster behind the proxy that must "
+            "exist and can be written without SASL. `null`: none."
         ),
     ] = None
     file_max_bytes: Annotated[
@@ -139,9 +141,17 @@ class JournalSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             description="Bytes of finished files of one replica that stay in the directory; the oldest are deleted "
-            "beyond that, and counted. 0: all stay.",
+            "beyond that, and counted. 0: all stay. A topic that the proxy makes is limited to the same size.",
         ),
     ] = 4 * 1024 * 1024 * 1024
+    shared: Annotated[
+        bool,
+        Meta(
+            description="`true` if replicas that come and go write to one directory, as pods do to one volume: what a "
+            "replica that is gone left there is finished by another, `keep_bytes` is for all files of all replicas "
+            "together, and on a full disk the oldest finished file makes room. All of them have to say the same."
+        ),
+    ] = False
     queue_events: Annotated[
         int,
         Meta(
@@ -154,3 +164,11 @@ class JournalSection(Section, frozen=True, kw_only=True):
         int,
         Meta(ge=4096, description="The same in bytes of memory, roughly."),
     ] = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Refuse a shared directory that has no room for two files: each one being written counts in full."""
+        if self.shared and 0 < self.keep_bytes < 2 * self.file_max_bytes:
+            raise ValueError(
+                f"`journal.keep_bytes`: {self.keep_bytes} is less than two files of `file_max_bytes` "
+                f"({self.file_max_bytes}), of which each replica that shares the directory writes one"
+            )

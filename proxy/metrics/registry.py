@@ -300,7 +300,7 @@ class Metrics:
         )
         self.journal_files_deleted = self._counter(
             "journal_files_deleted",
-            "Finished files of the journal that were deleted because of `journal.keep_bytes`.",
+            "Finished files of the journal that were deleted because of `journal.keep_bytes` or a full disk.",
         )
         self.journal_queue = self._gauge("journal_queue_events", "Events queued for the journal.", "sink")
 

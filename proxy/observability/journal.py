@@ -114,6 +114,7 @@ class SinkQueue:
         self._seq = 0
         self._lost: tuple[int, int] | None = None  # number of lost events, and the time of the last one
         self._arrived = trio.Event()
+        self._ending = False
         self._counts = [
             metric.labels(sink.name)
             for metric in (metrics.journal_events, metrics.journal_lost, metrics.journal_errors)
@@ -146,36 +147,43 @@ class SinkQueue:
             self._lost = None
 
     async def run(self, identity: tuple[str, str]) -> None:
-        """Write for ever. When cancelled, write the queued events within a few seconds."""
+        """Write for ever. When cancelled, end the write under way and write what is queued, within a few seconds."""
+        writing = trio.CancelScope(shield=True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_shielded, identity, writing)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._ending = True
+                self._arrived.set()
+                writing.deadline = trio.current_time() + _FLUSH_S
+
+    async def _run_shielded(self, identity: tuple[str, str], writing: trio.CancelScope) -> None:
         logged_at = -_LOG_INTERVAL_S
-        try:
+        with writing:
             while True:
                 with trio.move_on_after(_RETRY_S):
                     await self._arrived.wait()
-                await trio.sleep(_LINGER_S)  # a batch costs as much as a single event
+                ending = self._ending
+                if not ending:
+                    await trio.sleep(_LINGER_S)  # a batch costs as much as a single event
                 try:
                     await self._write(identity)
+                    if ending:
+                        await self.sink.close()
+                        return
                 except JournalError as error:
                     self._counts[2].inc()
                     if trio.current_time() - logged_at >= _LOG_INTERVAL_S:
                         logged_at = trio.current_time()
                         _log.error("the journal can't be written", sink=self.sink.name, reason=str(error))
                     await trio.sleep(_RETRY_S)
-        finally:
-            with trio.move_on_after(_FLUSH_S) as flush:
-                flush.shield = True
-                await self._finish(identity)
-
-    async def _finish(self, identity: tuple[str, str]) -> None:
-        try:
-            await self._write(identity)
-            await self.sink.close()
-        except JournalError as error:
-            _log.error("the end of the journal is lost", sink=self.sink.name, reason=str(error))
+        _log.error("the end of the journal is lost", sink=self.sink.name, events=len(self._lines))
 
     async def _write(self, identity: tuple[str, str]) -> None:
         if not self._lines:
-            self._arrived = trio.Event()
+            if not self._ending:
+                self._arrived = trio.Event()
             await self.sink.idle()
         while self._lines:
             batch = [self._lines.popleft() for _ in range(min(MAX_BATCH, len(self._lines)))]
@@ -185,8 +193,12 @@ class SinkQueue:
             except JournalError as error:
                 self._handle_failure(batch, keep=error.keep)
                 raise
+            except trio.Cancelled:
+                self._handle_failure(batch, keep=True)
+                raise
             self._counts[0].inc(len(batch))
-        self._report_loss()
+            if not self._lines:
+                self._report_loss()
 
     def _handle_failure(self, batch: list[QueuedEvent], *, keep: bool) -> None:
         if keep:

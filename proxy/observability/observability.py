@@ -1,5 +1,6 @@
 """The observability of one process: takes events, provides snapshots, group metrics and the journal."""
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import trio
 
 from proxy.cluster.dialer import Open
+from proxy.config.fleet import kafka_properties
 from proxy.config.schema import Config
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics, software_version
@@ -17,6 +19,7 @@ from proxy.observability.group_metrics import GroupCollector, GroupCounts, Group
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.journal import STARTED, STOPPED, Journal, Sink
 from proxy.observability.journal_files import FileSink
+from proxy.observability.journal_folder import Terms
 from proxy.observability.journal_topic import TopicSink
 from proxy.observability.snapshot import Snapshot
 from proxy.observability.wall_clock import WallClock
@@ -42,6 +45,8 @@ def journal_sinks(
     """Return the configured sinks of the journal. ``folder`` is the base of relative paths.
 
     ``deleted`` is called for each file that is deleted for lack of room.
+
+    :raises UnreadableSecret: a secret of the account that writes the topic is not there.
     """
     journal = config.journal
     found: list[Sink] = []
@@ -49,17 +54,27 @@ def journal_sinks(
         found.append(
             FileSink(
                 (folder or Path()) / journal.path,
+                Terms(journal.file_max_bytes, journal.file_max_age_s, journal.keep_bytes, journal.shared),
                 replica=replica,
                 boot=boot,
-                max_bytes=journal.file_max_bytes,
-                max_age_s=journal.file_max_age_s,
-                keep_bytes=journal.keep_bytes,
                 deleted=deleted,
             )
         )
     if journal.topic is not None:
-        found.append(TopicSink(journal.topic, config.upstream.addresses, open_))
+        found.append(_topic_sink(config, journal.topic, open_))
     return found
+
+
+def _topic_sink(config: Config, topic: str, open_: Open) -> Sink:
+    if config.fleet is None:
+        return TopicSink(topic, config.upstream.addresses, open_)
+    from proxy.observability.journal_account import (  # noqa: PLC0415 - needs confluent-kafka, as `fleet` does
+        AccountTopicSink,
+        JournalTopic,
+    )
+
+    made = JournalTopic(topic, config.fleet.replication, config.journal.keep_bytes)
+    return AccountTopicSink(made, kafka_properties(config.fleet, os.environ))
 
 
 class Observability:

@@ -59,7 +59,11 @@ MISTAKES = {
         "at '/fleet/expires'",
         "value must be one of",
     ),
-    "a journal to nowhere": (["--set", "journal.to=disk"], "at '/journal/to'", "'none', 'volume', 'topic'"),
+    "a journal to nowhere": (
+        ["--set", "journal.to=disk"],
+        "at '/journal/to'",
+        "'auto', 'none', 'volume', 'topic'",
+    ),
     "a schedule that is none": (
         ["--set", "pipeline.readiness.schedule=daily"],
         "at '/pipeline/readiness/schedule'",
@@ -187,17 +191,28 @@ CONTRADICTIONS = {
         ["--set", "config.fleet.expires=true"],
         "config.fleet: this part of the configuration",
     ),
-    "a journal without its topic": (
-        ["--set", "journal.to=topic"],
-        "journal.topic: needed with journal.to: topic",
+    "a topic without the journal": (
+        ["--set", "journal.topic=a,journal.to=volume"],
+        "journal.to is not topic",
     ),
-    "a topic without the journal": (["--set", "journal.topic=a"], "journal.to is not topic"),
+    "a topic without an account that writes it by default": (
+        ["--set", "journal.topic=a,fleet.enabled=false"],
+        "journal.to is not topic (it is none)",
+    ),
+    "a volume of no known size": (
+        ["--set", "journal.to=volume,journal.volume.size=1.5Gi"],
+        "journal.volume.size: 1.5Gi is not a whole number",
+    ),
+    "a volume that all pods together fill": (
+        ["--set", "journal.to=volume,journal.volume.create=true,journal.volume.size=1Gi,replicaCount=7"],
+        "journal.volume.size: 1Gi has no room for twice the files that 8 processes write at once",
+    ),
     "a journal that one pod can write": (
         ["--set", "journal.to=volume,journal.volume.create=true,journal.volume.accessModes={ReadWriteOnce}"],
         "journal.volume.accessModes: several pods write the journal",
     ),
     "a report of nothing": (
-        ["--set", "pipeline.report.enabled=true"],
+        ["--set", "pipeline.report.enabled=true,journal.to=none"],
         "pipeline.report: is made from the journal",
     ),
     "a report of what is gone": (

@@ -94,19 +94,7 @@
 {{- fail "autoscaling: targetCPUUtilizationPercentage is a part of resources.requests.cpu, which is not set" -}}
 {{- end -}}
 {{- end -}}
-{{- with .Values.journal -}}
-{{- if and (eq .to "topic") (not .topic) -}}{{- fail "journal.topic: needed with journal.to: topic" -}}{{- end -}}
-{{- if and (ne .to "topic") .topic -}}{{- fail "journal.topic: is given, but journal.to is not topic" -}}{{- end -}}
-{{- if and .volume.create (not .volume.existingClaim) (eq .to "volume") (gt (int (include "epochgate.mostReplicas" $)) 1) (not (has "ReadWriteMany" .volume.accessModes)) -}}
-{{- fail "journal.volume.accessModes: several pods write the journal, so the claim must be ReadWriteMany (or use journal.to: topic)" -}}
-{{- end -}}
-{{- if and $.Values.pipeline.report.enabled (eq .to "none") -}}
-{{- fail "pipeline.report: is made from the journal; set journal.to to volume or topic" -}}
-{{- end -}}
-{{- if and $.Values.pipeline.report.enabled (eq .to "volume") (not (include "epochgate.journalClaim" $)) -}}
-{{- fail "pipeline.report: can't read a journal that is in an emptyDir; set journal.volume.existingClaim or journal.volume.create" -}}
-{{- end -}}
-{{- end -}}
+{{- include "epochgate.checkJournal" . -}}
 {{- range $rule := .Values.policy.rules -}}
 {{- if and $.Values.policy.existingConfigMap -}}
 {{- fail "policy.rules: have no effect with policy.existingConfigMap" -}}

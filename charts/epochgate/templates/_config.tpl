@@ -65,10 +65,6 @@
 {{- $_ := set $config "fleet" $fleet -}}
 {{- end -}}
 {{- end -}}
-{{- if eq .Values.journal.to "volume" -}}
-{{- $_ := set $config "journal" (dict "path" "/var/lib/epochgate/journal") -}}
-{{- else if eq .Values.journal.to "topic" -}}
-{{- $_ := set $config "journal" (dict "topic" .Values.journal.topic) -}}
-{{- end -}}
+{{- with include "epochgate.journal" . -}}{{- $_ := set $config "journal" (fromJson .) -}}{{- end -}}
 {{- mergeOverwrite $config (deepCopy .Values.config) | toYaml -}}
 {{- end -}}

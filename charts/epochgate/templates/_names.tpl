@@ -73,14 +73,6 @@ annotations:
 {{- default (printf "%s-policy" (include "epochgate.fullname" .)) .Values.policy.existingConfigMap -}}
 {{- end -}}
 
-{{- define "epochgate.journalClaim" -}}
-{{- if .Values.journal.volume.existingClaim -}}
-{{- .Values.journal.volume.existingClaim -}}
-{{- else if .Values.journal.volume.create -}}
-{{- printf "%s-journal" (include "epochgate.fullname" .) -}}
-{{- end -}}
-{{- end -}}
-
 {{/* Whether more than one pod may run at once outside a rollout. */}}
 {{- define "epochgate.mostReplicas" -}}
 {{- if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.maxReplicas }}{{- else -}}{{ .Values.replicaCount }}{{- end -}}

@@ -72,10 +72,11 @@ class Proxy:
         workers: int = 1,
         limits: Mapping[str, object] = LIMITS_OF_TEST_BROKERS,
         fleet: Mapping[str, object] | None = None,
+        journal: Mapping[str, object] | None = None,
     ) -> None:
         self.folder = folder
         self._limits = limits
-        self._fleet = fleet
+        self._fleet, self._journal = fleet, journal or {}
         self._sole_process, self._workers = sole_process, workers
         self._tls = listener_tls, upstream_tls
         self._bind, self._advertised_host = bind, advertised_host
@@ -203,6 +204,7 @@ class Proxy:
             "workers": self._workers,
             "limits": dict(self._limits),
             "fleet": self._fleet and dict(self._fleet),
+            "journal": dict(self._journal),
         }
         return json.dumps(config, indent=2)
 

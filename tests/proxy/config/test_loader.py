@@ -136,6 +136,12 @@ def test_what_is_left_out_has_defaults(tmp_path):
             "`server_name`: expected a host name",
         ),
         ("workers: 1", "journal: {path: ''}", "12:11: journal.path", "of length >= 1"),
+        (
+            "workers: 1",
+            "journal: {path: a, shared: true, keep_bytes: 100000000}",
+            "12:1: journal",
+            "`journal.keep_bytes`: 100000000 is less than two files of `file_max_bytes`",
+        ),
         ("workers: 1", "workers: 2001-99-99", "12:10: workers", "not a valid timestamp: '2001-99-99'"),
         ("workers: 1", "workers: !!int x", "12:10: workers", "not a valid int: 'x'"),
         ("workers: 1", "workers: !!bool x", "12:10: workers", "not a valid bool: 'x'"),
