@@ -60,6 +60,23 @@ def test_rules_and_dashboard_are_those_of_the_files():
     )
 
 
+def test_the_test_ends_in_time_and_goes_by_itself():
+    """helm deletes no hook at `uninstall`; and the deadline of a Pod does not count while it waits for a node."""
+    manifests = render.documents(render.ci("minimal", "--set", "tests.timeoutSeconds=60"))
+    hooks = {at["kind"]: at for at in manifests if "helm.sh/hook" in at["metadata"].get("annotations", {})}
+    assert set(hooks) == {"ConfigMap", "Job"}
+    for hook in hooks.values():
+        policies = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert policies == ["before-hook-creation", "hook-succeeded"]
+    job = hooks["Job"]
+    logs = job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"].split(",")
+    assert logs == ["hook-succeeded", "hook-failed"]
+    assert job["spec"]["ttlSecondsAfterFinished"] <= 600
+    assert (job["spec"]["activeDeadlineSeconds"], job["spec"]["backoffLimit"]) == (150, 0)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "10m", "memory": "96Mi"}
+
+
 def test_the_readme_is_that_of_the_values():
     assert readme.PATH.read_text() == readme.wanted(), "make chart"
 
