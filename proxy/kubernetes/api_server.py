@@ -143,7 +143,7 @@ class Answer:
 
     async def _event(self) -> object:
         while (event := self._connection.next_event()) is h11.NEED_DATA:
-            self._connection.receive_data(await self._stream.receive_some(_RECEIVE_BYTES))
+            self._connection.receive_data(bytes(await self._stream.receive_some(_RECEIVE_BYTES)))
         return event
 
 
