@@ -22,12 +22,14 @@ from proxy.config.policy_plan import LiveGroups, explain, plan, rule_reports, su
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
+from proxy.kubernetes.config_map_watch import ConfigMapWatch
 from proxy.metrics.registry import software_version
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.observability import replica_name
 from proxy.observability.status_command import status
 from proxy.runtime.log_setup import configure
 from proxy.server.policy_reloader import PolicyReloader
+from proxy.server.policy_watch import PolicyWatch
 from proxy.server.process import StartError, check_fleet, make_fleet, make_translator, run_to_exit
 from proxy.server.server import Server
 from proxy.transport.tls_context import TlsFilesError, check_files
@@ -110,17 +112,19 @@ async def _serve(config: Config, policy: Policy, policy_path: Path | None, folde
         folder=folder,
         fleet=fleet,
     )
-    await _run(server, server.set_policy, policy_path, server.certificates)
+    await _run(server, server.set_policy, config, policy, policy_path, server.certificates)
 
 
 async def _supervise(config: Config, policy: Policy, policy_path: Path | None, folder: Path) -> None:
     supervisor = Supervisor(config, policy, folder)
-    await _run(supervisor, supervisor.set_policy, policy_path, supervisor.certificates)
+    await _run(supervisor, supervisor.set_policy, config, policy, policy_path, supervisor.certificates)
 
 
 async def _run(
     process: Server | Supervisor,
     set_policy: Callable[[Policy], None],
+    config: Config,
+    policy: Policy,
     policy_path: Path | None,
     certificates: Sequence[Reloadable] = (),
 ) -> None:
@@ -128,7 +132,13 @@ async def _run(
         nursery.start_soon(process.stop_at_signals)
         reloadables: list[Reloadable] = list(certificates)
         if policy_path is not None:
-            reloadables.append(PolicyReloader(policy_path, set_policy, process.metrics))
+            reloader = PolicyReloader(policy_path, set_policy, process.metrics, policy)
+            if config.policy.config_map is None:
+                reloadables.append(reloader)
+            else:
+                watch = PolicyWatch(config.policy.config_map, policy_path, reloader, process.metrics)
+                reloadables.append(watch)
+                nursery.start_soon(ConfigMapWatch(config.policy.config_map, watch).run)
         nursery.start_soon(FileWatcher(reloadables).run)
         await process.run()
         nursery.cancel_scope.cancel()

@@ -64,6 +64,7 @@ rules:
 
 The proxy reads it again when it changes (within a second) and at SIGHUP, and drops no connection. It refuses a file
 that it can't use, names the place of the mistake, and keeps the previous policy (`epochgate_policy_is_current` is 0).
+With `policy.config_map` a pod hears of a change from the Kubernetes API, before kubelet updates the file.
 [How translation works](../explanation/translation.md) says what a change does to the members of live groups.
 
 `epochgate policy check FILE` refuses what the proxy would refuse (exit code 2), explains each rule, and warns of likely

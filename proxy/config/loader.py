@@ -164,7 +164,15 @@ def load_policy(file: Path) -> Policy:
 
     :raises ConfigError: it is invalid.
     """
-    document = _Document(str(file), _read(file))
+    return parse_policy(str(file), _read(file))
+
+
+def parse_policy(source: str, text: str) -> Policy:
+    """Parse a policy; ``source`` names for people where it is from.
+
+    :raises ConfigError: it is invalid.
+    """
+    document = _Document(source, text)
     return Policy() if document.value is None else _typed(document, Policy)
 
 

@@ -11,6 +11,7 @@ from proxy.config.section import Section
 from proxy.config.tls import ListenerTls, UpstreamTls
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
+_ServedPort = Annotated[int, Meta(ge=1, le=65535)]
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})")
 _NODE_RANGE = re.compile(r"(?P<low>\d{1,10})(?:-(?P<high>\d{1,10}))?", re.ASCII)
 _MAX_PORT = 65535
@@ -90,6 +91,14 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
             "`{node_id}` in it is replaced by the node's id, for load balancers that give each node a name.",
         ),
     ]
+    advertised_port: Annotated[
+        _ServedPort | None,
+        Meta(
+            description="Port that clients are told for every node, where a gateway has all of them on one port and "
+            "tells them apart by the host name (TLS SNI), so that `{node_id}` must be in `advertised_host`. `null`: "
+            "the node's port in `nodes`."
+        ),
+    ] = None
     nodes: Annotated[
         dict[str, Port],
         Meta(
@@ -105,6 +114,8 @@ class Listener(Section, frozen=True, kw_only=True, dict=True):
         """Refuse hosts that can't be, and such ranges: no numbers, overlapping, ports beyond the last."""
         check_host("bind", self.bind)
         check_host("advertised_host", self.advertised_host.replace(NODE_ID, "0"))
+        if self.advertised_port is not None and NODE_ID not in self.advertised_host:
+            raise ValueError(f"`advertised_port` needs {NODE_ID} in `advertised_host`")
         ports = [port for port in self.node_ports.values() if port]
         if self.port:
             ports.append(self.port)

@@ -45,6 +45,20 @@ class PolicySource(Section, frozen=True, kw_only=True):
             description="YAML file with the policy, relative to this file. `null`: groups are only observed."
         ),
     ] = None
+    config_map: Annotated[
+        str | None,
+        Meta(
+            description="In a pod: the ConfigMap that `file` is mounted from, with the file's name as its key. The "
+            "proxy watches it at the Kubernetes API, so that a change is in force at once. The mounted file follows "
+            "about a minute later; it is read at the start, and while the API is out of reach. The pod's service "
+            "account must be allowed to list and watch it. `null`: only the file is read.",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse a ConfigMap without its file."""
+        if self.config_map is not None and self.file is None:
+            raise ValueError("`config_map` needs `file`, where the ConfigMap is mounted")
 
 
 class Versions(Section, frozen=True, kw_only=True):

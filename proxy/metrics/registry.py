@@ -393,6 +393,10 @@ class Metrics:
             "policy_is_current", "0 while the policy file is refused and the previous policy stays in force."
         )
         self.policy_is_current.set(1)
+        self.policy_watch_failures = self._counter(
+            "policy_watch_failures",
+            "Failed attempts to watch the policy's ConfigMap at the Kubernetes API, and watches that broke.",
+        )
         self.tls_reloads = self._counter(
             "tls_reloads",
             "Reloads of changed certificates, by where they are used and by result.",

@@ -1,7 +1,8 @@
-"""Reloads the policy file, without dropping a connection.
+"""Reloads the policy, without dropping a connection.
 
-:mod:`proxy.config.file_watcher` notices that the file has changed, or a SIGHUP. A file that can't be used is refused:
-the previous policy stays in force, and log and metrics report it.
+:mod:`proxy.config.file_watcher` notices that its file has changed, or a SIGHUP; :mod:`proxy.server.policy_watch` that
+its ConfigMap has. A policy that can't be used is refused: the previous one stays in force, and log and metrics report
+it.
 """
 
 from collections.abc import Callable
@@ -22,10 +23,13 @@ __all__ = ["POLL_INTERVAL_S", "PolicyReloader"]
 class PolicyReloader:
     """Watches one policy file. ``apply`` gets each new policy that is valid."""
 
-    def __init__(self, file: Path, apply: Callable[[Policy], None], metrics: Metrics) -> None:
+    def __init__(
+        self, file: Path, apply: Callable[[Policy], None], metrics: Metrics, in_force: Policy | None = None
+    ) -> None:
         self._file = file
         self._apply = apply
         self._metrics = metrics
+        self._in_force = in_force
         metrics.policy_version.set(1)
 
     @property
@@ -39,15 +43,25 @@ class PolicyReloader:
 
     def reload(self, why: str) -> None:
         """Read the file and apply its policy, or refuse it. ``why`` goes to the log."""
+        self._take(lambda: load_policy(self._file), why, again=True)
+
+    def take(self, load: Callable[[], Policy], why: str) -> None:
+        """Apply the policy that ``load`` returns if it is not in force yet; refuse it if that raises ConfigError."""
+        self._take(load, why, again=False)
+
+    def _take(self, load: Callable[[], Policy], why: str, *, again: bool) -> None:
         try:
-            policy = load_policy(self._file)
+            policy = load()
         except ConfigError as error:
             self._metrics.policy_reloads.labels("refused").inc()
             self._metrics.policy_is_current.set(0)
             _log.error("policy refused, the one before stays", why=why, reason=str(error))
             return
+        self._metrics.policy_is_current.set(1)
+        if policy == self._in_force and not again:
+            return
+        self._in_force = policy
         self._apply(policy)
         self._metrics.policy_reloads.labels("applied").inc()
-        self._metrics.policy_is_current.set(1)
         self._metrics.policy_version.inc()
         _log.info("policy applied", why=why, rules=len(policy.rules), default=str(policy.default))

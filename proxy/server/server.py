@@ -276,7 +276,10 @@ class Server:
     def _listen(self, bound: BoundListener, certificates: Certificates | None, nursery: trio.Nursery) -> None:
         listener = bound.listener
         cluster = AdvertisedCluster(
-            self.nodes, listener.advertised_host, bound.node_ports, self.metrics.hidden_nodes.inc
+            self.nodes,
+            listener.advertised_host,
+            {node_id: listener.advertised_port or port for node_id, port in bound.node_ports.items()},
+            self.metrics.hidden_nodes.inc,
         )
         context = ListenerContext(
             cluster.map_address,

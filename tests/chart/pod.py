@@ -23,13 +23,13 @@ _OURS = ("/etc/epochgate", "/var/lib/epochgate")
 
 
 class Pod:
-    """The first container of a pod, or of a Deployment's pods, with its volumes under ``root``."""
+    """The first container of the pods of a Deployment or of a Job, with its volumes under ``root``."""
 
     def __init__(self, manifests: list[Manifest], workload: Manifest, image: Image, root: Path) -> None:
         self._manifests = manifests
         self._image = image
         self.root = root
-        self.spec = workload["spec"].get("template", workload)["spec"]
+        self.spec = workload["spec"]["template"]["spec"]
         self.container = self.spec["containers"][0]
         self._volumes = {volume["name"]: volume for volume in self.spec["volumes"]}
         root.mkdir(parents=True)

@@ -60,6 +60,104 @@ def test_rules_and_dashboard_are_those_of_the_files():
     )
 
 
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1"])
+def test_a_tls_route_is_valid_in_the_newest_version_that_the_cluster_has(version):
+    known = ["--api-versions", "gateway.networking.k8s.io/v1alpha2/TLSRoute"]
+    known += ["--api-versions", f"gateway.networking.k8s.io/{version}/TLSRoute"]
+    routes = [at for at in render.documents(render.ci("gateway", *known)) if at["kind"] == "TLSRoute"]
+    assert {at["apiVersion"] for at in routes} == {f"gateway.networking.k8s.io/{version}"}
+    found = validate(yaml.safe_dump_all(routes), schemas.NEWEST)
+    assert [one["status"] for one in found] == ["statusValid"] * 4
+
+
+def test_a_gateway_leads_each_host_name_to_the_port_of_its_broker():
+    manifests = render.documents(render.ci("gateway"))
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    (listener,) = yaml.safe_load(config)["listeners"]
+    assert (listener["advertised_host"], listener["advertised_port"]) == ("kafka-{node_id}.example", 9094)
+    (service,) = [
+        at for at in manifests if at["metadata"]["name"] == "epochgate-kafka" and at["kind"] == "Service"
+    ]
+    ports = {at["name"]: at["port"] for at in service["spec"]["ports"]}
+    routes = {at["spec"]["hostnames"][0]: at["spec"] for at in manifests if at["kind"] == "TLSRoute"}
+    (certificate,) = [at for at in manifests if at["kind"] == "Certificate"]
+    assert routes.keys() <= set(certificate["spec"]["dnsNames"])
+    for name, port in (("bootstrap", "kafka"), *((node, f"kafka-{node}") for node in "123")):
+        route = routes.pop(f"kafka-{name}.example")
+        assert route["parentRefs"] == [{"name": "kafka", "namespace": "gateways", "sectionName": "kafka"}]
+        assert route["rules"] == [{"backendRefs": [{"name": "epochgate-kafka", "port": ports[port]}]}]
+    assert routes == {}
+
+
+def test_pods_may_read_no_more_than_the_policy_and_only_if_they_watch_it():
+    watching = ["--set", "policy.watch=true"]
+    kinds = {at["kind"] for at in render.documents(render.ci("minimal"))}
+    assert not kinds & {"Role", "RoleBinding"}
+    assert "serviceAccountToken" not in render.ci("minimal")
+    manifests = render.documents(render.ci("own-policy", *watching))
+    role = render.one(manifests, "Role", "epochgate-policy")
+    assert role["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["groups-to-migrate"],
+            "verbs": ["list", "watch"],
+        }
+    ]
+    binding = render.one(manifests, "RoleBinding", "epochgate-policy")
+    pod = render.one(manifests, "Deployment", "epochgate")["spec"]["template"]["spec"]
+    (subject,) = binding["subjects"]
+    assert subject == {
+        "kind": "ServiceAccount",
+        "name": pod["serviceAccountName"],
+        "namespace": role["metadata"]["namespace"],
+    }
+    config = render.one(manifests, "ConfigMap", "epochgate-config")["data"]["epochgate.yaml"]
+    assert yaml.safe_load(config)["policy"]["config_map"] == "groups-to-migrate"
+    mounts = {
+        at["name"]: [one["name"] for one in at["volumeMounts"]]
+        for at in pod["containers"]
+        if "volumeMounts" in at
+    }
+    assert [name for name, volumes in mounts.items() if "api" in volumes] == ["epochgate"]
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_the_network_policy_lets_the_test_in_and_the_policy_be_watched():
+    manifests = render.documents(render.ci("production"))
+    spec = render.one(manifests, "NetworkPolicy", "epochgate")["spec"]
+    (job,) = [at for at in manifests if at["kind"] == "Job"]
+    labels = job["spec"]["template"]["metadata"]["labels"].items()
+    allowed = [
+        peer["podSelector"]["matchLabels"].items()
+        for peer in spec["ingress"][0]["from"]
+        if "podSelector" in peer
+    ]
+    assert any(selected <= labels for selected in allowed)
+    ports = [{port["port"] for port in rule["ports"]} for rule in spec["egress"]]
+    assert {443, 6443} in ports
+    unwatched = render.documents(render.ci("production", "--set", "policy.watch=false"))
+    spec = render.one(unwatched, "NetworkPolicy", "epochgate")["spec"]
+    assert {443, 6443} not in [{port["port"] for port in rule["ports"]} for rule in spec["egress"]]
+
+
+def test_the_test_ends_in_time_and_goes_by_itself():
+    """helm deletes no hook at `uninstall`; and the deadline of a Pod does not count while it waits for a node."""
+    manifests = render.documents(render.ci("minimal", "--set", "tests.timeoutSeconds=60"))
+    hooks = {at["kind"]: at for at in manifests if "helm.sh/hook" in at["metadata"].get("annotations", {})}
+    assert set(hooks) == {"ConfigMap", "Job"}
+    for hook in hooks.values():
+        policies = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert policies == ["before-hook-creation", "hook-succeeded"]
+    job = hooks["Job"]
+    logs = job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"].split(",")
+    assert logs == ["hook-succeeded", "hook-failed"]
+    assert job["spec"]["ttlSecondsAfterFinished"] <= 600
+    assert (job["spec"]["activeDeadlineSeconds"], job["spec"]["backoffLimit"]) == (150, 0)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "10m", "memory": "96Mi"}
+
+
 def test_the_readme_is_that_of_the_values():
     assert readme.PATH.read_text() == readme.wanted(), "make chart"
 

@@ -158,9 +158,9 @@ class Container:
         return sum(map(float, found))
 
     def trial(self, **environment: str) -> list[str]:
-        """`helm test`: what the pod with the hook says."""
-        (hook,) = [at for at in self.manifests if at["kind"] == "Pod"]
-        for variable in hook["spec"]["containers"][0]["env"]:
+        """`helm test`: what the pod of the Job with the hook says."""
+        (hook,) = [at for at in self.manifests if at["kind"] == "Job"]
+        for variable in hook["spec"]["template"]["spec"]["containers"][0]["env"]:
             variable["value"] = environment.get(variable["name"], variable["value"])
         pod = Pod(self.manifests, hook, self.image, empty(PODS / "trial"))
         done = pod.run()

@@ -8,6 +8,8 @@ pytestmark = pytest.mark.usefixtures("helm")
 
 BOOTSTRAP = ("--set-json", 'upstream.bootstrap=["kafka:9092"]')
 
+GATEWAY = ("--set", "listeners.kafka.gateway.enabled=true,listeners.kafka.gateway.parentRefs[0].name=kafka")
+
 # By the schema: the place, and what is wrong there.
 MISTAKES = {
     "no brokers": (["--set", "upstream.bootstrap=null"], "at '/upstream'", "missing property 'bootstrap'"),
@@ -121,7 +123,34 @@ CONTRADICTIONS = {
     ),
     "one host by node for one Service": (
         ["--set", "listeners.kafka.advertisedHost=kafka-{node_id}.example"],
-        "listeners.kafka.advertisedHost: {node_id} needs service.perBroker",
+        "listeners.kafka.advertisedHost: {node_id} needs service.perBroker or gateway.enabled",
+    ),
+    "routes without a Gateway": (
+        ["--set", "listeners.kafka.gateway.enabled=true"],
+        "listeners.kafka.gateway.parentRefs: needed",
+    ),
+    "routes for one host": (
+        [*GATEWAY, "--set", "listeners.kafka.advertisedHost=kafka.example"],
+        "listeners.kafka.advertisedHost: needs {node_id} with gateway.enabled",
+    ),
+    "routes by the name of no handshake": (
+        [*GATEWAY, "--set", "listeners.kafka.advertisedHost=kafka-{node_id}.example"],
+        "listeners.kafka.tls: needed with gateway.enabled",
+    ),
+    "a Gateway that is not used": (
+        ["--set", "listeners.kafka.gateway.parentRefs[0].name=kafka"],
+        "listeners.kafka.gateway: is described but not enabled",
+    ),
+    "two autoscalers of one figure": (
+        [
+            "--set",
+            "autoscaling.enabled=true,verticalPodAutoscaler.enabled=true,verticalPodAutoscaler.updateMode=Recreate",
+        ],
+        "verticalPodAutoscaler: changes the CPU requests",
+    ),
+    "pods that are scraped twice": (
+        ["--set", "metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true"],
+        "metrics: serviceMonitor and podMonitor scrape the same pods",
     ),
     "several pods without affinity": (
         ["--set", "listeners.kafka.service.affinitySeconds=0"],
@@ -244,6 +273,43 @@ def test_the_schema_refuses(mistake):
 def test_the_templates_refuse(contradiction):
     arguments, reason = CONTRADICTIONS[contradiction]
     assert reason in refusal(arguments)
+
+
+NEEDED = {
+    "cert-manager.io/v1/Certificate": (
+        "production",
+        "listeners.kafka.tls.certManager.enabled: this cluster has no Certificate (cert-manager.io/v1); install",
+    ),
+    "monitoring.coreos.com/v1/ServiceMonitor": (
+        "production",
+        "metrics.serviceMonitor.enabled: this cluster has no",
+    ),
+    "monitoring.coreos.com/v1/PrometheusRule": (
+        "production",
+        "metrics.prometheusRule.enabled: this cluster has no",
+    ),
+    "monitoring.coreos.com/v1/PodMonitor": ("fleet", "metrics.podMonitor.enabled: this cluster has no"),
+    "autoscaling.k8s.io/v1/VerticalPodAutoscaler": (
+        "fleet",
+        "verticalPodAutoscaler.enabled: this cluster has no",
+    ),
+    "gateway.networking.k8s.io/v1/TLSRoute": (
+        "gateway",
+        "listeners.kafka.gateway.enabled: this cluster has no",
+    ),
+}
+
+
+@pytest.mark.parametrize("missing", NEEDED)
+def test_what_needs_a_kind_that_the_cluster_does_not_have_is_refused(missing):
+    variant, reason = NEEDED[missing]
+    cluster = ["apps/v1/Deployment", *(kind for kind in NEEDED if kind != missing)]
+    known = [word for kind in cluster for word in ("--api-versions", kind)]
+    with pytest.raises(render.HelmError) as refused:
+        render.ci(variant, *known)
+    assert reason in str(refused.value)
+    assert render.ci(variant, *known, "--api-versions", missing)
+    assert render.ci(variant), "what can't be seen is not refused"
 
 
 def test_without_a_mistake_nothing_is_refused():

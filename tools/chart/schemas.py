@@ -25,10 +25,12 @@ _KINDS = (
     "cronjob-batch-v1",
     "deployment-apps-v1",
     "horizontalpodautoscaler-autoscaling-v2",
+    "job-batch-v1",
     "networkpolicy-networking-v1",
     "persistentvolumeclaim-v1",
-    "pod-v1",
     "poddisruptionbudget-policy-v1",
+    "role-rbac-v1",
+    "rolebinding-rbac-v1",
     "service-v1",
     "serviceaccount-v1",
 )
@@ -40,6 +42,7 @@ _CRDS = (
         "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
         (
             "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+            "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
             "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
         ),
     ),
@@ -48,6 +51,18 @@ _CRDS = (
         "v1.21.2",
         "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
         ("deploy/crds/cert-manager.io_certificates.yaml",),
+    ),
+    (
+        "sigs.k8s.io/gateway-api",
+        "v1.5.1",
+        "h1:RqVRIlkhLhUO8wOHKTLnTJA6o/1un4po4/6M1nRzdd0=",
+        ("config/crd/experimental/gateway.networking.k8s.io_tlsroutes.yaml",),
+    ),
+    (
+        "k8s.io/autoscaler/vertical-pod-autoscaler",
+        "v1.7.3",
+        "h1:MGd2lqWWrnT0nUurQ2g5t6lDf6hG7yJai5ZGadqEoRU=",
+        ("deploy/vpa-v1-crd-gen.yaml",),
     ),
 )
 
@@ -83,8 +98,8 @@ def custom_resources() -> None:
     """Write the schemas of the custom resources that the chart may make, from the operators' CRDs."""
     for module, version, checksum, files in _CRDS:
         sources = module_folder(module, version, checksum)
-        for file in files:
-            crd = yaml.safe_load((sources / file).read_text(encoding="utf-8"))
+        texts = [(sources / file).read_text(encoding="utf-8") for file in files]
+        for crd in (one for text in texts for one in yaml.safe_load_all(text)):
             for served in crd["spec"]["versions"]:
                 kind, group = crd["spec"]["names"]["kind"].lower(), crd["spec"]["group"].split(".")[0]
                 schema = _strict(served["schema"]["openAPIV3Schema"])

@@ -102,7 +102,7 @@ def poll_until(members: list[Member], is_so: Callable[[], bool], what: str) -> N
 
 
 def say(what: str) -> None:
-    """Print one line for ``helm test --logs``."""
+    """Print one line for ``helm test``, which shows it."""
     print(f"ok: {what}", flush=True)
 
 

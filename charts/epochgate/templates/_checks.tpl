@@ -21,8 +21,20 @@
 {{- if and (ne $listener.service.type "ClusterIP") (not $listener.advertisedHost) -}}
 {{- fail (printf "listeners.%s.advertisedHost: needed with a Service of type %s; clients outside the cluster don't know its name inside" $name $listener.service.type) -}}
 {{- end -}}
-{{- if and (contains "{node_id}" $listener.advertisedHost) (not $listener.service.perBroker) -}}
-{{- fail (printf "listeners.%s.advertisedHost: {node_id} needs service.perBroker" $name) -}}
+{{- if and (contains "{node_id}" $listener.advertisedHost) (not $listener.service.perBroker) (not $listener.gateway.enabled) -}}
+{{- fail (printf "listeners.%s.advertisedHost: {node_id} needs service.perBroker or gateway.enabled" $name) -}}
+{{- end -}}
+{{- if $listener.gateway.enabled -}}
+{{- if not $listener.gateway.parentRefs -}}{{- fail (printf "listeners.%s.gateway.parentRefs: needed; it names the Gateway" $name) -}}{{- end -}}
+{{- if not (contains "{node_id}" $listener.advertisedHost) -}}
+{{- fail (printf "listeners.%s.advertisedHost: needs {node_id} with gateway.enabled; a Gateway tells brokers apart by host names" $name) -}}
+{{- end -}}
+{{- if not $listener.tls.enabled -}}
+{{- fail (printf "listeners.%s.tls: needed with gateway.enabled; a TLSRoute goes by the host name of the TLS handshake, which ends in the pods" $name) -}}
+{{- end -}}
+{{- include "epochgate.needs" (dict "root" $ "api" (include "epochgate.tlsRouteApi" (dict "root" $ "listener" $listener)) "kind" "TLSRoute" "value" (printf "listeners.%s.gateway.enabled" $name) "of" "the Gateway API with TLSRoute") -}}
+{{- else if $listener.gateway.parentRefs -}}
+{{- fail (printf "listeners.%s.gateway: is described but not enabled; set gateway.enabled" $name) -}}
 {{- end -}}
 {{- if and (not $listener.service.affinitySeconds) (or (gt (int (include "epochgate.mostReplicas" $)) 1)) -}}
 {{- fail (printf "listeners.%s.service.affinitySeconds: must not be 0 with more than one pod; a member's calls have to reach the process that knows it" $name) -}}
@@ -31,8 +43,11 @@
 {{- if and (not $listener.tls.secretName) (not $listener.tls.certManager.enabled) -}}
 {{- fail (printf "listeners.%s.tls: needs secretName or certManager" $name) -}}
 {{- end -}}
-{{- if and $listener.tls.certManager.enabled (not $listener.tls.certManager.issuerRef.name) -}}
+{{- if $listener.tls.certManager.enabled -}}
+{{- if not $listener.tls.certManager.issuerRef.name -}}
 {{- fail (printf "listeners.%s.tls.certManager.issuerRef.name: needed" $name) -}}
+{{- end -}}
+{{- include "epochgate.needs" (dict "root" $ "api" "cert-manager.io/v1" "kind" "Certificate" "value" (printf "listeners.%s.tls.certManager.enabled" $name) "of" "cert-manager") -}}
 {{- end -}}
 {{- else if or $listener.tls.secretName $listener.tls.certManager.enabled $listener.tls.clientCaSecretName -}}
 {{- fail (printf "listeners.%s.tls: is described but not enabled; set tls.enabled" $name) -}}
@@ -95,6 +110,22 @@
 {{- end -}}
 {{- end -}}
 {{- include "epochgate.checkJournal" . -}}
+{{- with .Values.verticalPodAutoscaler -}}
+{{- if .enabled -}}
+{{- if and $.Values.autoscaling.enabled $.Values.autoscaling.targetCPUUtilizationPercentage (has "cpu" .controlledResources) (ne .updateMode "Off") -}}
+{{- fail "verticalPodAutoscaler: changes the CPU requests that autoscaling.targetCPUUtilizationPercentage is a part of; set controlledResources: [memory], or scale by connections" -}}
+{{- end -}}
+{{- include "epochgate.needs" (dict "root" $ "api" "autoscaling.k8s.io/v1" "kind" "VerticalPodAutoscaler" "value" "verticalPodAutoscaler.enabled" "of" "the Vertical Pod Autoscaler") -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $kind := dict "serviceMonitor" "ServiceMonitor" "podMonitor" "PodMonitor" "prometheusRule" "PrometheusRule" -}}
+{{- if dig $value "enabled" false $.Values.metrics -}}
+{{- include "epochgate.needs" (dict "root" $ "api" "monitoring.coreos.com/v1" "kind" $kind "value" (printf "metrics.%s.enabled" $value) "of" "the Prometheus operator") -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.metrics.serviceMonitor.enabled (dig "podMonitor" "enabled" false .Values.metrics) -}}
+{{- fail "metrics: serviceMonitor and podMonitor scrape the same pods; enable one of them" -}}
+{{- end -}}
 {{- range $rule := .Values.policy.rules -}}
 {{- if and $.Values.policy.existingConfigMap -}}
 {{- fail "policy.rules: have no effect with policy.existingConfigMap" -}}

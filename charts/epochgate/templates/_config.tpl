@@ -18,6 +18,7 @@
 {{- end -}}
 {{- $_ := set $one "tls" $tls -}}
 {{- end -}}
+{{- if $listener.gateway.enabled -}}{{- $_ := set $one "advertised_port" $listener.gateway.port -}}{{- end -}}
 {{- $listeners = append $listeners $one -}}
 {{- end -}}
 
@@ -36,11 +37,13 @@
 {{- end -}}
 {{- end -}}
 
+{{- $policy := dict "file" "/etc/epochgate/policy/policy.yaml" -}}
+{{- if .Values.policy.watch -}}{{- $_ := set $policy "config_map" (include "epochgate.policyConfigMap" .) -}}{{- end -}}
 {{- $config := dict
       "upstream" $upstream
       "listeners" $listeners
       "admin" (dict "bind" "0.0.0.0" "port" .Values.admin.port)
-      "policy" (dict "file" "/etc/epochgate/policy/policy.yaml")
+      "policy" $policy
       "drain" (dict "grace_s" .Values.drain.graceSeconds)
       "log" (dict "level" .Values.log.level "format" .Values.log.format)
       "workers" .Values.workers -}}

@@ -21,7 +21,8 @@
         "certManager" (dict "enabled" false "issuerRef" (dict "kind" "Issuer" "group" "cert-manager.io") "dnsNames" list
           "duration" "2160h" "renewBefore" "720h"))
       "service" (dict "type" "ClusterIP" "perBroker" false "annotations" dict "loadBalancerClass" ""
-        "loadBalancerSourceRanges" list "externalTrafficPolicy" "Local" "affinitySeconds" 10800) -}}
+        "loadBalancerSourceRanges" list "externalTrafficPolicy" "Local" "affinitySeconds" 10800)
+      "gateway" (dict "enabled" false "apiVersion" "" "parentRefs" list "port" 9093 "annotations" dict) -}}
 {{- $listener := mergeOverwrite $defaults (deepCopy (get .root.Values.listeners .name)) -}}
 {{- /* Not a default in values.yaml, because Helm would merge the user's map into it instead of replacing it. */ -}}
 {{- if not $listener.nodes -}}{{- $_ := set $listener "nodes" (dict "0-9" 9100) -}}{{- end -}}
@@ -74,7 +75,9 @@
 {{- define "epochgate.bootstrap" -}}
 {{- $node := ternary (dict "node" "bootstrap") (dict) .listener.service.perBroker -}}
 {{- $service := include "epochgate.listenerService" (merge $node (dict "root" .root "name" .name)) -}}
-{{- if and .listener.advertisedHost (not .listener.service.perBroker) -}}
+{{- if .listener.gateway.enabled -}}
+{{- printf "%s:%v" (replace "{node_id}" "bootstrap" .listener.advertisedHost) .listener.gateway.port -}}
+{{- else if and .listener.advertisedHost (not .listener.service.perBroker) -}}
 {{- printf "%s:%v" .listener.advertisedHost .listener.port -}}
 {{- else if .listener.advertisedHost -}}
 {{- printf "%s:%v" (replace "{node_id}" "bootstrap" .listener.advertisedHost) .listener.port -}}

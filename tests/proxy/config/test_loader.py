@@ -82,6 +82,12 @@ def test_what_is_left_out_has_defaults(tmp_path):
         ('"0-9": 9100', '"\u0663": 9100', "listeners[0]", "expected a node id"),
         (": localhost", ": 'localhost:9092'", "listeners[0]", "`advertised_host`: expected a host name"),
         (": localhost", ": 'kafka-{id}.x'", "listeners[0]", "`advertised_host`: expected a host name"),
+        (
+            ": localhost\n",
+            ": localhost\n    advertised_port: 9443\n",
+            "listeners[0]",
+            "`advertised_port` needs {node_id} in `advertised_host`",
+        ),
         ("- bind: 127.0.0.1", "- bind: '[::1]'", "listeners[0]", "`bind`: expected a host name or an IP"),
         ("admin: {bind: 127.0.0.1", "admin: {bind: ''", "10:1: admin", "`bind`: expected a host name"),
         ("port: 9080", "port: 9105", "the document", "port 9105 on 127.0.0.1 is used twice"),

@@ -304,6 +304,22 @@ async def test_sparse_and_large_node_ids_have_the_ports_that_were_given_to_them(
                 assert brokers[node].requests[-1] == messages.plain(number)
 
 
+async def test_nodes_behind_one_port_of_a_gateway_are_told_apart_by_their_names():
+    async with a_cluster(1, 2) as brokers:
+        listener = Listener(
+            bind="127.0.0.1",
+            port=0,
+            advertised_host="kafka-{node_id}.example",
+            advertised_port=9443,
+            nodes={"0-3": 0},
+        )
+        async with serving(config_for(brokers, listeners=(listener,))) as proxy:
+            async with await connect(proxy.port()) as client:
+                answer = await proxy.ask(client, messages.metadata(1))
+            told = {b.node_id: (b.host, b.port) for b in wire.body_of(answer, ApiKey.METADATA, 9).brokers}
+            assert told == {1: ("kafka-1.example", 9443), 2: ("kafka-2.example", 9443)}
+
+
 class Mistaken:
     """A stream that can't be written to because of a mistake, not because its peer is gone."""
 

@@ -1,0 +1,172 @@
+"""The policy comes from the ConfigMap at the Kubernetes API and from the file that it is mounted at, which is older."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from proxy.config.file_watcher import POLL_INTERVAL_S, FileWatcher
+from proxy.config.loader import load_policy
+from proxy.kubernetes.config_map_watch import ConfigMapWatch
+from proxy.metrics.registry import Metrics
+from proxy.server.policy_reloader import PolicyReloader
+from proxy.server.policy_watch import FILE_IS_CURRENT_AFTER_S, PolicyWatch
+from tests.proxy.fakes.kubernetes import NAME, FakeApiServer
+from translation.policy.policy import Policy
+
+BEFORE = "rules: [{group: orders, mode: translate}]\n"
+NEXT = "rules: [{group: payments, mode: translate}]\n"
+LAST = "rules: [{group: returns, mode: translate}]\n"
+
+
+class Proxy:
+    """A policy file, and what is in force."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "policy.yaml"
+        self.file.write_text(BEFORE)
+        self.metrics = Metrics()
+        self.applied: list[Policy] = []
+        self.changed = trio.Event()
+        reloader = PolicyReloader(self.file, self._apply, self.metrics, load_policy(self.file))
+        self.watch = PolicyWatch(NAME, self.file, reloader, self.metrics)
+
+    def _apply(self, policy: Policy) -> None:
+        self.applied.append(policy)
+        self.changed.set()
+
+    def api_says(self, text: str) -> None:
+        self.watch.found({"policy.yaml": text})
+
+    @property
+    def groups(self) -> list[str | None]:
+        """The group of each policy that was applied."""
+        return [policy.rules[0].group for policy in self.applied]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"epochgate_{name}", labels)
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Proxy:
+    return Proxy(tmp_path)
+
+
+@pytest.fixture
+def said() -> Iterator[list[structlog.typing.EventDict]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture
+async def polled(proxy: Proxy, nursery: trio.Nursery) -> Proxy:
+    nursery.start_soon(FileWatcher((proxy.watch,)).run)
+    await trio.sleep(3 * POLL_INTERVAL_S)
+    return proxy
+
+
+async def test_what_is_in_force_already_is_not_applied_again(proxy: Proxy) -> None:
+    proxy.api_says(BEFORE)
+    proxy.api_says("# a comment\n" + BEFORE)
+    assert proxy.applied == []
+    assert proxy.metric("policy_version") == 1
+    proxy.api_says(NEXT)
+    proxy.api_says(NEXT)
+    assert proxy.groups == ["payments"]
+    assert proxy.metric("policy_version") == 2
+
+
+async def test_the_file_that_lags_behind_does_not_take_the_policy_back(
+    polled: Proxy, autojump_clock: trio.testing.MockClock
+) -> None:
+    polled.api_says(NEXT)
+    polled.api_says(LAST)
+    polled.file.write_text(NEXT)
+    await trio.sleep(60)
+    polled.watch.lost("reset")
+    polled.file.write_text(BEFORE)
+    await trio.sleep(60)
+    assert polled.groups == ["payments", "returns"]
+
+
+async def test_the_file_is_read_when_the_api_is_out_of_reach_for_long(
+    polled: Proxy, autojump_clock: trio.testing.MockClock
+) -> None:
+    polled.api_says(NEXT)
+    polled.watch.lost("reset")
+    polled.file.write_text(LAST)
+    await trio.sleep(FILE_IS_CURRENT_AFTER_S - 1)
+    polled.watch.lost("reset")
+    assert polled.groups == ["payments"]
+    await trio.sleep(1)
+    polled.watch.lost("reset")
+    assert polled.groups == ["payments", "returns"]
+    polled.file.write_text(BEFORE)
+    await trio.sleep(3 * POLL_INTERVAL_S)
+    assert polled.groups == ["payments", "returns", "orders"], "and from then on"
+    polled.api_says(BEFORE)
+    polled.file.write_text(NEXT)
+    await trio.sleep(3 * POLL_INTERVAL_S)
+    assert len(polled.applied) == 3, "and no more when the API is back"
+    assert polled.metric("policy_watch_failures_total") == 3
+
+
+async def test_the_file_is_read_until_the_api_answers(
+    polled: Proxy, autojump_clock: trio.testing.MockClock
+) -> None:
+    polled.watch.lost("no pod")
+    polled.file.write_text(NEXT)
+    await trio.sleep(3 * POLL_INTERVAL_S)
+    assert polled.groups == ["payments"]
+
+
+@pytest.mark.parametrize(
+    ("contents", "place"),
+    [
+        ({"policy.yaml": "rules: 1\n"}, f"ConfigMap {NAME}, key policy.yaml:1:1: rules: expected"),
+        ({"policies.yaml": NEXT}, f"ConfigMap {NAME}, key policy.yaml: not there"),
+        (None, f"ConfigMap {NAME}, key policy.yaml: not there"),
+    ],
+)
+async def test_a_config_map_that_is_no_policy_is_refused_once(
+    proxy: Proxy, contents: dict[str, str] | None, place: str, said: list[structlog.typing.EventDict]
+) -> None:
+    proxy.api_says(NEXT)
+    proxy.watch.found(contents)
+    proxy.watch.found(contents)
+    assert proxy.groups == ["payments"]
+    assert proxy.metric("policy_is_current") == 0
+    assert proxy.metric("policy_reloads_total", result="refused") == 1
+    (refused,) = [line for line in said if line["log_level"] == "error"]
+    assert refused["reason"].startswith(place)
+    proxy.api_says(NEXT)
+    assert proxy.groups == ["payments"]
+    assert proxy.metric("policy_is_current") == 1
+
+
+async def test_an_outage_is_logged_once(proxy: Proxy, said: list[structlog.typing.EventDict]) -> None:
+    for reason in ("reset", "reset", "refused", "refused"):
+        proxy.watch.lost(reason)
+    proxy.api_says(BEFORE)
+    assert [(line["log_level"], line.get("reason")) for line in said] == [
+        ("warning", "reset"),
+        ("warning", "refused"),
+        ("info", None),
+    ]
+
+
+async def test_a_change_at_the_api_server_is_in_force_while_the_file_stays(
+    proxy: Proxy, tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    server = FakeApiServer(account, {"policy.yaml": BEFORE})
+    await nursery.start(server.serve)
+    nursery.start_soon(ConfigMapWatch(NAME, proxy.watch, lambda: server.account).run)
+    await server.change({"policy.yaml": NEXT})
+    with trio.fail_after(10):
+        await proxy.changed.wait()
+    assert proxy.groups == ["payments"]
