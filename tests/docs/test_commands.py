@@ -53,7 +53,9 @@ NEVER_RUN = {
 FOLLOWED = (pages.Path("docs/tutorial/first-group.md"), pages.Path("docs/tutorial/kubernetes.md"))
 """Tutorials, which a test follows from their first command to their last."""
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
-OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(rf"{_PROGRAM}epochgate(_pipeline\.py)? ", line)]
+OF_EPOCHGATE = [
+    (page, line) for page, line in ALL if re.search(rf"{_PROGRAM}epochgate(_pipeline\.py)? ", line)
+]
 """Also those that spark-submit starts."""
 
 
