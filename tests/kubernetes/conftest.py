@@ -88,13 +88,14 @@ def kafka_in_pods(project_image: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def namespace(kubernetes: None) -> str:
+def namespace(kubernetes: None) -> Iterator[str]:
     """A namespace in which pods may do nothing special."""
     levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": levels}}
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait")
     kubectl("apply", "--filename=-", feed=json.dumps(manifest))
-    return NAMESPACE
+    yield NAMESPACE
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ class Group:
     image: str
 
     def start(self) -> None:
-        """Make the pods; they need not run yet when this returns."""
+        """Make the pods, and wait until they run."""
         script = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -89,6 +89,8 @@ class Group:
         }
         for manifest in (script, *map(self._pod, self.pods)):
             kubectl("apply", "--namespace", self.namespace, "--filename=-", feed=json.dumps(manifest))
+        pods = [f"pod/{name}" for name in self.pods]
+        kubectl("wait", "--for=condition=Ready", "--timeout=60s", "--namespace", self.namespace, *pods)
 
     @property
     def pods(self) -> list[str]:

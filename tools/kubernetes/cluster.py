@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools.kubernetes import binaries, cgroups, control, kernel, network, packages
 from tools.kubernetes.kubectl import kubectl, succeeds
-from tools.kubernetes.machine import RECORD, Machine, wait_until
+from tools.kubernetes.machine import Machine, wait_until
 from tools.kubernetes.node import PAUSE_IMAGE, Node
 from tools.kubernetes.paths import KUBECONFIG, RUN, ClusterError
 from tools.kubernetes.podman import podman
@@ -26,8 +26,12 @@ def up(nodes: int) -> None:
     """
     if os.geteuid() != 0:
         raise ClusterError("namespaces with devices and mounts of their own need root")
-    if (running := _nodes()) and network.owner() == RUN:
-        print(f"a cluster of {len(running)} node(s) is up already: KUBECONFIG={KUBECONFIG}")
+    if (other := network.owner()) not in (None, RUN):
+        raise ClusterError(
+            f"a cluster is up already: that of {other} (python -m tools.kubernetes down there)"
+        )
+    if (machines := _machines()) and all(machine.pid() for machine in machines):
+        print(f"a cluster of {len(machines) - 1} node(s) is up already: KUBECONFIG={KUBECONFIG}")
         return
     packages.install(packages.CLUSTER)
     binaries.build()
@@ -48,11 +52,12 @@ def up(nodes: int) -> None:
 
 def down(*, keep_logs: bool = False) -> None:
     """End what :func:`up` started and restore what it changed; does nothing if there is nothing."""
-    for record in RUN.glob(f"*/{RECORD}"):
-        Machine(record.parent.name, record.parent, "").stop()
-    network.remove_bridge(RUN)
-    cgroups.remove()
-    kernel.restore(_KERNEL)
+    for machine in _machines():
+        machine.stop()
+    if network.owner() in (None, RUN):  # there is one on a machine, which may be another clone's
+        network.remove_bridge()
+        cgroups.remove()
+        kernel.restore(_KERNEL)
     if keep_logs and RUN.exists():
         shutil.rmtree(_LOGS, ignore_errors=True)
         for folder in RUN.glob("*/log"):
@@ -75,11 +80,10 @@ def import_images(names: Sequence[str]) -> None:
 
 def status() -> int:
     """Print the nodes and what the cluster takes; return 1 if none is up."""
-    if not (nodes := _nodes()):
+    if not _machines():
         print("no cluster is up")
         return 1
-    machines: list[Machine] = [control.machine(), *(node.machine for node in nodes)]
-    for machine in machines:
+    for machine in _machines():
         processes = machine.processes()
         print(
             f"{machine.name} at {machine.address}: {len(processes)} processes, {_memory_mb(processes):.0f} MB"
@@ -112,6 +116,10 @@ def _pause_image() -> str:
     podman("import", '--change=ENTRYPOINT ["/pause"]', "--change=USER 65535:65535", str(archive), PAUSE_IMAGE)
     archive.unlink()
     return PAUSE_IMAGE
+
+
+def _machines() -> list[Machine]:
+    return [control.machine(), *(node.machine for node in _nodes())] if _STATE.exists() else []
 
 
 def _nodes() -> list[Node]:

@@ -19,8 +19,7 @@ from tools.kubernetes.paths import BINARIES, ClusterError
 _NAMESPACES = ("--mount", "--net", "--pid", "--uts", "--ipc")
 _PATH = f"{BINARIES}:/usr/sbin:/sbin:/usr/bin:/bin"
 _POLL_S = 0.1
-RECORD = "init.json"
-"""The file in a machine's folder that names its process 1."""
+_RECORD = "init.json"
 
 
 class Machine:
@@ -71,7 +70,7 @@ class Machine:
     def pid(self) -> int | None:
         """Return process 1 as this machine sees it, or None if it does not run."""
         try:
-            told = json.loads((self.folder / RECORD).read_text())
+            told = json.loads((self.folder / _RECORD).read_text())
         except FileNotFoundError:
             return None
         return told["pid"] if _started_at(told["pid"]) == told["started_at"] else None
@@ -116,7 +115,7 @@ class Machine:
 
     def _remember(self, pid: int) -> None:
         told = {"pid": pid, "started_at": _started_at(pid)}  # a later process may have the same number
-        (self.folder / RECORD).write_text(json.dumps(told))
+        (self.folder / _RECORD).write_text(json.dumps(told))
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:

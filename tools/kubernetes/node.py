@@ -128,7 +128,6 @@ class Node:
             },
             "imageGCHighThresholdPercent": 100,  # nothing here could be pulled again
             "nodeStatusUpdateFrequency": "4s",
-            "shutdownGracePeriod": "0s",
         }
 
 
