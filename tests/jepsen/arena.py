@@ -236,10 +236,12 @@ class Arena:
                 self._say(f"          {consumer.name} failed by itself: {why}")
                 if not consumer.ended:
                     consumer.kill()
-                if not any(
-                    victim == seat.name for _, victim, _ in self._healing
-                ):  # else its fault will do it
+                if not self._comes_back(seat.name):  # else its fault will do it
                     self._heal_later(RESTART_S, seat.name, functools.partial(self._seat, seat))
+
+    def _comes_back(self, name: str) -> bool:
+        """Whether a fault has the seat of that name, and will fill it again."""
+        return any(victim == name for _, victim, _ in self._healing)
 
     def _restart_ended_proxies(self) -> None:
         """Restart proxies that exited because the broker was away for long, as `epochgate run` documents."""
@@ -328,7 +330,8 @@ class Arena:
 
     def _end_consumer(self, step: Step) -> None:
         consumer = self._living[step.victim]
-        if consumer.ended or consumer.seen("closing"):
+        # One that is to close and has not said so yet, in a commit for example, must not be given two successors.
+        if consumer.ended or consumer.seen("closing") or self._comes_back(step.victim):
             self._inflict_later(step)
             return
         self._note(step.fault, step.victim, process=consumer.name)

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 from support.consumers import Consumers
 
 from tests.jepsen import arena
+from tests.jepsen.schedule import Fault, Step
 
 SAYS_AND_STAYS = """
 import sys
@@ -65,3 +67,16 @@ def test_a_consumer_that_failed_is_started_anew(saying):
 
 def test_a_consumer_that_was_killed_or_closed_is_not(saying):
     assert arena.failure_of(saying(("closed", {}))) is None
+
+
+def test_a_consumer_that_is_to_close_and_has_not_said_so_gets_one_successor(saying, tmp_path):
+    consumer = saying(("started", {}))
+    scene = object.__new__(arena.Arena)  # without its cluster
+    scene._living = {"c": consumer}
+    scene._seats = [SimpleNamespace(name="c")]
+    scene._healing = []
+    with (tmp_path / "faults.jsonl").open("w") as scene._faults:
+        for number, fault in enumerate((Fault.CLOSE_CONSUMER, Fault.KILL_CONSUMER)):
+            scene._inflict(Step(float(number), fault, "c", 10.0))
+    assert [victim for _, victim, _ in scene._healing].count("c") == 1
+    assert not consumer.ended, "the second fault waits"
