@@ -42,7 +42,7 @@ ELSEWHERE = {
 
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
-    r"docker push .*|helm uninstall .*|helm rollback .*": "No test here ran on a Kubernetes cluster",
+    r"docker push .*|helm uninstall .*|helm rollback .*": "No test here pushes an image or rolls a release back",
     r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*": "Neither YARN nor Kubernetes was available",
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
