@@ -11,7 +11,7 @@ from tools.kubernetes import binaries, cgroups, control, kernel, network, packag
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.machine import Machine, wait_until
 from tools.kubernetes.node import PAUSE_IMAGE, Node
-from tools.kubernetes.paths import KUBECONFIG, RUN, ClusterError
+from tools.kubernetes.paths import BINARIES, KUBECONFIG, RUN, ClusterError
 from tools.kubernetes.podman import podman
 
 _STATE = RUN / "cluster.json"
@@ -112,7 +112,7 @@ def _start(nodes: int) -> None:
 def _pause_image() -> str:
     """Make the image that holds a pod's namespaces from the program that holds a machine's."""
     archive = RUN / "pause.tar"
-    shutil.make_archive(str(archive.with_suffix("")), "tar", binaries.BINARIES, "pause")
+    shutil.make_archive(str(archive.with_suffix("")), "tar", BINARIES, "pause")
     podman("import", '--change=ENTRYPOINT ["/pause"]', "--change=USER 65535:65535", str(archive), PAUSE_IMAGE)
     archive.unlink()
     return PAUSE_IMAGE

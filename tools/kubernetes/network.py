@@ -30,12 +30,8 @@ def pod_range(number: int) -> str:
 
 def owner() -> Path | None:
     """Return the folder of the cluster that has the bridge, or None if there is no bridge."""
-    done = subprocess.run(
-        ["ip", "-j", "link", "show", BRIDGE], check=False, capture_output=True, text=True, env=_ENVIRONMENT
-    )
-    if done.returncode:
-        return None
-    return Path(json.loads(done.stdout)[0].get("ifalias", "/unknown"))
+    found = _links(BRIDGE)
+    return Path(found[0].get("ifalias", "/unknown")) if found else None
 
 
 def make_bridge(folder: Path) -> None:
@@ -46,9 +42,14 @@ def make_bridge(folder: Path) -> None:
 
 
 def remove_bridge() -> None:
-    """Remove the bridge, if there is one."""
-    if owner() is not None:
-        ip("link", "delete", BRIDGE)
+    """Remove the bridge, if there is one, and its ports, which would go a moment after their machines."""
+    if owner() is None:
+        return
+    for port in _links("master", BRIDGE):
+        subprocess.run(
+            ["ip", "link", "delete", port["ifname"]], check=False, capture_output=True, env=_ENVIRONMENT
+        )
+    ip("link", "delete", BRIDGE)
 
 
 def join(pid: int, address: str) -> None:
@@ -64,6 +65,13 @@ def ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], check=False, capture_output=True, text=True, env=_ENVIRONMENT)
     if done.returncode:
         raise ClusterError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+def _links(*which: str) -> list[dict[str, str]]:
+    done = subprocess.run(
+        ["ip", "-j", "link", "show", *which], check=False, capture_output=True, text=True, env=_ENVIRONMENT
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else []
 
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
