@@ -1,4 +1,4 @@
-"""A cluster with the image and a Kafka that its pods reach, for the whole run.
+"""A cluster with the image and a Kafka that its pods reach, until the last test that needs it.
 
 Everything that needs it is in one module: `--dist loadfile` gives that to one worker, and a machine has one cluster.
 """
@@ -35,7 +35,7 @@ class Kafka:
     for_pods: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubernetes() -> Iterator[None]:
     """A cluster of one node. One that is up already is taken, and left."""
     if reason := _why_not():
@@ -52,7 +52,7 @@ def kubernetes() -> Iterator[None]:
         cluster.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def project_image(kubernetes: None) -> str:
     """This tree's image, on the node."""
     name = image.build()
@@ -60,7 +60,7 @@ def project_image(kubernetes: None) -> str:
     return name
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(kubernetes: None) -> Iterator[Kafka]:
     """A real broker of this machine's, on the bridge too."""
     listener = ExtraListener(NODES_LISTENER, "PLAINTEXT", host=network.GATEWAY)
@@ -87,7 +87,7 @@ def kafka_in_pods(project_image: str) -> Iterator[dict[str, str]]:
     kubectl("delete", "namespace", install.NAMESPACE, "--wait=false")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def namespace(kubernetes: None) -> Iterator[str]:
     """A namespace in which pods may do nothing special."""
     levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
@@ -98,7 +98,7 @@ def namespace(kubernetes: None) -> Iterator[str]:
     kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def release(namespace: str, project_image: str, kafka: Kafka) -> str:
     """The chart, installed; every group is translated."""
     values = {
