@@ -233,7 +233,13 @@ class Bench:
 
     def drain(self) -> None:
         """Drain each node that has no brokers and no clients, and take it back."""
-        for node in self.nodes[1:]:
+        brokers = self.kubectl(
+            "get", "pods", "--selector", "app=kafka", "--output", "jsonpath={.items[*].spec.nodeName}"
+        )
+        free = [node for node in self.nodes[1:] if node not in brokers.split()]
+        if not free:
+            raise RuntimeError("every node has a broker or clients, whose loss is not what is measured")
+        for node in free:
             self.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "300s")
             self._rolled_out()
             self.kubectl("uncordon", node)

@@ -5,7 +5,8 @@ command before which the page has `<!-- until: TEXT -->` is to be repeated until
 """
 
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,22 @@ def steps(page: Path) -> list[Command | File]:
 def commands(page: Path) -> list[str]:
     """The command lines of the page."""
     return [step.line for step in steps(page) if isinstance(step, Command)]
+
+
+def output(
+    line: str, folder: Path, environment: Mapping[str, str], timeout_s: float | None = None
+) -> tuple[int, str]:
+    """The exit code of a line and what it printed, with its lines joined: a terminal breaks them anywhere."""
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout_s,
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 def _steps(text: str) -> Iterator[Command | File]:

@@ -74,16 +74,8 @@ class Reader:
             assert code == 0, f"{line}\n{output}"
 
     def output(self, line: str) -> tuple[int, str]:
-        """The exit code and what was printed, with its lines joined: a terminal breaks them anywhere."""
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        """What it does in the reader's folder."""
+        return pages.output(line, self.folder, self.environment)
 
     def with_own_names(self, text: str) -> str:
         for name, own in self.own.items():

@@ -1,7 +1,6 @@
 """Follows the walkthrough to the letter in a real cluster: its files, its commands, in its order."""
 
 import os
-import subprocess
 from pathlib import Path
 
 from support.waiting import eventually
@@ -43,14 +42,5 @@ class Reader:
             assert code == 0, f"{step.line}\n{self.said[step.line]}"
 
     def output(self, line: str) -> tuple[int, str]:
-        """The exit code and what was printed, with its lines joined: a terminal breaks them anywhere."""
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_S,
-        )
-        return done.returncode, " ".join((done.stdout + done.stderr).split())
+        """What it does in the reader's folder."""
+        return pages.output(line, self.folder, self.environment, COMMAND_S)
