@@ -6,7 +6,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.offset_commit.v2.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kio.schema.offset_fetch.v3.request import OffsetFetchRequest, OffsetFetchRequestTopic
+from kio.schema.offset_fetch.v3.response import OffsetFetchResponse
 from support.broker import Kafka
 from support.entry import Entry, running_proxy
 from support.leaders import leaders_of, move_leaders
@@ -35,8 +41,10 @@ def coordinator_of(kafka: Kafka, group: str) -> str:
 def move_coordinator(kafka: Kafka, group: str, topic: str) -> None:
     """To the next node, as all others; returns when the one before answers NOT_COORDINATOR, and the next the offset.
 
-    That one answers, for a moment and without an error, that there is none: it shows what it knows to be replicated,
-    and learns that of its followers when they fetch (Kafka 4.3.1; half of 25 moves under load).
+    That one answers, without an error, that there is none for as long as it doesn't know the record to be replicated
+    (Kafka 4.3.1; half of 25 moves under load). It hears of a new high watermark only once it has loaded the partition
+    (CoordinatorRuntime registers its listener then). One that came between that and the last record read stays unknown
+    until something else is written there, so this commits another topic's offset until it is known.
     """
     before = coordinator_of(kafka, group)
     now = leaders_of(kafka.admin, OFFSETS)
@@ -56,9 +64,20 @@ def move_coordinator(kafka: Kafka, group: str, topic: str) -> None:
         lambda now: now != before,
         what=f"{group} has another coordinator",
     )
+    other = OffsetCommitRequestTopic(
+        name=kafka.new_topic(partitions=1),
+        partitions=(
+            OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata=""),
+        ),
+    )
     with RawConnection(after) as connection:
+
+        def fetched() -> OffsetFetchResponse:
+            connection.call(OffsetCommitRequest(group_id=group, member_id="", topics=(other,)))
+            return connection.call(OffsetFetchRequest(group_id=group, topics=(at,)))
+
         eventually(
-            lambda: connection.call(OffsetFetchRequest(group_id=group, topics=(at,))),
+            fetched,
             lambda answer: answer.topics and answer.topics[0].partitions[0].committed_offset == COMMITTED,
             what=f"the next coordinator of {group} has its offset",
         )

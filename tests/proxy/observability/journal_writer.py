@@ -60,10 +60,13 @@ def seqs(folder: Path) -> list[int]:
 
 
 class Writer:
-    """A process that writes events until it is killed, or until it has written ``until``."""
+    """A process that writes events until it is killed, or until it has written ``until``.
 
-    def __init__(self, folder: Path, replica: str, *, until: int = 0, **terms) -> None:
-        arguments = msgspec.json.encode(TERMS._replace(**terms)).decode(), str(until)
+    With ``stays`` it then keeps its last file open until it is killed.
+    """
+
+    def __init__(self, folder: Path, replica: str, *, until: int = 0, stays: bool = False, **terms) -> None:
+        arguments = msgspec.json.encode(TERMS._replace(**terms)).decode(), str(until), "stays" * stays
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.proxy.observability.journal_writer", folder, replica, *arguments],
             cwd=_ROOT,
@@ -91,16 +94,19 @@ class Writer:
         assert self._process.returncode == 0
 
 
-async def _write(folder: Path, replica: str, terms: Terms, until: int) -> None:
+async def _write(folder: Path, replica: str, terms: Terms, until: int, stays: bool) -> None:
     writing = FileSink(folder, terms, replica=replica, boot="b")
     seq = 0
     while seq < until or not until:
         seq += 1
         await writing.write([line(seq, "r" * 100, replica=replica, boot="b")])
         print(seq, flush=True)
+    if stays:
+        await trio.sleep_forever()
     await writing.close()
 
 
 if __name__ == "__main__":
-    _folder, _replica, _terms, _until = sys.argv[1:]
-    trio.run(_write, Path(_folder), _replica, msgspec.json.decode(_terms, type=Terms), int(_until))
+    _folder, _replica, _terms, _until, _stays = sys.argv[1:]
+    _decoded = msgspec.json.decode(_terms, type=Terms)
+    trio.run(_write, Path(_folder), _replica, _decoded, int(_until), bool(_stays))
