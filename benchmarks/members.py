@@ -55,7 +55,7 @@ def held(
     with embedded(partitions) as (bootstrap, broker_pid), gateway(bootstrap, name) as proxy:
         pid = proxy.process.pid
         host, _, port = proxy.bootstrap.rpartition(":")
-        _make_topic(proxy.bootstrap, "members")
+        make_topic(proxy.bootstrap, "members")
         empty, at_start = resident_bytes(pid), cpu_s(pid)
         crowd = Crowd([(host, int(port))], "members", count, group_size)
         started = time.perf_counter()
@@ -107,7 +107,7 @@ def measure(sizes: tuple[int, ...] = SIZES, window_s: float = WINDOW_S) -> list[
     return results
 
 
-def _make_topic(bootstrap: str, topic: str) -> None:
+def make_topic(bootstrap: str, topic: str) -> None:
     """Create the topic with a Metadata request to the embedded coordinator."""
     line = Line(bootstrap)
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)

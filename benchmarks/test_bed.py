@@ -70,6 +70,10 @@ class Gateway:
     def start(self) -> None:
         """Start it, and wait until it is ready."""
         self.launch()
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Wait until it is ready."""
         deadline = time.monotonic() + PATIENCE_S
         while not self.is_ready():
             if time.monotonic() > deadline:

@@ -117,12 +117,12 @@ def _compare(what: str, ways: dict[str, Way], topic: str, runs: int, records: in
     target = TARGET_ON_TLS if ca else TARGET
     for way in ways.values():
         way.mb_s.clear()
-    _apart(what, ways["direct"].bootstrap, topic, records, ca)  # page cache and compiler are warm after it
+    apart(what, ways["direct"].bootstrap, topic, records, ca)  # page cache and compiler are warm after it
     before = {name: _used(way.pid) for name, way in ways.items() if way.pid}
     order = list(ways.items())
     for run in range(runs):
         for _, way in order:
-            way.mb_s.append(mb / _apart(what, way.bootstrap, topic, records, ca))
+            way.mb_s.append(mb / apart(what, way.bootstrap, topic, records, ca))
         order.append(order.pop(0))
         speeds = ", ".join(f"{name} {way.mb_s[-1]:.0f} MB/s" for name, way in ways.items())
         print(f"  {what} {run + 1}/{runs}: {speeds}, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -151,7 +151,7 @@ def _used(pid: int) -> tuple[float, float, float]:
     return cpu_s(pid), waited_s(pid), switches(pid)
 
 
-def _apart(what: str, address: str, topic: str, records: int, ca: str) -> float:
+def apart(what: str, address: str, topic: str, records: int, ca: str) -> float:
     """Run once in a new process; return its seconds."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.throughput", what, address, topic, str(records), ca],
