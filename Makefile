@@ -127,7 +127,7 @@ bench: setup ## what Epochgate costs beside the same work without it (table, bui
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-resources: setup ## processor and memory of one process by members, connections and MB/s (table, build/bench-resources.json)
-	nice $(BIN)/python -m benchmarks.resources
+	$(BIN)/python -m benchmarks.resources
 
 soak: setup ## traffic, churn and broker restarts (MINUTES=10; 60 for an hour): memory, descriptors and tasks must stay flat
 	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),10)

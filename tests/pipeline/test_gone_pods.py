@@ -25,7 +25,7 @@ def test_each_event_is_read_once_however_often_progress_runs_meanwhile(
     folder.mkdir()
     for replica in ("pod-a", "pod-b"):
         pod = Writer(folder, replica, until=200, stays=True, max_bytes=20_000, shared=True)
-        pod.wait_written(200)  # the 200th is inside a file: between two of them nothing would be left
+        pod.wait_written(200)  # the last file is not full: one more event would not begin another
         pod.kill()
     left = sorted(folder.glob("_*.jsonl"))
     assert [path.name.split(".")[0] for path in left] == ["_pod-a", "_pod-b"]

@@ -66,7 +66,11 @@ class Writer:
     """
 
     def __init__(self, folder: Path, replica: str, *, until: int = 0, stays: bool = False, **terms) -> None:
-        arguments = msgspec.json.encode(TERMS._replace(**terms)).decode(), str(until), "stays" * stays
+        arguments = (
+            msgspec.json.encode(TERMS._replace(**terms)).decode(),
+            str(until),
+            "stays" if stays else "",
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.proxy.observability.journal_writer", folder, replica, *arguments],
             cwd=_ROOT,
