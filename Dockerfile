@@ -34,7 +34,13 @@ RUN /tmp/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-di
     && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[demo,fleet]" \
     && "$PREFIX/bin/epochgate" --version
 
-# The same with Spark.
+# Spark's connector to Kafka.
+FROM ${MAVEN_IMAGE} AS connector
+WORKDIR /src
+COPY tools/spark_connector/pom.xml ./
+RUN mvn -q -B -Djars.directory=/jars dependency:copy-dependencies
+
+# The same with Spark. The connector lies among Spark's own jars, where drivers and executors find it.
 FROM build AS build-pipeline
 ARG WHEELS
 ARG PREFIX
@@ -42,13 +48,9 @@ COPY requirements/pipeline.lock requirements/
 RUN --mount=type=cache,target=/root/.cache/pip \
     /tmp/build/bin/python -m pip wheel --require-hashes --no-build-isolation --wheel-dir "$WHEELS" \
         -r requirements/pipeline.lock \
-    && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[pipeline]"
-
-# Spark's connector to Kafka.
-FROM ${MAVEN_IMAGE} AS connector
-WORKDIR /src
-COPY tools/spark_connector/pom.xml ./
-RUN mvn -q -B -Djars.directory=/jars dependency:copy-dependencies
+    && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[pipeline]" \
+    && ln -s "$PREFIX"/lib/python3*/site-packages/pyspark "$PREFIX/spark"
+COPY --from=connector /jars /opt/epochgate/spark/jars
 
 # What runs: Python, the virtual environment, and a user who may write nothing.
 FROM ${PYTHON_IMAGE} AS base
@@ -73,10 +75,13 @@ FROM base AS pipeline
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends default-jre-headless \
     && rm -rf /var/lib/apt/lists/*
-COPY --from=connector /jars /opt/spark-connector
 COPY --from=build-pipeline /opt/epochgate /opt/epochgate
-ENV JAVA_HOME=/usr/lib/jvm/default-java PYSPARK_SUBMIT_ARGS="--driver-class-path /opt/spark-connector/* pyspark-shell"
+COPY pipeline/spark_submit.py /opt/epochgate/
+ENV JAVA_HOME=/usr/lib/jvm/default-java \
+    SPARK_HOME=/opt/epochgate/spark \
+    PYSPARK_PYTHON=/opt/epochgate/bin/python
 USER 10001:10001
+ENTRYPOINT ["python", "-P", "-m", "pipeline.pod"]
 CMD ["pipeline", "--help"]
 
 FROM base AS epochgate

@@ -11,6 +11,7 @@ restart     `kubectl rollout restart`
 delete      every pod of the proxy, one after another, with `kubectl delete pod --force --grace-period 0`
 drain       `kubectl drain` of a node with proxies, and `uncordon`; only with several nodes
 scale       three replicas to one and back
+memory      the process of a pod is killed by the kernel, because its container is at its memory limit
 """
 
 import argparse
@@ -24,6 +25,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from support import ROOT
 from support.consumers import REBALANCE
@@ -39,7 +41,7 @@ from tools.kubernetes.paths import KUBECONFIG
 
 REPORT = ROOT / "build" / "bench-kubernetes.json"
 PROTOCOLS = {"eager": "range", "cooperative": "cooperative-sticky"}
-OPERATIONS = ("upgrade", "restart", "delete", "drain", "scale")
+OPERATIONS = ("upgrade", "restart", "delete", "drain", "scale", "memory")
 PARTITIONS = 20
 RELEASE = "epochgate"
 BOOTSTRAP = f"epochgate-kafka.{NAMESPACE}.svc.cluster.local:9092"
@@ -47,6 +49,17 @@ PROXIES = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=pro
 QUIET_S = 10.0
 """No callback for so long: some heartbeats of every client."""
 SETTLE_S = 240.0
+FILLS_MEMORY = """
+import os, time
+open("/proc/1/oom_score_adj", "w").write("1000")  # the kernel takes the proxy, not one of these
+for _ in range(256):
+    if not os.fork():
+        held = b"x" * (16 << 20)
+        time.sleep(60)
+        os._exit(0)
+os.wait()
+"""
+"""Run beside a proxy, it takes 4 GiB in pieces that are smaller than the proxy."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +200,7 @@ class Bench:
         """Do all of them, each so many times."""
         does: dict[str, Callable[[], None]] = {
             "upgrade": self.upgrade, "restart": self.restart, "delete": self.delete, "drain": self.drain,
-            "scale": self.scale,
+            "scale": self.scale, "memory": self.memory,
         }  # fmt: skip
         for name in operations:
             began = time.monotonic_ns()
@@ -249,6 +262,28 @@ class Bench:
         for replicas in ("1", "3"):
             self.kubectl("scale", f"deployment/{RELEASE}", "--replicas", replicas)
             self._rolled_out()
+
+    def memory(self) -> None:
+        """Fill the memory of the pod that was restarted least, until the kernel kills the proxy in it."""
+        restarts = {name: state["restartCount"] for name, state in self._states().items()}
+        name = min(restarts, key=lambda one: restarts[one])
+        with contextlib.suppress(RuntimeError):  # it ends with the container
+            self.kubectl("exec", name, "--", "python", "-c", FILLS_MEMORY)
+        eventually(
+            lambda: self._states()[name],
+            lambda state: state["restartCount"] > restarts[name] and state["ready"],
+            what=f"{name} is killed and ready again",
+            timeout_s=SETTLE_S,
+            between_s=1.0,
+        )
+        reason = self._states()[name]["lastState"]["terminated"]["reason"]
+        if reason != "OOMKilled":
+            raise AssertionError(f"{name} ended for another reason: {reason}")
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        """Of every proxy's container, by pod."""
+        pods = json.loads(self.kubectl("get", "pods", "--selector", PROXIES, "--output", "json"))["items"]
+        return {one["metadata"]["name"]: one["status"]["containerStatuses"][0] for one in pods}
 
     def _rolled_out(self) -> None:
         self.kubectl("rollout", "status", f"deployment/{RELEASE}", "--timeout", "300s", timeout_s=320)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import PipelineError
+from pipeline.kafka_settings import for_librdkafka
 from pipeline.readiness import cluster
 from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
 
@@ -42,7 +43,7 @@ def capture(
     unfinished = out / f"_{CAPTURED.name}"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    count = _copy(bootstrap, partitions, unfinished, dict(client_settings or {}), told)
+    count = _copy(bootstrap, partitions, unfinished, for_librdkafka(client_settings or {}), told)
     seen.save(out)
     unfinished.rename(folder)
     return count

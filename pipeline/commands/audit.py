@@ -8,9 +8,11 @@ import typer
 from pipeline.commands.common import (
     Conf,
     KafkaConf,
+    KafkaConfFile,
     Master,
     check_source,
     exit_on_error,
+    kafka_settings,
     pairs,
     say,
     session,
@@ -40,6 +42,7 @@ def audit(
         ),
     ] = 100.0,
     kafka_conf: KafkaConf = None,
+    kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
@@ -58,7 +61,7 @@ def audit(
             bootstrap,
             topic,
             lambda folder: events.from_files(spark, folder),
-            lambda at, name: events.from_topic(spark, at, name, pairs(kafka_conf)),
+            lambda at, name: events.from_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
         )
         summary = job.run(spark, lines, out, skew_us=int(skew_ms * 1000))
     if output is OutputFormat.JSON:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from pipeline.commands.common import KafkaConf, exit_on_error, pairs
+from pipeline.commands.common import KafkaConf, KafkaConfFile, exit_on_error, kafka_settings
 from pipeline.errors import PipelineError
 from pipeline.watch import console
 from proxy.console.output import Output, OutputFormat, print_json
@@ -20,6 +20,7 @@ def capture(
         Path, typer.Option(metavar="DIR", help="Folder to write. It must not contain a capture yet.")
     ],
     kafka_conf: KafkaConf = None,
+    kafka_conf_file: KafkaConfFile = None,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Copy a cluster's __consumer_offsets to Parquet files, for `epochgate pipeline readiness`."""
@@ -35,7 +36,7 @@ def capture(
             count = capturing.capture(
                 bootstrap,
                 out,
-                pairs(kafka_conf),
+                kafka_settings(kafka_conf, kafka_conf_file),
                 lambda done, total: bar.update(shown, completed=done, total=total),
             )
     if output is OutputFormat.JSON:

@@ -9,6 +9,7 @@ import typer
 
 from pipeline import spark as sessions
 from pipeline.errors import PipelineError
+from pipeline.kafka_settings import with_files
 from protocol_codecs.printable import printable
 from proxy.console.exit_codes import ExitCode
 
@@ -32,7 +33,16 @@ KafkaConf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="A setting of the Kafka clients, such as security.protocol=SSL. Repeat the option for several.",
+        help="A setting of the Kafka clients in librdkafka's names, such as security.protocol=SSL. "
+        "Repeat the option for several.",
+    ),
+]
+KafkaConfFile = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=FILE",
+        help="A setting of the Kafka clients whose value is in a file, such as sasl.password=/run/secrets/password. "
+        "Repeat the option for several.",
     ),
 ]
 
@@ -46,6 +56,11 @@ def pairs(texts: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}")
         found[key] = value
     return found
+
+
+def kafka_settings(texts: list[str] | None, files: list[str] | None) -> dict[str, str]:
+    """Return the settings of the Kafka clients. Raises typer.BadParameter, or PipelineError for an unreadable file."""
+    return with_files(pairs(texts), pairs(files))
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -9,9 +9,11 @@ import typer
 from pipeline.commands.common import (
     Conf,
     KafkaConf,
+    KafkaConfFile,
     Master,
     check_source,
     exit_on_error,
+    kafka_settings,
     pairs,
     session,
     source,
@@ -56,6 +58,7 @@ def progress(
         ),
     ] = None,
     kafka_conf: KafkaConf = None,
+    kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
@@ -71,7 +74,7 @@ def progress(
             bootstrap,
             topic,
             lambda folder: job.lines_of_files(spark, folder),
-            lambda at, name: job.lines_of_topic(spark, at, name, pairs(kafka_conf)),
+            lambda at, name: job.lines_of_topic(spark, at, name, kafka_settings(kafka_conf, kafka_conf_file)),
         )
         if follow_s is not None:
             # What stops a service ends it as Ctrl-C does.

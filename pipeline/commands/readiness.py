@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, Master, exit_on_error, pairs, say, session
+from pipeline.commands.common import Conf, KafkaConf, KafkaConfFile, Master, exit_on_error, kafka_settings, pairs, say, session
 from pipeline.errors import PipelineError
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -51,6 +51,7 @@ def readiness(
         int, typer.Option(min=0, metavar="MS", help="switch_pause_ms in the policy files.")
     ] = 1_000,
     kafka_conf: KafkaConf = None,
+    kafka_conf_file: KafkaConfFile = None,
     master: Master = None,
     conf: Conf = None,
     output: Output = OutputFormat.TEXT,
@@ -66,9 +67,9 @@ def readiness(
         if capture is not None:
             rows, about = records.captured(spark, capture.absolute()), cluster.Cluster.load(capture)
         elif bootstrap is not None:
-            about = cluster.ask(bootstrap, pairs(kafka_conf))
+            about = cluster.ask(bootstrap, kafka_settings(kafka_conf, kafka_conf_file))
             partitions = about.partitions(records.OFFSETS_TOPIC)
-            rows = records.from_kafka(spark, bootstrap, partitions, pairs(kafka_conf))
+            rows = records.from_kafka(spark, bootstrap, partitions, kafka_settings(kafka_conf, kafka_conf_file))
         else:
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spar
 
 from pipeline.errors import PipelineError
 from pipeline.journal.lines import NUMBERS, Line, owned_text, parse_line
+from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 
@@ -56,7 +57,7 @@ def with_source(lines: "DataFrame") -> "DataFrame":
 
 def from_topic(spark: "SparkSession", bootstrap: str, topic: str, settings: dict[str, str]) -> "DataFrame":
     """Read the lines of a Kafka topic, through Spark's connector."""
-    options = {f"kafka.{key}": value for key, value in settings.items()}
+    options = of_connector(settings)
     try:
         rows = (
             spark.read.format("kafka")

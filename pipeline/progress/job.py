@@ -14,6 +14,7 @@ from pipeline.progress import pauses, streams
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
 from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
+from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
 from pipeline.watch import step
 
@@ -53,7 +54,7 @@ def lines_of_topic(
     spark: "SparkSession", bootstrap: str, topic: str, settings: dict[str, str]
 ) -> "DataFrame":
     """Stream a Kafka topic, through Spark's connector."""
-    options = {f"kafka.{key}": value for key, value in settings.items()}
+    options = of_connector(settings)
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     try:
         rows = (

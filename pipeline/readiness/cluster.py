@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from pipeline.errors import PipelineError
+from pipeline.kafka_settings import for_librdkafka
 
 CLUSTER_FILE = "cluster.json"
 _TIMEOUT_S = 30.0
@@ -65,8 +66,9 @@ def ask(bootstrap: str, client_settings: Mapping[str, str] | None = None) -> Clu
     from confluent_kafka import KafkaException, TopicCollection  # noqa: PLC0415 - only where brokers are asked
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **(client_settings or {})})
+    settings = for_librdkafka(client_settings or {})
     try:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
         names = sorted(admin.list_topics(timeout=_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
         described = [future.result() for future in asked.values()]

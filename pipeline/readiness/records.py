@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
+from pipeline.kafka_settings import of_connector
 from pipeline.tables import BYTES, INT, LONG, TEXT, Column, Table
 from protocol_codecs import CodecError, Message
 from protocol_codecs.codec import decode_prefix
@@ -79,7 +80,7 @@ def from_kafka(
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    options = {f"kafka.{key}": value for key, value in (settings or {}).items()}
+    options = of_connector(settings or {})
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
     try:
         rows = (

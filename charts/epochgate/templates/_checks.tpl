@@ -110,6 +110,7 @@
 {{- end -}}
 {{- end -}}
 {{- include "epochgate.checkJournal" . -}}
+{{- include "epochgate.checkPipeline" . -}}
 {{- with .Values.verticalPodAutoscaler -}}
 {{- if .enabled -}}
 {{- if and $.Values.autoscaling.enabled $.Values.autoscaling.targetCPUUtilizationPercentage (has "cpu" .controlledResources) (ne .updateMode "Off") -}}

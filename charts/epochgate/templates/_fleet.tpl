@@ -1,29 +1,9 @@
 {{/* The member log: its account, and whether members are expired by it. */}}
 
-{{/*
-librdkafka properties of the account, without those from the Secret, as JSON. Without brokers of its own it connects as
-the proxy does: to the same brokers, with the same TLS.
-*/}}
+{{/* librdkafka properties of the account, without those from the Secret, as JSON. */}}
 {{- define "epochgate.fleetKafka" -}}
-{{- $kafka := deepCopy .Values.fleet.kafka -}}
 {{- $secret := merge (dict) .Values.fleet.secretFiles .Values.fleet.secretEnvironment -}}
-{{- if not (or (get $kafka "bootstrap.servers") (hasKey $secret "bootstrap.servers")) -}}
-{{- $ours := dict "bootstrap.servers" (join "," .Values.upstream.bootstrap) -}}
-{{- with .Values.upstream.tls -}}
-{{- if .enabled -}}
-{{- $_ := set $ours "security.protocol" "SSL" -}}
-{{- if .ca.secretName -}}{{- $_ := set $ours "ssl.ca.location" (printf "/etc/epochgate/tls/upstream-ca/%s" .ca.key) -}}{{- end -}}
-{{- if .clientCertificate.secretName -}}
-{{- $_ := set $ours "ssl.certificate.location" "/etc/epochgate/tls/upstream-client/tls.crt" -}}
-{{- $_ := set $ours "ssl.key.location" "/etc/epochgate/tls/upstream-client/tls.key" -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- range $property, $value := $ours -}}
-{{- if not (or (get $kafka $property) (hasKey $secret $property)) -}}{{- $_ := set $kafka $property $value -}}{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $kafka -}}
+{{- include "epochgate.accountKafka" (dict "root" . "kafka" .Values.fleet.kafka "secret" $secret) -}}
 {{- end -}}
 
 {{/* The environment variable with a property of the account. */}}

@@ -1,0 +1,26 @@
+{{/*
+librdkafka properties of an account, as JSON; takes (dict "root" $ "kafka" {…} "secret" {…}), where `secret` has the
+properties that a Secret gives. Without brokers of its own it connects as the proxy does: to the same brokers, with the
+same TLS.
+*/}}
+{{- define "epochgate.accountKafka" -}}
+{{- $kafka := deepCopy .kafka -}}
+{{- $secret := .secret -}}
+{{- if not (or (get $kafka "bootstrap.servers") (hasKey $secret "bootstrap.servers")) -}}
+{{- $ours := dict "bootstrap.servers" (join "," .root.Values.upstream.bootstrap) -}}
+{{- with .root.Values.upstream.tls -}}
+{{- if .enabled -}}
+{{- $_ := set $ours "security.protocol" "SSL" -}}
+{{- if .ca.secretName -}}{{- $_ := set $ours "ssl.ca.location" (printf "/etc/epochgate/tls/upstream-ca/%s" .ca.key) -}}{{- end -}}
+{{- if .clientCertificate.secretName -}}
+{{- $_ := set $ours "ssl.certificate.location" "/etc/epochgate/tls/upstream-client/tls.crt" -}}
+{{- $_ := set $ours "ssl.key.location" "/etc/epochgate/tls/upstream-client/tls.key" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $property, $value := $ours -}}
+{{- if not (or (get $kafka $property) (hasKey $secret $property)) -}}{{- $_ := set $kafka $property $value -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $kafka -}}
+{{- end -}}
