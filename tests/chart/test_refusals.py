@@ -248,6 +248,18 @@ CONTRADICTIONS = {
         ["--set", "pipeline.report.enabled=true,journal.to=volume"],
         "pipeline.report: can't read a journal that is in an emptyDir",
     ),
+    "keys of no Secret": (
+        ["--set", "pipeline.secretFiles.a=b"],
+        "pipeline.secretFiles: names keys of a Secret; set pipeline.secretName too",
+    ),
+    "a setting of the pipeline given twice": (
+        ["--set", "pipeline.secretName=s,pipeline.secretFiles.a=b,pipeline.kafkaConf.a=c"],
+        "pipeline: a is in kafkaConf and in secretFiles",
+    ),
+    "executors that write nowhere": (
+        ["--set", "pipeline.spark.enabled=true"],
+        "pipeline.spark: driver and executors write to one volume; set pipeline.outputClaim",
+    ),
     "rules without effect": (
         [
             "--set",

@@ -20,10 +20,17 @@ from confluent_kafka.admin import (
 TIMEOUT_S = 180.0
 MEMBER_LOG = "__epochgate_members"
 JOURNAL = "epochgate-journal"
+OFFSETS = "__consumer_offsets"
 WANTED: dict[str, list[tuple[ResourceType, str, tuple[str, ...]]]] = {
     "epochgate": [
         (ResourceType.TOPIC, MEMBER_LOG, ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", "CREATE")),
         (ResourceType.TOPIC, JOURNAL, ("WRITE", "DESCRIBE", "CREATE")),
+    ],
+    "epochgate-pipeline": [
+        (ResourceType.TOPIC, JOURNAL, ("READ",)),
+        (ResourceType.TOPIC, OFFSETS, ("READ",)),
+        (ResourceType.TOPIC, "*", ("DESCRIBE",)),
+        (ResourceType.BROKER, "kafka-cluster", ("DESCRIBE_CONFIGS",)),
     ],
     "payments": [
         (ResourceType.TOPIC, "orders", ("READ", "WRITE", "DESCRIBE")),
@@ -34,7 +41,7 @@ WANTED: dict[str, list[tuple[ResourceType, str, tuple[str, ...]]]] = {
         (ResourceType.GROUP, "epochgate-test*", ("READ", "DESCRIBE")),
     ],
 }
-"""What each account may do; nothing else is allowed to it. A name that ends with * is a prefix."""
+"""What each account may do; nothing else is allowed to it. A name that ends with * is a prefix; * alone is all."""
 TOPICS = {"orders": 12, "epochgate-test-eager": 20, "epochgate-test-cooperative": 20}
 """Their partitions."""
 
@@ -53,7 +60,7 @@ def main() -> None:
     )
     wait_for_brokers(admin, 3)
     bindings = [
-        AclBinding(kind, name.rstrip("*"), pattern(name), f"User:{user}", "*", AclOperation[operation],
+        AclBinding(kind, name.rstrip("*") or "*", pattern(name), f"User:{user}", "*", AclOperation[operation],
                    AclPermissionType.ALLOW)
         for user, rights in WANTED.items()
         for kind, name, operations in rights
@@ -74,7 +81,7 @@ def main() -> None:
 
 def pattern(name: str) -> ResourcePatternType:
     """Return how an ACL means that name."""
-    return ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+    return ResourcePatternType.PREFIXED if name.rstrip("*") not in (name, "") else ResourcePatternType.LITERAL
 
 
 def wait_for_brokers(admin: AdminClient, number: int) -> None:

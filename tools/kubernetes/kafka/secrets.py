@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 CLUSTER = "my-cluster"
 NODES = tuple(f"{CLUSTER}-dual-role-{number}" for number in range(3))
-ACCOUNTS = ("admin", "epochgate", "epochgate-test", "payments")
+ACCOUNTS = ("admin", "epochgate", "epochgate-pipeline", "epochgate-test", "payments")
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 

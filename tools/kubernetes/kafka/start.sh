@@ -20,8 +20,8 @@ P
 
 set -f    # /opt/kafka/libs/* is for Java, not for the shell
 users=
-for secret in /etc/kafka-users/admin /etc/kafka-users/epochgate /etc/kafka-users/epochgate-test /etc/kafka-users/payments; do
-  users="$users --add-scram SCRAM-SHA-512=[name=${secret##*/},password=$(cat "$secret/password")]"
+for name in admin epochgate epochgate-pipeline epochgate-test payments; do
+  users="$users --add-scram SCRAM-SHA-512=[name=$name,password=$(cat "/etc/kafka-users/$name/password")]"
 done
 $java kafka.tools.StorageTool format --ignore-formatted --cluster-id "$CLUSTER_ID" --config /tmp/server.properties $users
 exec $java kafka.Kafka /tmp/server.properties
