@@ -76,7 +76,9 @@ def _login(username: str | None, password: str | None, mechanism: str | None) ->
     module = _LOGIN_MODULES.get(mechanism or "")
     if module is None:
         raise PipelineError(f"sasl.username needs a sasl.mechanisms of {', '.join(_LOGIN_MODULES)}")
-    return {"sasl.jaas.config": f"{module} required username={_quoted(username)} password={_quoted(password)};"}
+    return {
+        "sasl.jaas.config": f"{module} required username={_quoted(username)} password={_quoted(password)};"
+    }
 
 
 def _quoted(text: str) -> str:
@@ -91,7 +93,9 @@ def _client_certificate(certificate: str | None, key: str | None) -> dict[str, s
         raise PipelineError("ssl.certificate.location and ssl.key.location are given together")
     private = _text(key)
     if not any(f"BEGIN {kind} KEY" in private for kind in ("PRIVATE", "ENCRYPTED PRIVATE")):
-        raise PipelineError(f"{key} is no PKCS #8, which Java wants: openssl pkcs8 -topk8 -nocrypt makes it one")
+        raise PipelineError(
+            f"{key} is no PKCS #8, which Java wants: openssl pkcs8 -topk8 -nocrypt makes it one"
+        )
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": _text(certificate),
@@ -104,5 +108,3 @@ def _text(file: str) -> str:
         return read_regular_file(Path(file), _MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"{file} can't be read: {error}") from None
-
-

@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.common import Conf, KafkaConf, KafkaConfFile, Master, exit_on_error, kafka_settings, pairs, say, session
+from pipeline.commands.common import (
+    Conf,
+    KafkaConf,
+    KafkaConfFile,
+    Master,
+    exit_on_error,
+    kafka_settings,
+    pairs,
+    say,
+    session,
+)
 from pipeline.errors import PipelineError
 from proxy.console.output import Output, OutputFormat, print_json
 
@@ -69,7 +79,9 @@ def readiness(
         elif bootstrap is not None:
             about = cluster.ask(bootstrap, kafka_settings(kafka_conf, kafka_conf_file))
             partitions = about.partitions(records.OFFSETS_TOPIC)
-            rows = records.from_kafka(spark, bootstrap, partitions, kafka_settings(kafka_conf, kafka_conf_file))
+            rows = records.from_kafka(
+                spark, bootstrap, partitions, kafka_settings(kafka_conf, kafka_conf_file)
+            )
         else:
             raise PipelineError("no source")
         limits = Limits(first_wave_groups, first_wave_members, growth)

@@ -101,7 +101,9 @@ def test_a_setting_is_given_once(tmp_path: Path) -> None:
 
 
 def test_settings_of_java_are_refused_for_librdkafka() -> None:
-    with pytest.raises(PipelineError, match=r"sasl.jaas.config is a setting of Java clients: use sasl.username"):
+    with pytest.raises(
+        PipelineError, match=r"sasl.jaas.config is a setting of Java clients: use sasl.username"
+    ):
         for_librdkafka({"sasl.jaas.config": "…"})
 
 

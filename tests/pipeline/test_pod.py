@@ -23,7 +23,13 @@ EXECUTOR = {
 
 
 def test_everything_else_is_a_command_of_epochgate() -> None:
-    assert command(["pipeline", "audit", "--out", "a"], {}) == ["epochgate", "pipeline", "audit", "--out", "a"]
+    assert command(["pipeline", "audit", "--out", "a"], {}) == [
+        "epochgate",
+        "pipeline",
+        "audit",
+        "--out",
+        "a",
+    ]
     assert command([], {}) == ["epochgate"]
 
 
@@ -63,7 +69,9 @@ def test_an_executor_gets_what_its_driver_put_into_the_environment() -> None:
 
 @pytest.mark.parametrize("kind", ["driver", "executor"])
 def test_a_pod_that_spark_did_not_start_says_so(kind: str) -> None:
-    with pytest.raises(NotFromSparkError, match=rf"is not set: `{kind}` is for pods that spark-submit starts"):
+    with pytest.raises(
+        NotFromSparkError, match=rf"is not set: `{kind}` is for pods that spark-submit starts"
+    ):
         command([kind], IMAGE)
 
 
