@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812 - the name that all of Spark's docs use
 
 from pipeline.journal import events, losses
+from pipeline.kafka_settings import of_connector
 from pipeline.progress import pauses, streams
 from pipeline.progress.output import CONVERGENCES, PAUSES, STUCK, TRANSITIONS, WINDOWS
 from pipeline.progress.single_run import single_run
 from pipeline.progress.streams import Options
-from pipeline.kafka_settings import of_connector
 from pipeline.readiness.records import connector_missing
 from pipeline.watch import step
 

@@ -96,7 +96,7 @@ def test_a_key_that_java_does_not_read_is_named_with_a_way_out(tmp_path: Path) -
 
 
 def test_a_setting_is_given_once(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="sasl.username is given twice"):
+    with pytest.raises(PipelineError, match=r"sasl.username is given twice"):
         with_files(SCRAM, {"sasl.username": str(tmp_path)})
 
 
