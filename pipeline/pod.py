@@ -8,7 +8,6 @@ line; the driver starts pods with the argument ``executor`` and tells them the r
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 _EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _JAVA_OPTION = "SPARK_JAVA_OPT_"
@@ -90,8 +89,7 @@ def main() -> None:
         words = command(sys.argv[1:], os.environ)
     except NotFromSparkError as reason:
         sys.exit(f"error: {reason}")
-    program = Path(words[0])
-    os.execvp(program, words)
+    os.execvp(words[0], words)  # noqa: S606 - without a shell on purpose
 
 
 if __name__ == "__main__":
