@@ -40,7 +40,8 @@ WORKDIR /src
 COPY tools/spark_connector/pom.xml ./
 RUN mvn -q -B -Djars.directory=/jars dependency:copy-dependencies
 
-# The same with Spark. The connector lies among Spark's own jars, where drivers and executors find it.
+# The same with Spark. The connector lies among Spark's own jars, where drivers and executors find it, and the command has
+# a name that spark-submit takes for Python.
 FROM build AS build-pipeline
 ARG WHEELS
 ARG PREFIX
@@ -49,7 +50,8 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /tmp/build/bin/python -m pip wheel --require-hashes --no-build-isolation --wheel-dir "$WHEELS" \
         -r requirements/pipeline.lock \
     && python -m pip --python "$PREFIX/bin/python" install --no-index --find-links "$WHEELS" "epochgate[pipeline]" \
-    && ln -s "$PREFIX"/lib/python3*/site-packages/pyspark "$PREFIX/spark"
+    && ln -s "$PREFIX"/lib/python3*/site-packages/pyspark "$PREFIX/spark" \
+    && ln -s epochgate "$PREFIX/bin/epochgate.py"
 COPY --from=connector /jars /opt/epochgate/spark/jars
 
 # What runs: Python, the virtual environment, and a user who may write nothing.
@@ -76,7 +78,6 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends default-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build-pipeline /opt/epochgate /opt/epochgate
-COPY pipeline/spark_submit.py /opt/epochgate/
 ENV JAVA_HOME=/usr/lib/jvm/default-java \
     SPARK_HOME=/opt/epochgate/spark \
     PYSPARK_PYTHON=/opt/epochgate/bin/python

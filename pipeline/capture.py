@@ -20,6 +20,8 @@ from pipeline.readiness.records import CAPTURED, OFFSETS_TOPIC
 Told = Callable[[int, int], None]
 """Called with the number of offsets read so far and the total."""
 
+_NO_RIGHT_TO_GROUP = 30
+"""GROUP_AUTHORIZATION_FAILED: librdkafka looks for the coordinator of a group even if the consumer never joins it."""
 _ROWS_A_FILE = 500_000
 _POLL_S = 1.0
 _PATIENCE_S = 60.0
@@ -86,7 +88,11 @@ def _read(consumer: Any, starts: dict[int, int], ends: dict[int, int], folder: P
     left = {number for number, end in ends.items() if starts[number] < end}
     total, rows, count, waited = sum(ends.values()) - sum(starts.values()), [], 0, 0.0
     while left:
-        messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
+        messages = [
+            message
+            for message in consumer.consume(_AT_ONCE, timeout=_POLL_S)
+            if message.error() is None or message.error().code() != _NO_RIGHT_TO_GROUP
+        ]
         waited = 0.0 if messages else waited + _POLL_S
         if waited >= _PATIENCE_S:
             raise PipelineError(

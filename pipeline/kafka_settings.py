@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.errors import PipelineError
-from proxy.config.regular_file import read_regular_file
 
-_MAX_FILE_BYTES = 1_000_000
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -105,6 +103,6 @@ def _client_certificate(certificate: str | None, key: str | None) -> dict[str, s
 
 def _text(file: str) -> str:
     try:
-        return read_regular_file(Path(file), _MAX_FILE_BYTES).decode()
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"{file} can't be read: {error}") from None

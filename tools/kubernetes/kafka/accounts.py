@@ -31,6 +31,7 @@ WANTED: dict[str, list[tuple[ResourceType, str, tuple[str, ...]]]] = {
         (ResourceType.TOPIC, OFFSETS, ("READ",)),
         (ResourceType.TOPIC, "*", ("DESCRIBE",)),
         (ResourceType.BROKER, "kafka-cluster", ("DESCRIBE_CONFIGS",)),
+        (ResourceType.GROUP, "spark-kafka-*", ("READ",)),
     ],
     "payments": [
         (ResourceType.TOPIC, "orders", ("READ", "WRITE", "DESCRIBE")),
