@@ -46,17 +46,18 @@ ELSEWHERE = {
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
-    r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*": "Neither YARN nor Kubernetes was available",
+    r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*|for file in spark\.properties .*": (
+        "Neither YARN nor a cluster of Kubernetes has run these jobs"
+    ),
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
 
 FOLLOWED = (pages.Path("docs/tutorial/first-group.md"), pages.Path("docs/tutorial/kubernetes.md"))
 """Tutorials, which a test follows from their first command to their last."""
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
-OF_EPOCHGATE = [
-    (page, line) for page, line in ALL if re.search(rf"{_PROGRAM}epochgate(_pipeline\.py)? ", line)
-]
-"""Also those that spark-submit starts."""
+STARTS_EPOCHGATE = rf"{_PROGRAM}epochgate(?:_pipeline)?(?:\.py)? "
+"""spark-submit starts it too, by the name of a file."""
+OF_EPOCHGATE = [(page, line) for page, line in ALL if re.search(STARTS_EPOCHGATE, line)]
 
 
 def named(cases):
@@ -91,7 +92,7 @@ def test_the_tests_that_are_named_exist():
 
 @named(OF_EPOCHGATE)
 def test_epochgate_knows_the_command_and_its_options(page, line):
-    words = re.split(rf"{_PROGRAM}epochgate(?:_pipeline\.py)? ", line, maxsplit=1)[1]
+    words = re.split(STARTS_EPOCHGATE, line, maxsplit=1)[1]
     arguments = shlex.split(re.split(r" > |; ", words)[0])
     command = get_command(command_line())
     context = None
