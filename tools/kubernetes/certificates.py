@@ -8,11 +8,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = dt.timedelta(days=30)
 _SKEW = dt.timedelta(hours=1)
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Authority:
@@ -46,7 +48,8 @@ class Authority:
 
     def sign(self, file: str, user: str, groups: Sequence[str] = (), names: Sequence[str] = ()) -> None:
         """Write ``file.crt`` and ``file.key``, of a client and server that is this user, under these names."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        # RSA, as kubeadm's: Java clients of Kubernetes, Spark's among them, read others with a further library only.
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         subject = x509.Name(
             [
                 *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
@@ -100,7 +103,7 @@ class Authority:
         }
         place.write_text(json.dumps(config, indent=1))
 
-    def _write_key(self, file: str, key: ec.EllipticCurvePrivateKey) -> None:
+    def _write_key(self, file: str, key: PrivateKey) -> None:
         place = self.path(f"{file}.key")
         place.write_bytes(
             key.private_bytes(
@@ -113,7 +116,7 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
