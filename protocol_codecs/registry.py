@@ -68,6 +68,8 @@ APIS: dict[int, Api] = {
         _declared(messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse),
         _declared(messages.ConsumerGroupDescribeRequest, messages.ConsumerGroupDescribeResponse),
         _declared(messages.ShareGroupHeartbeatRequest, messages.ShareGroupHeartbeatResponse),
+        _declared(messages.ShareFetchRequest, messages.ShareFetchResponse),
+        _declared(messages.ShareAcknowledgeRequest, messages.ShareAcknowledgeResponse),
     )
 }
 """The APIs whose bodies are declared, by key."""

@@ -124,6 +124,8 @@ def test_the_apis_that_somebody_here_reads_are_declared():
         ("CONSUMER_GROUP_HEARTBEAT", "0-1", "0+"),
         ("CONSUMER_GROUP_DESCRIBE", "0-1", "0+"),
         ("SHARE_GROUP_HEARTBEAT", "1", "0+"),
+        ("SHARE_FETCH", "1-2", "0+"),
+        ("SHARE_ACKNOWLEDGE", "1-2", "0+"),
     }
 
 
