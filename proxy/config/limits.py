@@ -142,6 +142,7 @@ class Limits(Section, frozen=True, kw_only=True):
         Meta(
             description="Seconds after which a connection is closed at its next moment of rest, so that its client "
             "connects anew and a replica that was added gets its share; drawn from the last fifth before, for each. "
-            "Never while a member that is reached through it is in a rebalance. `null`: never.",
+            "Never while a member that is reached through it is in a rebalance, or while records are locked in its "
+            "share session. `null`: never.",
         ),
     ] = None

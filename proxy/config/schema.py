@@ -69,7 +69,7 @@ class Versions(Section, frozen=True, kw_only=True):
         Meta(
             description="Offer clients the APIs of the broker that this version of Epochgate has not "
             "reviewed. They are passed on as they are; one that carries broker addresses would lead "
-            "clients past the proxy (those of share groups, which are known to, are never offered).",
+            "clients past the proxy.",
         ),
     ] = False
 

@@ -158,6 +158,11 @@ class Metrics:
             "lingering_upstream_connections",
             "Upstream connections kept open for members whose client has disconnected.",
         )
+        self.share_sessions_cut = self._counter(
+            "share_sessions_cut",
+            "Share sessions that the proxy ended while records were locked, which are delivered once more; by cause.",
+            "cause",
+        )
 
     def _declare_requests(self) -> None:
         self.client_requests = self._hot_counter(

@@ -93,13 +93,19 @@ class ClientConnection:
         self._ending.close_when_idle(cause)
 
     def close_when_quiescent(self, cause: DisconnectCause) -> None:
-        """End once nothing is under way and every member on the connection is Stable; a busy connection may stay."""
+        """End once nothing is under way, no record is locked in a share session and every member on the connection is
+        Stable; a busy connection may stay."""
         self._ending.close_when_quiescent(cause)
 
     @property
     def is_serving(self) -> bool:
         """Whether it has begun, and nothing has ended it."""
         return self._running and self._ending.cause is None
+
+    @property
+    def has_share_session(self) -> bool:
+        """Whether the broker may have locked records for the client, or be about to."""
+        return self._session.share_session.is_open
 
     @property
     def dialed(self) -> Dialed | None:
@@ -224,6 +230,7 @@ class ClientConnection:
     async def _finish(self) -> None:
         """Give both sides what is still theirs; see the module."""
         cause = self._ending.report(self._metrics, self._client_host, self._port)
+        self._deps.share_session_cuts.connection_ended(self._session.share_session, cause)
         if cause is DisconnectCause.CLIENT_CLOSED or cause in CLIENT_AT_FAULT:
             await self._outlive_client()
         else:

@@ -6,6 +6,7 @@ import msgspec
 
 from proxy.cluster.dialer import Dialed, UnreachableError
 from proxy.metrics.counters import HotCounter
+from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.listener_context import ListenerContext
 from proxy.transport.splice import PipePool
@@ -46,3 +47,4 @@ class ConnectionDeps(msgspec.Struct, frozen=True):
     broker_health: NodeHealth
     driver: TranslatorDriver
     pipes: PipePool
+    share_session_cuts: ShareSessionCuts

@@ -20,8 +20,11 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.server.drain")
 _CLOSED_PER_S = 200.0
 """The pace of closing: clients reconnect at once, and another process has to take them."""
 
-_SHARE_OF_GRACE = 0.5
-"""The pace is raised if closing all connections would take more than this share of the grace period."""
+_PART_FOR_CLOSING = 0.5
+"""The pace is raised if closing all connections would take more than this part of the grace period."""
+
+_PART_FOR_LOCKS = 0.8
+"""For this part of the grace period a share consumer may acknowledge the records that are locked for it."""
 
 
 async def drain(
@@ -38,15 +41,23 @@ async def drain(
 async def close_connections(connections: ConnectionManager, grace_s: float) -> None:
     """Close all connections within ``grace_s`` seconds, each once its requests in flight are answered.
 
-    The closing is spread over time (:data:`_CLOSED_PER_S`).
+    The closing is spread over time (:data:`_CLOSED_PER_S`). A connection with a share session goes on taking requests
+    until no records are locked in it, or most of the time is over: closing it would have them delivered again.
     """
     if not len(connections):
         return
     with trio.move_on_after(grace_s) as grace:
-        pause_s = min(1 / _CLOSED_PER_S, grace_s * _SHARE_OF_GRACE / len(connections))
+        pause_s = min(1 / _CLOSED_PER_S, grace_s * _PART_FOR_CLOSING / len(connections))
+        with trio.move_on_after(grace_s * _PART_FOR_LOCKS):
+            for connection in connections:
+                if connection.has_share_session:
+                    connection.close_when_quiescent(DisconnectCause.DRAIN)
+                else:
+                    connection.close_when_idle(DisconnectCause.DRAIN)
+                await trio.sleep(pause_s)
+            await connections.wait_until_none()
         for connection in connections:
             connection.close_when_idle(DisconnectCause.DRAIN)
-            await trio.sleep(pause_s)
         await connections.wait_until_none()
     if grace.cancelled_caught:
         _log.warning("closing connections with requests in flight", connections=len(connections))

@@ -35,6 +35,7 @@ from proxy.server.connection_deps import ConnectionDeps
 from proxy.server.connection_manager import ConnectionManager
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.server.drain import drain
+from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
@@ -165,6 +166,7 @@ class Server:
         )
         self._negotiator = ApiVersionsNegotiator(allow_unknown_apis=config.versions.allow_unknown_apis)
         self._pipes = PipePool(pipe_limit())
+        self._share_session_cuts = ShareSessionCuts(self.metrics)
         ports = sum(len(listener.ports) for listener in self.ports.listeners)
         self._connections = ConnectionManager(config.limits, self.metrics, ports)
         self._ids = count(1)
@@ -294,7 +296,14 @@ class Server:
             cluster.known_nodes,
             cluster.learn_racks,
         )
-        deps = ConnectionDeps(context, self._dialer, self._broker_health, self.driver, self._pipes)
+        deps = ConnectionDeps(
+            context,
+            self._dialer,
+            self._broker_health,
+            self.driver,
+            self._pipes,
+            self._share_session_cuts,
+        )
         for node_id, port in bound.ports.items():
             port.listen()
             nursery.start_soon(port.accept, self._acceptor(node_id, deps, certificates, nursery))

@@ -10,6 +10,7 @@ from proxy.session.in_flight import InFlightRequests
 from proxy.session.listener_context import ListenerContext
 from proxy.session.sasl import SaslState
 from proxy.session.session_state import SessionState
+from proxy.session.share_session import ShareSession
 from translation.actions import RequestId
 
 new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
@@ -19,13 +20,23 @@ new_request_id = cast("Callable[[], RequestId]", count(1).__next__)
 class SessionCore:
     """The shared state of one session. ``context`` is that of its listener."""
 
-    __slots__ = ("context", "events", "in_flight", "sasl", "state", "to_client", "to_upstream")
+    __slots__ = (
+        "context",
+        "events",
+        "in_flight",
+        "sasl",
+        "share_session",
+        "state",
+        "to_client",
+        "to_upstream",
+    )
 
     def __init__(self, context: ListenerContext) -> None:
         self.context = context
         self.state = SessionState()
         self.in_flight = InFlightRequests()
         self.sasl = SaslState(context.clock)
+        self.share_session = ShareSession(context.clock)
         self.to_upstream: list[bytes] = []
         """Bytes for the broker, in order."""
         self.to_client: list[bytes] = []

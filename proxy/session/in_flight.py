@@ -20,8 +20,8 @@ from enum import Enum
 import msgspec
 
 from proxy.session.response_tap import ResponseTap
+from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.framing import correlation_id_of
-from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 
 Rewrite = Callable[[bytes], bytes]
 """Turns the frame of a broker's response into the frame for the client."""
@@ -48,9 +48,10 @@ class InFlightRequest(msgspec.Struct):
     """One request and its response.
 
     ``started`` is when it was read or made, in seconds. ``rewrite`` changes the whole response on its way to the
-    client, ``endpoint_rewriter`` changes it piece by piece as it arrives; at most one of them is set. ``on_response``
-    gets the response of an injected request. ``response`` is that of a local one, once it is known. ``headerless``: the
-    request is a SASL token without a header, and so is its response. ``tap`` gets what the client gets.
+    client, ``endpoint_rewriter`` changes it piece by piece as it arrives; at most one of them is set. ``on_passed`` is
+    called when its last piece has passed. ``on_response`` gets the response of an injected request. ``response`` is
+    that of a local one, once it is known. ``headerless``: the request is a SASL token without a header, and so is its
+    response. ``tap`` gets what the client gets.
 
     The garbage collector tracks this class: ``on_response`` leads back to the connection, so a connection that ends
     with a response outstanding is a cycle.
@@ -63,6 +64,7 @@ class InFlightRequest(msgspec.Struct):
     started: float
     rewrite: Rewrite | None = None
     endpoint_rewriter: EndpointRewriter | None = None
+    on_passed: Callable[[], None] | None = None
     on_response: Callable[[bytes], None] | None = None
     response: bytes | None = None
     headerless: bool = False

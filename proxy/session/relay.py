@@ -19,12 +19,14 @@ from proxy.session.response_tap import (
     tap_topic_names,
 )
 from proxy.session.session_state import RequestEvent
-from proxy.wire import produce_fetch_endpoints
+from proxy.wire import endpoint_rewriter
 from proxy.wire.broker_addresses import CARRYING_ADDRESSES, rewrite_addresses
+from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import Piece
 from proxy.wire.framing import response_body_offset
-from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from proxy.wire.request_header import RequestHeader, expects_response
+from proxy.wire.response_walks import ShareWalk
+from proxy.wire.share_requests import read_share_request
 from translation.actions import Request
 from translation.passthrough.observer import OBSERVED, OBSERVED_WHEN_FORWARDED
 
@@ -39,7 +41,7 @@ _RELAYED = Origin.RELAYED
 
 _REWRITTEN_OR_TAPPED = (
     {_API_VERSIONS, _METADATA, _SASL_AUTHENTICATE}
-    | produce_fetch_endpoints.FIRST_VERSION.keys()
+    | endpoint_rewriter.FIRST_VERSION.keys()
     | CARRYING_ADDRESSES
     | OBSERVED
 )
@@ -124,9 +126,11 @@ class Relay:
 
     def _attach_rewriter(self, entry: InFlightRequest, header: RequestHeader, piece: Piece) -> None:
         api_key, version, map_address = entry.api_key, entry.version, self._context.map_address
-        if (first := produce_fetch_endpoints.FIRST_VERSION.get(api_key)) is not None:
+        if (first := endpoint_rewriter.FIRST_VERSION.get(api_key)) is not None:
             if version >= first:
-                entry.endpoint_rewriter = EndpointRewriter(api_key, version, map_address)
+                entry.endpoint_rewriter = rewriter = EndpointRewriter(api_key, version, map_address)
+                if isinstance(rewriter.walk, ShareWalk):
+                    self._follow_share_session(entry, header, piece, rewriter.walk)
         elif api_key in CARRYING_ADDRESSES:
             known_nodes, learn_racks = self._context.known_nodes, self._context.learn_racks
             entry.rewrite = lambda frame: rewrite_addresses(
@@ -148,6 +152,15 @@ class Relay:
                     self.tap(entry, request)
         elif header.api_key == _METADATA and header.version >= TOPIC_IDS_FROM and self._context.topics.wanted:
             entry.tap = tap_topic_names(header.version, self._context.topics)
+
+    def _follow_share_session(
+        self, entry: InFlightRequest, header: RequestHeader, piece: Piece, walk: ShareWalk
+    ) -> None:
+        share_session, limits = self._core.share_session, self._context.limits
+        # Only a client that the broker has let in has much to acknowledge.
+        most = limits.group_call_max_bytes if share_session.is_open else limits.first_group_call_max_bytes
+        request = read_share_request(header, piece, most, limits.group_call_max_elements)
+        entry.on_passed = lambda: share_session.answered(header.api_key, request, walk)
 
     def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
         """Learn how long the SASL session lives (KIP-368); pending calls may go out again."""

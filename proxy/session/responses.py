@@ -152,6 +152,8 @@ class Responses:
         if entry.api_key not in BEFORE_AUTHENTICATION:
             self.trusted = True
         self._context.request_metrics.response(entry, size, self._context.clock())
+        if entry.on_passed is not None:
+            entry.on_passed()
         if self._in_flight.client:
             self.flush_ready()
 

@@ -33,9 +33,10 @@ from proxy.session.session_state import (
     UpstreamEvent,
     UpstreamState,
 )
+from proxy.session.share_session import ShareSession
 from proxy.session.speculation import Speculation
 from proxy.session.translated_calls import TranslatedCalls
-from proxy.wire import api_versions, share_groups
+from proxy.wire import api_versions
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
 from proxy.wire.request_header import (
     HeaderError,
@@ -52,7 +53,7 @@ from translation.actions import Call, ConnectionId, never
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
 # message takes to be decoded.
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-_JOIN_GROUP = int(ApiKey.JOIN_GROUP)
+_UNFIT_TO_OUTLIVE = frozenset({int(ApiKey.JOIN_GROUP), int(ApiKey.SHARE_FETCH)})
 _DECODE = Treatment.DECODE
 _NEW, _ACTIVE, _GONE = ClientState.NEW, ClientState.ACTIVE, ClientState.GONE
 _OPEN = UpstreamState.OPEN
@@ -126,9 +127,13 @@ class ClientSession:
 
     @property
     def quiescent(self) -> bool:
-        """Whether nothing at all is under way, of the client or of the proxy, and no request has begun to arrive."""
+        """Whether nothing at all is under way, of the client or of the proxy, and no request has begun to arrive.
+
+        Something is under way, too, as long as records are locked for the client: they would be delivered once more.
+        """
         return (
             self.idle
+            and not self._core.share_session.has_locks
             and not self._injected.pending
             and not self._requests.in_frame
             and self._state.request is not _TRANSLATING
@@ -171,13 +176,20 @@ class ClientSession:
         """Whether the upstream connection is of use after the client has gone.
 
         It is not while the broker owes the response to a JoinGroup: it answers no other request before, and a classic
-        group never answers a JoinGroup after a later one of the same member has arrived.
+        group never answers a JoinGroup after a later one of the same member has arrived. Nor with a share session, or
+        a ShareFetch that may open one: the broker hands its records to other members when the connection ends.
         """
         return (
             self._state.upstream is _OPEN
             and self._state.request is not _RELAYING
-            and all(entry.api_key != _JOIN_GROUP for entry in self._core.in_flight.upstream)
+            and not self._core.share_session.is_open
+            and all(entry.api_key not in _UNFIT_TO_OUTLIVE for entry in self._core.in_flight.upstream)
         )
+
+    @property
+    def share_session(self) -> ShareSession:
+        """The share session that the client has on this connection."""
+        return self._core.share_session
 
     def passthrough_bytes(self) -> int:
         """Return how many of the client's next bytes may be spliced to the broker."""
@@ -269,10 +281,6 @@ class ClientSession:
             sasl.ordinary_request()
             treatment = self._group_calls.begin(header, piece, trusted=self.responses.trusted)
             self._treat(treatment, header, piece)
-            return
-        if header.api_key in share_groups.ANSWERED_HERE:
-            sasl.ordinary_request()
-            self._answer_here(header, piece, share_groups.refusal(header.correlation_id))
             return
         if header.api_key not in BEFORE_AUTHENTICATION:
             sasl.ordinary_request()

@@ -17,9 +17,15 @@ from protocol_codecs.messages.api_versions import (
     FinalizedFeatureKey,
 )
 from protocol_codecs.registry import APIS
-from proxy.wire import request_upgrades, share_groups
+from proxy.wire import request_upgrades
 from proxy.wire.framing import correlation_id_of, response_body_offset, response_of_body
-from proxy.wire.supported_versions import FEATURE_NEEDS, NEWEST_REVIEWED, UNSUPPORTED_ADDRESS_APIS
+from proxy.wire.supported_versions import (
+    API_NEEDS,
+    FEATURE_NEEDS,
+    NEVER_OFFERED,
+    NEWEST_REVIEWED,
+    OLDEST_REVIEWED,
+)
 from proxy.wire.translated_apis import TRANSLATED
 
 Ranges = Mapping[int, tuple[int, int]]
@@ -52,8 +58,7 @@ class NegotiatedVersions(msgspec.Struct, frozen=True):
 class ApiVersionsNegotiator:
     """Makes offers, and remembers them: thousands of connections get the same answer from the same broker.
 
-    ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range; never what is known to carry broker
-    addresses.
+    ``allow_unknown_apis`` offers what was not reviewed, in the broker's own range; never what is only for brokers.
     """
 
     def __init__(self, *, allow_unknown_apis: bool) -> None:
@@ -89,6 +94,9 @@ class ApiVersionsNegotiator:
             for api_key in broker
             if (versions := self._client_range(api_key, broker[api_key]))
         }
+        for api_key, needed in API_NEEDS.items():
+            if not client.keys() >= needed:
+                client.pop(api_key, None)
         answer = replace(
             response,
             api_keys=tuple(
@@ -103,14 +111,16 @@ class ApiVersionsNegotiator:
 
     def _client_range(self, api_key: int, broker: tuple[int, int]) -> tuple[int, int] | None:
         low, high = broker
-        if api_key in share_groups.ANSWERED_HERE:
-            return share_groups.offered(low, high)
         newest = NEWEST_REVIEWED.get(api_key)
         if newest is None:
-            return broker if self._allow_unknown_apis and api_key not in UNSUPPORTED_ADDRESS_APIS else None
-        low = request_upgrades.lowest_offered_version(api_key, low)
+            return broker if self._allow_unknown_apis and api_key not in NEVER_OFFERED else None
+        low = max(request_upgrades.lowest_offered_version(api_key, low), _oldest(api_key))
         high = min(high, newest)
         return (low, high) if low <= high else None
+
+
+def _oldest(api_key: int) -> int:
+    return OLDEST_REVIEWED.get(api_key, 0)
 
 
 def _read(version: int, body: bytes) -> tuple[ApiVersionsResponse, int]:
@@ -172,10 +182,10 @@ def _consistent(feature: FinalizedFeatureKey, offered: Ranges) -> FinalizedFeatu
 
 
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-_EVERYTHING_REVIEWED: Ranges = {api_key: (0, newest) for api_key, newest in NEWEST_REVIEWED.items()}
-_UNKNOWN_APIS = (
-    set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - UNSUPPORTED_ADDRESS_APIS - share_groups.ANSWERED_HERE
-)
+_EVERYTHING_REVIEWED: Ranges = {
+    api_key: (_oldest(api_key), newest) for api_key, newest in NEWEST_REVIEWED.items()
+}
+_UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NEVER_OFFERED
 _EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
 if not APIS.keys() >= TRANSLATED:

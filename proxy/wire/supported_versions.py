@@ -3,12 +3,11 @@
 A version is in the table when somebody has looked through its request and response for three things: broker
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
 version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
-will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.produce_fetch_endpoints`` takes them out). Reviewed
-against Kafka 4.3.1; ApiVersions v5 (4.4) is left out because it names the node that the client means, which
-is not always the one behind a port before the first Metadata has passed.
+will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.endpoint_rewriter`` replaces them). Reviewed
+against Kafka 4.3.1, share groups against 4.4.0; ApiVersions v5 (4.4) is left out because it names the node that the
+client means, which is not always the one behind a port before the first Metadata has passed.
 
-APIs between brokers and controllers are not here, nor are share groups (76 to 79: their fetch responses carry
-addresses behind the records; ``proxy.wire.share_groups`` says so to their consumers).
+APIs between brokers and controllers are not here.
 """
 
 from protocol_codecs import ApiKey
@@ -79,14 +78,52 @@ NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.REMOVE_RAFT_VOTER: 0,
     ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
     ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_FETCH: 2,
+    ApiKey.SHARE_ACKNOWLEDGE: 2,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
 }
 """The newest version of each API that is passed on."""
 
-UNSUPPORTED_ADDRESS_APIS: frozenset[int] = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-"""APIs that carry broker addresses and are not rewritten; nobody is offered them, whatever the configuration says."""
+OLDEST_REVIEWED: dict[int, int] = {
+    # v0 was a preview in Kafka 4.0, with other fields, and is gone since 4.1.
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_FETCH: 1,
+    ApiKey.SHARE_ACKNOWLEDGE: 1,
+}
+"""The oldest version that is passed on, where that is not 0."""
+
+NEVER_OFFERED: frozenset[int] = frozenset(
+    {
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    }
+)
+"""APIs that nobody is offered, whatever the configuration says: with these, brokers keep the state of share groups."""
+
+API_NEEDS: dict[int, frozenset[int]] = dict.fromkeys(
+    (
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ),
+    frozenset(
+        {
+            ApiKey.SHARE_GROUP_HEARTBEAT,
+            ApiKey.SHARE_GROUP_DESCRIBE,
+            ApiKey.SHARE_FETCH,
+            ApiKey.SHARE_ACKNOWLEDGE,
+        }
+    ),
+)
+"""APIs that are only offered together with these others: a tool that sees one of them counts on share groups."""
 
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).

@@ -13,7 +13,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "protocol_codecs"), str(Path(__f
 from codec_values import full  # noqa: E402 - the tests of that folder are no package
 
 from tests.proxy.fakes import messages as said  # noqa: E402
-from tests.proxy.fakes import wire  # noqa: E402
+from tests.proxy.fakes import share, wire  # noqa: E402
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -30,12 +30,20 @@ def seeds(target: str) -> Iterator[bytes]:
                 if version <= newest:
                     yield bytes((number, version)) + encode(full(message_type, version), version)
     elif target == "node_endpoints":
-        for odd, name, low, high in ((1, "ProduceResponse", 10, 13), (0, "FetchResponse", 16, 18)):
-            for version in range(low, high + 1):
-                message = full(getattr(messages, name), version)
-                yield bytes((odd, version - low, 1, 5, 9, 30)) + bytes(7) + encode(message, version)
+        yield from _with_node_endpoints((1, "ProduceResponse", 10, 13), (0, "FetchResponse", 16, 18))
+    elif target == "share_node_endpoints":
+        yield from _with_node_endpoints(
+            (1, "ShareAcknowledgeResponse", 1, 2), (0, "ShareFetchResponse", 1, 2)
+        )
     elif target == "connection":
         yield from _conversations()
+
+
+def _with_node_endpoints(*apis: tuple[int, str, int, int]) -> Iterator[bytes]:
+    for odd, name, low, high in apis:
+        for version in range(low, high + 1):
+            message = full(getattr(messages, name), version)
+            yield bytes((odd, version - low, 1, 5, 9, 30)) + bytes(7) + encode(message, version)
 
 
 def _conversations() -> Iterator[bytes]:
@@ -53,7 +61,23 @@ def _conversations() -> Iterator[bytes]:
     bare = wire.request(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"))
     answered = wire.response(ApiKey.SASL_HANDSHAKE, 0, 1, SaslHandshakeResponse())
     yield _stream((0, bare), (1, answered), (0, wire.framed(b"n,,n=a,r=b")), (1, wire.framed(b"r=b,s=c,i=1")))
+    yield _share_consumer()
     yield _stream((0, wire.framed(b"\x60token")), (1, wire.framed(b"\x60answer")), (0, said.metadata(1)))
+
+
+def _share_consumer() -> bytes:
+    """A share session is opened, gets records and acknowledges them; the last answer comes in pieces."""
+    versions = wire.response(ApiKey.API_VERSIONS, 3, 0, said.api_versions_response(share.VERSIONS))
+    return _stream(
+        (0, said.ask_versions(0)),
+        (1, versions),
+        (0, share.fetch(1, 0)),
+        (1, share.fetched(1, range(10))),
+        (0, share.acknowledge(2, 1, range(10), (share.RENEW,))),
+        (1, share.acknowledged(2)),
+        (0, share.fetch(3, 2, range(10))),
+        (1, share.fetched(3, range(10, 20), size=150_000)),
+    )
 
 
 def _stream(*chunks: tuple[int, bytes]) -> bytes:

@@ -23,8 +23,8 @@ from proxy.session.listener_context import ClientError, ListenerContext, Upstrea
 from proxy.session.request_metrics import RequestMetrics
 from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
+from proxy.wire.endpoint_rewriter import EndpointRewriter
 from proxy.wire.frame_splitter import FrameError, FrameSplitter, Piece
-from proxy.wire.produce_fetch_endpoints import EndpointRewriter
 from translation.actions import ConnectionId
 
 BROKER_HOST = b"b.internal"
@@ -120,9 +120,18 @@ def fuzz_addresses(data: bytes) -> None:
 
 def fuzz_node_endpoints(data: bytes) -> None:
     """Responses of Produce and Fetch in pieces of any sizes: what is passed on has the length that was announced."""
-    if len(data) < 12:
-        return
-    api_key, low, high = (ApiKey.PRODUCE, 10, 13) if data[0] & 1 else (ApiKey.FETCH, 16, 18)
+    if len(data) >= 12:
+        _in_pieces((ApiKey.PRODUCE, 10, 13) if data[0] & 1 else (ApiKey.FETCH, 16, 18), data)
+
+
+def fuzz_share_node_endpoints(data: bytes) -> None:
+    """The same with responses of ShareFetch and ShareAcknowledge."""
+    if len(data) >= 12:
+        _in_pieces((ApiKey.SHARE_ACKNOWLEDGE, 1, 2) if data[0] & 1 else (ApiKey.SHARE_FETCH, 1, 2), data)
+
+
+def _in_pieces(api: tuple[int, int, int], data: bytes) -> None:
+    api_key, low, high = api
     version = low + data[1] % (high - low + 1)
     frame = struct.pack(">i", len(data) - 8) + data[8:]
     cuts = sorted({8 + cut * 7 % len(frame) for cut in data[2:6] if 8 + cut * 7 % len(frame) < len(frame)})
@@ -213,6 +222,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "records": fuzz_records,
     "addresses": fuzz_addresses,
     "node_endpoints": fuzz_node_endpoints,
+    "share_node_endpoints": fuzz_share_node_endpoints,
     "frames": fuzz_frames,
     "connection": fuzz_connection,
 }

@@ -1,28 +1,220 @@
-"""What the application of a Java share consumer is told behind the proxy, which carries no share groups."""
+"""Java share consumers (KIP-932) behind the proxy, each story beside the same one without it."""
 
-import subprocess
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pytest
-from support import find_broker
-
-from proxy.wire import share_groups
-from tools.java_client import compiled
-from tools.kafka import jars
+from support.broker import Kafka, Record
+from support.clients import ClientKind
+from support.consumers import ConsumerProcess, Consumers
+from support.entry import LIMITS_OF_TEST_BROKERS, Proxy, running_proxy
+from support.leaders import move_leaders
+from support.share import SHARE_CONSUMER, acknowledged, configure_group, deliveries, refused
+from support.tracing import needs_strace, ports_of, trace_file, traced
 
 pytestmark = pytest.mark.kafka
-TIMEOUT_S = 60.0
+
+PARTITIONS = 3
+LOCK_S = 60
+"""For how long records are locked, in seconds: the most that a broker allows by default."""
+
+WITHIN_S = 40.0
+"""Nothing here may take so long that a lock has ended by itself."""
+
+both = pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
+of_any_mode = pytest.mark.parametrize("mode", ["implicit", "explicit", "renew"])
 
 
-def test_the_application_of_a_share_consumer_reads_that_the_proxy_carries_no_share_groups(
-    entries, kafka, group
-):
-    if kafka.version < "4.1":
-        pytest.skip(f"Kafka {kafka.version} has no ShareGroupHeartbeat v1")
-    try:
-        command = compiled.share_consumer(
-            find_broker.wanted_version(), entries["translate"].bootstrap, group, kafka.new_topic(partitions=1)
+@dataclass
+class ShareGroup:
+    """A share group of its own, whose consumers enter at ``bootstrap``."""
+
+    kafka: Kafka
+    bootstrap: str
+    consumers: Consumers
+    group: str
+    topic: str
+
+    def start(self, mode: str, kind: ClientKind = SHARE_CONSUMER) -> ConsumerProcess:
+        number = len(self.consumers.all) + 1
+        return self.consumers.start(
+            kind,
+            self.bootstrap,
+            self.group,
+            self.topic,
+            name=f"s{number}",
+            only={
+                "bootstrap": self.bootstrap,
+                "group": self.group,
+                "topic": self.topic,
+                "client_id": f"s{number}",
+                "mode": mode,
+            },
         )
-    except jars.KafkaUnavailableError as reason:
-        pytest.skip(str(reason))
-    told = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    assert told.stdout.splitlines()[-1] == share_groups.MESSAGE
+
+    def wait_until_acknowledged(self, records: Sequence[Record], times: int = 1) -> None:
+        wanted = Counter({(record.partition, record.offset): times for record in records})
+        self.consumers.wait_until(
+            lambda: wanted <= acknowledged(self.consumers.all),
+            "every record is acknowledged",
+            timeout_s=WITHIN_S,
+        )
+
+    def wait_until_all_are_read(self, records: Sequence[Record]) -> None:
+        wanted = {record.value for record in records}
+        self.consumers.wait_until(
+            lambda: wanted <= {delivery.value for delivery in deliveries(self.consumers.all)},
+            "every record is read",
+            timeout_s=WITHIN_S,
+        )
+
+    def ports(self) -> set[int]:
+        """To which the consumers, all of them traced, have opened connections, as the kernel saw it."""
+        folder = self.consumers.folder
+        return set(ports_of([trace_file(folder / f"{one.name}.client.log") for one in self.consumers.all]))
+
+    def configured(self) -> "ShareGroup":
+        configure_group(self.kafka, self.group, LOCK_S * 1000)
+        return self
+
+
+@pytest.fixture(autouse=True)
+def _released(kafka: Kafka) -> None:
+    if kafka.version < "4.2":
+        pytest.skip(f"Kafka {kafka.version} has share groups as a preview only, switched off")
+
+
+@pytest.fixture
+def proxy(kafka, folder) -> Iterator[Proxy]:
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def partitions() -> int:
+    return PARTITIONS
+
+
+one_partition = pytest.mark.parametrize("partitions", [1], ids=[""])
+"""A member that is gone without a word has its partitions for 45 s more; the only one, all members have."""
+
+
+@pytest.fixture
+def share_group(kafka, proxy, consumers, group, behind_proxy, partitions) -> ShareGroup:
+    bootstrap = proxy.bootstrap if behind_proxy else kafka.bootstrap
+    topic = kafka.new_topic(partitions=partitions)
+    return ShareGroup(kafka, bootstrap, consumers, group, topic).configured()
+
+
+def port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+@both
+@of_any_mode
+def test_every_record_is_acknowledged_once(kafka, proxy, share_group, behind_proxy, mode):
+    needs_strace()
+    records = kafka.produce(share_group.topic, 300)
+    for _ in range(2):
+        share_group.start(mode, traced(SHARE_CONSUMER))
+    times = 2 if mode == "renew" else 1  # once to renew it, and then by another poll
+    share_group.wait_until_acknowledged(records, times)
+    for consumer in share_group.consumers.all:
+        consumer.close()
+    returned = sorted((record.value, 1) for record in records for _ in range(times))
+    assert sorted(deliveries(share_group.consumers.all)) == returned
+    assert refused(share_group.consumers.all) == []
+    if behind_proxy:
+        assert share_group.ports() <= proxy.ports, "somebody walked past the proxy"
+    else:
+        assert port(kafka.bootstrap) in share_group.ports(), "the trace would have shown it"
+
+
+@both
+@one_partition
+def test_what_a_killed_consumer_had_locked_is_delivered_again_at_once(kafka, share_group, behind_proxy):
+    """Long before the locks end: the broker hears that the connection has ended."""
+    records = kafka.produce(share_group.topic, 30)
+    victim = share_group.start("hold")
+    victim.wait_for("records")
+    victim.kill()
+    held = {delivery.value for delivery in deliveries([victim])}
+    heir = share_group.start("explicit")
+    share_group.wait_until_acknowledged(records)
+    counts = dict(deliveries([heir]))
+    assert {counts[value] for value in held} == {2}
+    assert counts.keys() == {record.value for record in records}
+
+
+@both
+def test_an_orderly_close_costs_no_lock(kafka, share_group, behind_proxy):
+    records = kafka.produce(share_group.topic, 30)
+    first = share_group.start("hold")
+    first.wait_for("records")
+    first.close()
+    share_group.start("explicit")
+    share_group.wait_until_acknowledged(records)
+
+
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, mode):
+    limits = {**LIMITS_OF_TEST_BROKERS, "connection_max_age_s": 2}
+    with running_proxy(kafka.bootstrap, folder / "proxy", limits=limits) as proxy:
+        topic = kafka.new_topic(partitions=PARTITIONS)
+        share_group = ShareGroup(kafka, proxy.bootstrap, consumers, group, topic).configured()
+        share_group.start(mode)
+        records: list[Record] = []
+        closed = 0
+        while closed < 8:  # of the consumer's connections, of which it has three
+            records += kafka.produce(topic, 5)
+            share_group.wait_until_all_are_read(records)
+            closed = count_of(proxy, 'client_to_proxy_disconnects_total{cause="age"}')
+        share_group.wait_until_acknowledged(records)
+        assert not count_of(proxy, "share_sessions_cut_total")
+    assert sorted(deliveries(consumers.all)) == sorted((record.value, 1) for record in records)
+    assert refused(consumers.all) == []
+
+
+def test_a_drain_costs_one_delivery_at_most(kafka, folder, consumers, group):
+    topic = kafka.new_topic(partitions=1)
+    records = kafka.produce(topic, 30)
+    with running_proxy(kafka.bootstrap, folder / "proxy") as proxy:
+        share_group = ShareGroup(kafka, proxy.bootstrap, consumers, group, topic).configured()
+        victim = share_group.start("hold")
+        victim.wait_for("records")
+    told = [line for line in proxy.log.read_text().splitlines() if "a share session was cut" in line]
+    assert len(told) == 1
+    assert group in told[0]
+    share_group.bootstrap = kafka.bootstrap
+    heir = share_group.start("explicit")
+    share_group.wait_until_acknowledged(records)
+    assert {delivery.count for delivery in deliveries([heir])} == {2}
+
+
+def test_no_share_consumer_connects_to_a_broker_whoever_leads(own_kafka, folder, consumers, group):
+    """A broker that leads no more names its successor behind the records (KIP-951)."""
+    needs_strace()
+    cluster = own_kafka(brokers=3)
+    kafka = Kafka(cluster.bootstrap, source="moving", version=cluster.version)
+    topic = kafka.new_topic(partitions=PARTITIONS)
+    move_leaders(cluster.bootstrap, kafka.admin, topic, {0: 1, 1: 2, 2: 3}, [1, 2, 3])
+    with running_proxy(cluster.bootstrap, folder / "proxy") as proxy:
+        share_group = ShareGroup(kafka, proxy.bootstrap, consumers, group, topic).configured()
+        for mode in ("implicit", "explicit"):
+            share_group.start(mode, traced(SHARE_CONSUMER))
+        records = kafka.produce(topic, 30)
+        share_group.wait_until_acknowledged(records)
+        for leaders in ({0: 2, 1: 3, 2: 1}, {0: 3, 1: 1, 2: 2}):
+            move_leaders(cluster.bootstrap, kafka.admin, topic, leaders, [1, 2, 3])
+            records += kafka.produce(topic, 30)
+            share_group.wait_until_acknowledged(records)
+        assert share_group.ports() <= proxy.ports, "somebody walked past the proxy"
+        assert {port(proxy.of_node(node)) for node in (1, 2, 3)} <= share_group.ports()
+
+
+def count_of(proxy: Proxy, series: str) -> int:
+    """What /metrics counts, over all series that begin so."""
+    pattern = rf"^epochgate_{re.escape(series)}(?:\{{.*\}})? (\S+)$"
+    return int(sum(float(value) for value in re.findall(pattern, proxy.metrics(), re.MULTILINE)))

@@ -15,6 +15,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.event_dispatcher import EventDispatcher
 from proxy.server.client_connection import ClientConnection
 from proxy.server.connection_deps import ConnectionDeps
+from proxy.server.share_session_cuts import ShareSessionCuts
 from proxy.server.translation_protocols import Translation
 from proxy.server.translator_driver import TranslatorDriver
 from proxy.session.held_calls_budget import HeldCallsBudget
@@ -22,7 +23,7 @@ from proxy.session.listener_context import ListenerContext
 from proxy.session.request_metrics import RequestMetrics
 from proxy.transport.splice import PipePool
 from proxy.wire.api_versions import ApiVersionsNegotiator
-from tests.proxy.fakes import messages, wire
+from tests.proxy.fakes import messages, share, wire
 from tests.proxy.fakes.translators import Scripted
 from translation.actions import ConnectionId
 
@@ -67,7 +68,7 @@ class Bench:
             passes_through=self.driver.passes_through,
             held_calls=held_calls or HeldCallsBudget(limits.group_calls_held_max_bytes),
         )
-        deps = ConnectionDeps(context, self, self, self.driver, PipePool(4))
+        deps = ConnectionDeps(context, self, self, self.driver, PipePool(4), ShareSessionCuts(self.metrics))
         self.connection = ClientConnection(
             ConnectionId(1), self.proxy_to_client, "client-host", node_id, deps
         )
@@ -102,13 +103,25 @@ class Bench:
     def count(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(f"epochgate_{name}", labels) or 0.0
 
-    async def negotiate(self) -> None:
+    async def negotiate(self, versions: dict[ApiKey, tuple[int, int]] = messages.BROKER_VERSIONS) -> None:
         """The client asks for the broker's versions."""
         await self.client.send_all(messages.ask_versions(0))
         assert await self.at_broker.frame() == messages.ask_versions(0)
-        answer = messages.api_versions_response()
+        answer = messages.api_versions_response(versions)
         await self.broker.send_all(wire.response(ApiKey.API_VERSIONS, 3, 0, answer))
         assert wire.answered_id(await self.from_proxy.frame()) == 0
+
+    async def exchange(self, request: bytes, response: bytes) -> None:
+        """The client sends a request, and the broker answers it."""
+        await self.client.send_all(request)
+        assert await self.at_broker.frame() == request
+        await self.broker.send_all(response)
+        assert await self.from_proxy.frame() == response
+
+    async def acquire_records(self) -> None:
+        """The client opens a share session, in which ten records are locked."""
+        await self.negotiate(share.VERSIONS)
+        await self.exchange(share.fetch(1, 0), share.fetched(1, range(10)))
 
 
 @asynccontextmanager

@@ -407,6 +407,33 @@ async def test_a_lingering_connection_ends_with_the_drain():
         assert bench.translator.kinds()[-1] == "upstream lost"
 
 
+async def test_a_connection_with_a_share_session_does_not_linger():
+    """Its broker would go on holding the records of a client that is gone."""
+    async with a_bench() as bench:
+        await bench.acquire_records()
+        request, response = messages.heartbeat(2), wire.response(ApiKey.HEARTBEAT, 3, 2, HeartbeatResponse())
+        await bench.exchange(request, response)
+        bench.translator.on_client_disconnected = lambda _id: []
+        await bench.client.aclose()
+        with trio.fail_after(5):
+            assert await bench.at_broker.frame() is None
+        assert "client disconnected" not in bench.translator.kinds()
+        assert not bench.count("share_sessions_cut_total", cause="client_closed"), "it was not us"
+
+
+async def test_a_share_session_that_is_cut_is_counted_by_its_cause():
+    with structlog.testing.capture_logs() as logs:
+        async with a_bench() as bench:
+            await bench.acquire_records()
+            bench.connection.end(DisconnectCause.MISROUTED)
+            await bench.client.aclose()
+            await bench.broker.aclose()
+            await bench.ended.wait()
+            assert bench.count("share_sessions_cut_total", cause="misrouted") == 1
+    (said,) = [entry for entry in logs if "share session" in entry["event"]]
+    assert (said["group"], said["cause"]) == ("g", "misrouted")
+
+
 async def test_a_client_that_never_reads_does_not_keep_an_ended_connection(autojump_clock):
     async with a_bench(trio.testing.lockstep_stream_pair) as bench:
         await bench.client.send_all(messages.plain(1))

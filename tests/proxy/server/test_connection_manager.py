@@ -15,7 +15,7 @@ from proxy.server.connection_manager import ConnectionManager
 from proxy.server.connection_progress import ConnectionProgress
 from proxy.server.disconnect_cause import DisconnectCause
 from proxy.wire.frame_splitter import STREAM_ABOVE
-from tests.proxy.fakes import messages, wire
+from tests.proxy.fakes import messages, share, wire
 from tests.proxy.fakes.bench import Bench, a_bench
 
 SOME = Limits(request_timeout_s=60, idle_timeout_s=600)
@@ -78,6 +78,17 @@ async def test_a_connection_without_traffic_is_closed(autojump_clock):
         await trio.sleep(590)
         assert activity.cause is None
         await trio.sleep(15)
+        assert activity.ended_by("idle")
+
+
+async def test_a_connection_with_records_locked_in_its_share_session_is_not_idle(autojump_clock):
+    """A lock may be longer than the idle timeout (`group.share.record.lock.duration.ms`)."""
+    async with a_watched_connection() as activity:
+        await activity.bench.acquire_records()
+        await trio.sleep(700)
+        assert activity.cause is None
+        activity.bench.ahead_s = share.LOCK_S
+        await trio.sleep(2)
         assert activity.ended_by("idle")
 
 
@@ -175,6 +186,26 @@ async def test_an_old_connection_stays_while_a_member_on_it_is_unsettled(autojum
         await trio.sleep(200)
         assert activity.cause is None
         bench.translator.is_settled = True
+        await trio.sleep(2)
+        assert activity.cause is DisconnectCause.AGE
+
+
+async def test_an_old_connection_stays_while_records_are_locked_in_its_share_session(autojump_clock):
+    async with a_watched_connection(Limits(connection_max_age_s=100)) as activity:
+        await activity.bench.acquire_records()
+        await trio.sleep(200)
+        assert activity.cause is None
+        await activity.bench.exchange(share.acknowledge(2, 1, range(10)), share.acknowledged(2))
+        assert await activity.bench.from_proxy.frame() is None
+        assert activity.cause is DisconnectCause.AGE
+        assert not activity.bench.count("share_sessions_cut_total", cause="age")
+
+
+async def test_an_old_connection_is_closed_when_the_locks_in_its_share_session_have_ended(autojump_clock):
+    async with a_watched_connection(Limits(connection_max_age_s=100)) as activity:
+        await activity.bench.acquire_records()
+        await trio.sleep(200)
+        activity.bench.ahead_s = share.LOCK_S
         await trio.sleep(2)
         assert activity.cause is DisconnectCause.AGE
 

@@ -3,9 +3,7 @@
 import pytest
 
 from protocol_codecs import ApiKey, ErrorCode
-from protocol_codecs.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from proxy.session.listener_context import ClientError, UpstreamError
-from proxy.wire import share_groups
 from tests.proxy.fakes import messages, wire
 from tests.proxy.fakes.talk import broker_sends, client_sends, negotiated, plain_response, session, taken
 
@@ -18,7 +16,7 @@ def test_the_offer_is_cut_to_what_was_reviewed():
     broker = {
         **messages.BROKER_VERSIONS,
         ApiKey.METADATA: (0, 99),
-        ApiKey.SHARE_FETCH: (0, 2),
+        ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
         ApiKey.VOTE: (0, 1),
     }
     answer = broker_sends(
@@ -26,7 +24,7 @@ def test_the_offer_is_cut_to_what_was_reviewed():
     )
     offered = {key.api_key: key.max_version for key in wire.body_of(answer, ApiKey.API_VERSIONS, 3).api_keys}
     assert offered[ApiKey.METADATA] == 13
-    assert not offered.keys() & {ApiKey.SHARE_FETCH, ApiKey.VOTE}
+    assert not offered.keys() & {ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.VOTE}
 
 
 def test_a_newer_api_versions_request_than_known_is_answered_here_in_v0():
@@ -100,8 +98,8 @@ def test_an_answer_in_v0_that_can_not_be_read_ends_the_connection():
     "request_frame",
     [
         wire.request(ApiKey.METADATA, 14, 1, b""),
-        wire.request(ApiKey.SHARE_FETCH, 1, 1, b""),
-        wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, b""),
+        wire.request(ApiKey.SHARE_FETCH, 3, 1, b""),
+        wire.request(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, b""),
         wire.framed(b"\x03\xe8\0\0\0\0\0\x01\xff\xff"),
         wire.framed(b"\0\x03\xff\xff\0\0\0\x01\xff\xff"),
     ],
@@ -120,24 +118,22 @@ def test_a_version_that_the_broker_lacks_is_refused_once_that_is_known():
         client_sends(negotiated(session(), versions), messages.metadata(1, version=9))
 
 
-def test_a_share_consumer_is_told_in_its_turn_that_share_groups_are_not_carried():
-    talk = negotiated(session(), {**messages.BROKER_VERSIONS, ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1)})
-    joins = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=("t",))
-    sent = client_sends(talk, messages.plain(1), wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 2, joins))
-    assert sent == messages.plain(1)
-    first, second = wire.frames(broker_sends(talk, plain_response(1)))
-    assert first == plain_response(1), "the answer waits for its turn"
-    answer = wire.body_of(second, ApiKey.SHARE_GROUP_HEARTBEAT, 1)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, share_groups.MESSAGE)
-    assert talk.idle
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_share_group_heartbeat_of_a_client_that_never_asked_is_refused(version):
-    for allowed in (False, True):
-        talk = session(allow_unknown_apis=allowed)
-        with pytest.raises(ClientError):
-            client_sends(talk, wire.request(ApiKey.SHARE_GROUP_HEARTBEAT, version, 1, b""))
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+@pytest.mark.parametrize(
+    "api_key",
+    [
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+    ],
+)
+def test_the_preview_of_share_groups_is_refused_to_a_client_that_never_asked(api_key, allow_unknown_apis):
+    with pytest.raises(ClientError) as caught:
+        client_sends(session(allow_unknown_apis=allow_unknown_apis), wire.request(api_key, 0, 1, b""))
+    assert caught.value.kind == "not_offered"
+    asked = wire.request(api_key, 1, 1, b"")
+    assert client_sends(session(allow_unknown_apis=allow_unknown_apis), asked) == asked
 
 
 def test_unknown_apis_pass_where_the_configuration_allows_it():
@@ -147,7 +143,7 @@ def test_unknown_apis_pass_where_the_configuration_allows_it():
 
 
 @pytest.mark.parametrize(
-    "request_frame", [wire.request(ApiKey.FETCH, 19, 1, b""), wire.request(ApiKey.SHARE_FETCH, 1, 1, b"")]
+    "request_frame", [wire.request(ApiKey.FETCH, 19, 1, b""), wire.request(ApiKey.SHARE_FETCH, 3, 1, b"")]
 )
 def test_what_may_name_brokers_does_not_pass_even_where_unknown_apis_do(request_frame):
     with pytest.raises(ClientError) as caught:

@@ -61,38 +61,59 @@ def test_a_group_call_is_offered_from_v0_on_whatever_the_broker_lacks(api_key):
 
 
 def test_an_unknown_api_is_hidden_unless_the_configuration_allows_it():
-    broker = {1000: (0, 7), ApiKey.SHARE_GROUP_DESCRIBE: (0, 1)}
+    broker = {1000: (0, 7)}
     response = messages.api_versions_response(broker)
     assert ranges(offered(response)) == {}
     assert ranges(offered(response, allow_unknown_apis=True)) == broker
 
 
-def test_an_api_that_is_known_to_name_brokers_is_hidden_whatever_the_configuration_says():
-    broker = {ApiKey.SHARE_FETCH: (0, 2), ApiKey.SHARE_ACKNOWLEDGE: (0, 2), ApiKey.METADATA: (0, 9)}
-    answer = offered(messages.api_versions_response(broker), allow_unknown_apis=True)
-    assert ranges(answer) == {ApiKey.METADATA: (0, 9)}
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+def test_what_brokers_say_to_each_other_about_share_groups_is_never_offered(allow_unknown_apis):
+    broker = dict.fromkeys(range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.STREAMS_GROUP_HEARTBEAT), (0, 1))
+    response = messages.api_versions_response({**broker, ApiKey.METADATA: (0, 9)})
+    assert ranges(offered(response, allow_unknown_apis=allow_unknown_apis)) == {ApiKey.METADATA: (0, 9)}
 
 
 @pytest.mark.parametrize("allow_unknown_apis", [False, True])
-@pytest.mark.parametrize(
-    ("broker", "client"), [((1, 1), {(1, 1)}), ((0, 2), {(1, 1)}), ((0, 0), set()), (None, set())]
-)
-def test_share_group_heartbeat_is_offered_in_the_version_in_which_it_is_answered_here(
-    broker, client, allow_unknown_apis
-):
-    versions = {} if broker is None else {ApiKey.SHARE_GROUP_HEARTBEAT: broker}
-    response = messages.api_versions_response(versions)
-    assert set(ranges(offered(response, allow_unknown_apis=allow_unknown_apis)).values()) == client
+@pytest.mark.parametrize(("broker", "client"), [((1, 1), {(1, 1)}), ((0, 2), {(1, 2)}), ((0, 0), set())])
+def test_share_groups_are_offered_from_v1_on(broker, client, allow_unknown_apis):
+    """v0 of Kafka 4.0 is another protocol."""
+    for api_key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+        response = messages.api_versions_response({api_key: broker})
+        assert set(ranges(offered(response, allow_unknown_apis=allow_unknown_apis)).values()) == client
 
 
-def test_inter_broker_apis_and_share_groups_are_not_offered():
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+def test_offsets_of_share_groups_are_offered_only_together_with_share_groups(allow_unknown_apis):
+    offsets = {ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1), ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0)}
+    groups = {
+        ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+        ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+        ApiKey.SHARE_FETCH: (1, 2),
+        ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    }
+    for broker in (groups | offsets, groups):
+        response = messages.api_versions_response(broker)
+        assert ranges(offered(response, allow_unknown_apis=allow_unknown_apis)) == broker
+    preview = dict.fromkeys(groups, (0, 0))
+    response = messages.api_versions_response(preview | offsets)
+    assert ranges(offered(response, allow_unknown_apis=allow_unknown_apis)) == {}
+
+
+@pytest.mark.parametrize("allow_unknown_apis", [False, True])
+def test_a_client_that_never_asks_may_use_what_would_be_offered(allow_unknown_apis):
+    ranges_of_all = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis).default_ranges
+    assert ranges_of_all[ApiKey.SHARE_FETCH] == (1, 2)
+    assert ranges_of_all[ApiKey.METADATA] == (0, 13)
+    assert ApiKey.WRITE_SHARE_GROUP_STATE not in ranges_of_all
+
+
+def test_inter_broker_apis_are_not_offered():
     hidden = {
         ApiKey.LEADER_AND_ISR,
         ApiKey.CONTROLLED_SHUTDOWN,
         ApiKey.VOTE,
         ApiKey.ENVELOPE,
-        ApiKey.SHARE_FETCH,
-        ApiKey.SHARE_ACKNOWLEDGE,
         ApiKey.WRITE_SHARE_GROUP_STATE,
     }
     assert not hidden & NEWEST_REVIEWED.keys()

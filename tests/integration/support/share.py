@@ -1,0 +1,86 @@
+"""Java share consumers (KIP-932), and what they say of their records."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from support import find_broker
+from support.broker import Kafka
+from support.clients import ClientKind
+from support.consumers import ConsumerProcess
+from support.raw import RawConnection
+from tools.java_client import compiled
+
+_GROUP_RESOURCE = 32
+_SET = 0
+
+
+def _java(log: Path) -> list[str]:
+    compiled.ensure_compiled(find_broker.wanted_version(), compiled.SHARE_CONSUMER)
+    return compiled.command(find_broker.wanted_version(), log, compiled.SHARE_CONSUMER)
+
+
+SHARE_CONSUMER = ClientKind("java share consumer", (), find_broker.wanted_version, _java)
+
+
+class Delivery(NamedTuple):
+    """A record that a poll has returned; ``count`` is 1 the first time that the group gets it."""
+
+    value: str
+    count: int
+
+
+def deliveries(consumers: Iterable[ConsumerProcess]) -> Iterator[Delivery]:
+    """All that the polls of these consumers have returned."""
+    for consumer in consumers:
+        for event in consumer.seen("records"):
+            yield from map(Delivery, event.fields["values"], event.fields["deliveries"])
+
+
+def acknowledged(consumers: Iterable[ConsumerProcess]) -> Counter[tuple[int, int]]:
+    """How often the broker has accepted the acknowledgement of each (partition, offset)."""
+    return Counter(
+        (event.fields["partition"], offset)
+        for consumer in consumers
+        for event in consumer.seen("acknowledged")
+        if event.fields["error"] is None
+        for offset in event.fields["offsets"]
+    )
+
+
+def refused(consumers: Iterable[ConsumerProcess]) -> list[str]:
+    """Why acknowledgements were refused."""
+    said = [event.fields["error"] for consumer in consumers for event in consumer.seen("acknowledged")]
+    return [error for error in said if error is not None]
+
+
+def configure_group(kafka: Kafka, group: str, lock_duration_ms: int) -> None:
+    """Have a share group read topics from their beginning, and lock records for so long."""
+    settings = {
+        "share.auto.offset.reset": "earliest",
+        "share.record.lock.duration.ms": str(lock_duration_ms),
+    }
+    with RawConnection(kafka.bootstrap.split(",", maxsplit=1)[0]) as connection:
+        answer = connection.call(
+            IncrementalAlterConfigsRequest(
+                resources=(
+                    AlterConfigsResource(
+                        resource_type=_GROUP_RESOURCE,
+                        resource_name=group,
+                        configs=tuple(
+                            AlterableConfig(name=name, config_operation=_SET, value=value)
+                            for name, value in settings.items()
+                        ),
+                    ),
+                ),
+                validate_only=False,
+            )
+        )
+    assert [one.error_code for one in answer.responses] == [0], answer
