@@ -39,6 +39,7 @@ ELSEWHERE = {
     r"helm (install|upgrade) .*": "test_helm_renders_what_it_would_install",
     r"helm uninstall .*": "test_every_command_of_the_walkthrough",
     r"helm test .*": "test_a_group_goes_through_and_the_policy_changes_without_a_restart",
+    r"spark-submit .*|for file in spark\.properties .*": "test_the_pipeline_in_the_cluster_equals_one_outside",
     r"kubectl .*": "test_what_kubectl_names_is_in_the_manifests",
 }
 """The test that runs the command, or what the command calls."""
@@ -46,13 +47,14 @@ ELSEWHERE = {
 NEVER_RUN = {
     r"kafka-(acls|topics)\.sh .*": "Kafka's own shell scripts run in no test here",
     r"docker push .*|helm rollback .*": "No test here pushes an image or rolls a release back",
-    r"(PYSPARK_PYTHON=\S+ )?spark-submit .*|venv-pack .*|for file in spark\.properties .*": (
-        "Neither YARN nor a cluster of Kubernetes has run these jobs"
-    ),
+    r"PYSPARK_PYTHON=\S+ spark-submit .*|venv-pack .*": "Nobody has run these jobs on YARN",
 }
 """Needs a cluster, a registry or Kafka's distribution, which no test has. The page says so, in these words."""
 
-FOLLOWED = (pages.Path("docs/tutorial/first-group.md"), pages.Path("docs/tutorial/kubernetes.md"))
+FOLLOWED = tuple(
+    pages.Path("docs/tutorial") / name
+    for name in ("first-group.md", "kubernetes.md", "kubernetes-pipeline.md")
+)
 """Tutorials, which a test follows from their first command to their last."""
 ALL = [(page, line) for page in pages.pages() for line in pages.commands(page)]
 STARTS_EPOCHGATE = rf"{_PROGRAM}epochgate(?:_pipeline)?(?:\.py)? "

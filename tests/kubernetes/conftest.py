@@ -6,8 +6,10 @@ Everything that needs it is in one module: `--dist loadfile` gives that to one w
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -60,6 +62,14 @@ def project_image(kubernetes: None) -> str:
     return name
 
 
+@pytest.fixture(scope="module")
+def pipeline_image(kubernetes: None) -> str:
+    """The image with Spark, on the node."""
+    name = image.build(target="pipeline")
+    cluster.import_images([name])
+    return name
+
+
 @pytest.fixture(scope="package")
 def kafka(kubernetes: None) -> Iterator[Kafka]:
     """A real broker of this machine's, on the bridge too."""
@@ -82,7 +92,8 @@ def kafka_in_pods(project_image: str) -> Iterator[dict[str, str]]:
         install.up()
     except jars.KafkaUnavailableError as reason:
         pytest.skip(f"no Kafka: {reason}")
-    programs = [str(chart_tool("helm").parent), str(binaries.BINARIES), os.environ["PATH"]]
+    folders = [chart_tool("helm").parent, binaries.BINARIES, Path(sys.executable).parent]
+    programs = [*map(str, folders), os.environ["PATH"]]
     yield {"KUBECONFIG": str(KUBECONFIG), "PATH": os.pathsep.join(programs)}
     kubectl("delete", "namespace", install.NAMESPACE, "--wait=false")
 

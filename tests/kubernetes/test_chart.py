@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -13,14 +13,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.docs import pages
 from tests.kubernetes.conftest import Kafka, helm
 from tests.kubernetes.group import Group, Seen, pod
+from tests.kubernetes.spark import PAGE as SPARK_PAGE
+from tests.kubernetes.spark import RESULTS, TABLES, Outside, rows
 from tests.kubernetes.walkthrough import PAGE, Reader
 from tools.chart.render import CHART
 from tools.kubernetes import network
+from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.paths import ClusterError
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.timeout(900)]
 
+Step = pages.Command | pages.File
 PARTITIONS = 4
 RECORDS_A_SECOND = 100
 API_SERVER = f"{network.CONTROL}:6443"
@@ -118,6 +122,46 @@ def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
     assert not (tmp_path / "try").exists()
     (trial,) = (said for line, said in reader.said.items() if line.startswith("helm test"))
     assert "Phase: Succeeded" in trial, trial
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods, pipeline_image):
+    reader = Reader(tmp_path, kafka_in_pods)
+    walkthrough, cleaning_up = before_and_from(
+        pages.steps(PAGE), "kubectl set env deployment/payments KAFKA=my-"
+    )
+    for step in walkthrough:
+        reader.do(step)
+    stop_the_application()  # whoever reads from now on finds the same
+    pipeline, cleaning_up_after_it = before_and_from(pages.steps(SPARK_PAGE), "kubectl delete job")
+    for step in pipeline:
+        reader.do(step)
+    outside = Outside(tmp_path)
+    outside.run()
+    for command, tables in TABLES.items():
+        for table in tables:
+            expected = rows(outside.results / command / table)
+            assert rows(RESULTS / command / table) == expected, f"a Job's {command}: {table}"
+            assert rows(RESULTS / "spark" / command / table) == expected, f"spark-submit's {command}: {table}"
+    for step in (*cleaning_up_after_it, *cleaning_up):
+        reader.do(step)
+
+
+def before_and_from(steps: Sequence[Step], line: str) -> tuple[Sequence[Step], Sequence[Step]]:
+    """The steps before a command that begins like this, and those from it on."""
+    (at,) = (
+        number
+        for number, step in enumerate(steps)
+        if isinstance(step, pages.Command) and step.line.startswith(line)
+    )
+    return steps[:at], steps[at:]
+
+
+def stop_the_application() -> None:
+    there = f"--namespace={install.NAMESPACE}"
+    kubectl("scale", "deployment", "payments", "shop", "--replicas=0", there)
+    kubectl("wait", "pod", "--selector=app in (payments, shop)", "--for=delete", "--timeout=90s", there)
 
 
 def connects(namespace: str, source: str, target: str) -> bool:

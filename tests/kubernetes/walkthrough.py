@@ -8,9 +8,15 @@ from support.waiting import eventually
 from tests.docs import pages
 
 PAGE = Path("docs/tutorial/kubernetes.md")
-BY_MAKE = {"make cluster-up", "make image", "make cluster-kafka", "make cluster-down"}
+BY_MAKE = {
+    "make cluster-up",
+    "make image",
+    "make image TARGET=pipeline",
+    "make cluster-kafka",
+    "make cluster-down",
+}
 """The fixtures have a cluster, its images and its brokers already."""
-COMMAND_S, UNTIL_S = 400.0, 240.0
+COMMAND_S, UNTIL_S = 900.0, 240.0
 
 
 class Reader:
