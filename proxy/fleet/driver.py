@@ -22,7 +22,7 @@ from proxy.fleet.log_events import (
 from proxy.fleet.log_metrics import LogMetrics
 from proxy.fleet.reader_watch import ReaderWatch
 from proxy.fleet.refusals import MemberLogRefused, TopicRefused
-from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic
+from proxy.fleet.topic import TopicIdentity, identify_topic, prepare_topic, when_known
 from proxy.metrics.registry import Metrics
 from translation.fleet.counting import Stored
 from translation.fleet.member_log import MemberLog
@@ -118,7 +118,7 @@ class FleetDriver:
             identity = await trio.to_thread.run_sync(
                 prepare_topic, self._admin, self._fleet, abandon_on_cancel=True
             )
-            ends = await trio.to_thread.run_sync(self._client.ends)
+            ends = await trio.to_thread.run_sync(when_known, self._client.ends)
         except (KafkaException, TimeoutError) as error:
             why = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
             if "security.protocol" not in self._properties:  # brokers do not say that they ask for it

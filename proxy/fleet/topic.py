@@ -5,8 +5,8 @@ replicas disagree (:mod:`translation.fleet.counting`).
 """
 
 import time
-from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -16,8 +16,17 @@ from proxy.config.fleet import Fleet
 from proxy.fleet.refusals import TopicRefused
 from translation.fleet.counting import COMPACTION_LAG_MS, RETENTION_MS
 
+T = TypeVar("T")
+
 TIMEOUT_S = 10.0
 """Seconds for each request to the brokers."""
+
+_PAUSE_S = 0.1
+_NOT_KNOWN_YET = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  that is its public name
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+)
 
 _REQUIRED = {
     "cleanup.policy": "compact,delete",
@@ -60,17 +69,34 @@ def prepare_topic(admin: AdminClient, fleet: Fleet) -> TopicIdentity:
             f"the topic {fleet.topic} has {identity.partitions} partitions, and `fleet.partitions` is "
             f"{fleet.partitions}: all replicas have to say the same, and it can't be changed"
         )
-    _check_settings(admin, fleet, required_settings(replication))
+    when_known(lambda: _check_settings(admin, fleet, required_settings(replication)))
     return identity
 
 
+def when_known(ask: Callable[[], T]) -> T:
+    """Ask a broker about the topic; again for a while, if it does not know of it. It blocks.
+
+    Not every broker knows at once of a topic that was just made, by this replica or by another that started with it.
+
+    :raises KafkaException: as ``ask`` does, at last.
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_KNOWN_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
+
+
 def _await_topic(admin: AdminClient, fleet: Fleet) -> tuple[TopicIdentity, int]:
-    """Not every broker knows at once of a topic that was just made."""
+    """The topic that was just made, once a broker knows all of it."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         if (found := _describe(admin, fleet)) is not None and found[0].partitions == fleet.partitions:
             return found
-        time.sleep(0.1)
+        time.sleep(_PAUSE_S)
     raise TopicRefused(f"the topic {fleet.topic} was made, and the brokers do not show it; start again")
 
 
