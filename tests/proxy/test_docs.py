@@ -46,7 +46,8 @@ def test_each_contract_names_files_and_tests_that_exist():
     names = set(re.findall(r"`(test_\w+)`", page))
     defined = {
         name
-        for file in (ROOT / "tests" / "proxy").rglob("test_*.py")
+        for folder in ("proxy", "integration")
+        for file in (ROOT / "tests" / folder).rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))
     }
     assert names
