@@ -1,6 +1,7 @@
 """Runs the pipeline outside the cluster on what the cluster's Jobs and drivers read, and compares the results."""
 
 import base64
+import itertools
 import os
 import subprocess
 import sys
@@ -9,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
+from support.waiting import eventually
 
 from tools.kubernetes.control import DNS
 from tools.kubernetes.kafka.install import NAMESPACE
 from tools.kubernetes.kubectl import kubectl
 from tools.kubernetes.node import Node
+from tools.spark_connector.jars import ensure_connector
 
 PAGE = Path("docs/tutorial/kubernetes-pipeline.md")
 RESULTS = Path("/var/tmp/epochgate-reports")  # noqa: S108 - a folder of the page, which makes it
 """Where the page has its volume."""
 BOOTSTRAP = "my-cluster-kafka-bootstrap.kafka.svc:9093"
 TOPIC = "epochgate-journal"
-RUN_S = 900.0
+RUN_S, UNTIL_S = 900.0, 120.0
 TABLES = {
     "readiness": ("groups", "members", "offsets", "verdicts", "waves", "quarantine"),
     "progress": ("transitions", "pauses", "stuck", "windows", "convergences", "quarantine"),
@@ -34,6 +37,7 @@ class Outside:
     def __init__(self, folder: Path) -> None:
         self.results = folder / "results"
         self._folder = folder
+        self._numbers = itertools.count()
         self._resolver = folder / "resolv.conf"
         self._resolver.write_text(
             f"nameserver {DNS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n"
@@ -53,15 +57,30 @@ class Outside:
     def run(self) -> None:
         """All commands, as the chart's Jobs call them."""
         at = self.results
-        capture = self._folder / "capture"
-        self._epochgate("capture", *self._source, f"--out={capture}")
-        self._pipeline("readiness", f"--capture={capture}", f"--out={at}/readiness")
+        self._pipeline("readiness", f"--capture={self._capture()}", f"--out={at}/readiness")
         self._pipeline("progress", *self._source, f"--topic={TOPIC}", f"--out={at}/progress")
         self._pipeline("audit", *self._source, f"--topic={TOPIC}", f"--out={at}/audit")
 
+    def wait_until_nobody_commits(self) -> None:
+        """Return when `__consumer_offsets` has not grown for longer than clients' `auto.commit.interval.ms` of 5 s."""
+        sizes = [-1]
+
+        def has_not_grown() -> bool:
+            folder = self._capture()
+            sizes.append(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+            return sizes[-1] == sizes[-2]
+
+        eventually(has_not_grown, what="nobody commits any more", timeout_s=UNTIL_S, between_s=6.0)
+
+    def _capture(self) -> Path:
+        folder = self._folder / f"capture-{next(self._numbers)}"
+        self._epochgate("capture", *self._source, f"--out={folder}")
+        return folder
+
     def _pipeline(self, command: str, *arguments: str) -> None:
-        few = "--conf=spark.sql.shuffle.partitions=4"
-        self._epochgate("pipeline", command, "--master=local[2]", few, *arguments)
+        jars = ",".join(map(str, ensure_connector()))
+        settings = [f"--conf=spark.jars={jars}", "--conf=spark.sql.shuffle.partitions=4"]
+        self._epochgate("pipeline", command, "--master=local[2]", *settings, *arguments)
 
     def _epochgate(self, *arguments: str) -> None:
         """Run it with a node's network and the cluster's names."""

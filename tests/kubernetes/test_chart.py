@@ -133,11 +133,12 @@ def test_the_pipeline_in_the_cluster_equals_one_outside(tmp_path, kafka_in_pods,
     )
     for step in walkthrough:
         reader.do(step)
-    stop_the_application()  # whoever reads from now on finds the same
+    outside = Outside(tmp_path)
+    stop_producing()  # whoever reads from now on finds the same
+    outside.wait_until_nobody_commits()
     pipeline, cleaning_up_after_it = before_and_from(pages.steps(SPARK_PAGE), "kubectl delete job")
     for step in pipeline:
         reader.do(step)
-    outside = Outside(tmp_path)
     outside.run()
     for command, tables in TABLES.items():
         for table in tables:
@@ -158,10 +159,10 @@ def before_and_from(steps: Sequence[Step], line: str) -> tuple[Sequence[Step], S
     return steps[:at], steps[at:]
 
 
-def stop_the_application() -> None:
+def stop_producing() -> None:
     there = f"--namespace={install.NAMESPACE}"
-    kubectl("scale", "deployment", "payments", "shop", "--replicas=0", there)
-    kubectl("wait", "pod", "--selector=app in (payments, shop)", "--for=delete", "--timeout=90s", there)
+    kubectl("scale", "deployment", "shop", "--replicas=0", there)
+    kubectl("wait", "pod", "--selector=app=shop", "--for=delete", "--timeout=90s", there)
 
 
 def connects(namespace: str, source: str, target: str) -> bool:
