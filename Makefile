@@ -114,6 +114,9 @@ cluster-down: setup ## end it and restore what it changed
 cluster-kafka: setup ## three brokers in that cluster, with TLS, SCRAM and ACLs (after make image)
 	@$(BIN)/python -m tools.kubernetes.kafka
 
+cluster-prometheus: setup ## the Prometheus operator and a Prometheus in that cluster (building it takes minutes, once)
+	@$(BIN)/python -m tools.kubernetes.prometheus
+
 image: setup ## the Dockerfile's image by podman, handed to the cluster if one is up (TAG=0.1.0 TARGET=epochgate|pipeline)
 	@$(BIN)/python -m tools.kubernetes image $(if $(TAG),--tag $(TAG)) $(if $(TARGET),--target $(TARGET))
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from tools.chart import readme, render, schemas
+from tools.chart import crds, readme, render, schemas
 from tools.chart.binaries import ROOT, binary
 
 pytestmark = pytest.mark.usefixtures("helm")
@@ -29,6 +29,13 @@ def test_kubernetes_takes_the_manifests(variant, version):
     wrong = [one for one in found if one["status"] != "statusValid"]
     assert wrong == []
     assert len(found) == len(render.documents(render.ci(variant)))
+
+
+def test_the_variants_have_every_custom_kind():
+    """So that tests/kubernetes shows each of them to a real API server."""
+    made = {one["kind"] for name in render.variants() for one in render.documents(render.ci(name))}
+    defined = {one["spec"]["names"]["kind"] for source in crds.SOURCES for one in source.definitions()}
+    assert defined - made == {"VerticalPodAutoscalerCheckpoint"}  # its recommender's own
 
 
 def test_an_unknown_field_is_found(helm):
@@ -206,7 +213,7 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     values = [yaml.safe_load(block) for block in blocks]
-    assert len(values) == 2
+    assert len(values) == 3
     arguments = []
     for number, block in enumerate(blocks):
         (tmp_path / f"{number}.yaml").write_text(block)

@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from support.prometheus import Prometheus
 
+from tests.kubernetes.monitoring import forwarded
 from tools.chart.binaries import NoGoError
 from tools.chart.binaries import binary as chart_tool
 from tools.chart.render import CHART
 from tools.kafka import jars
 from tools.kafka.cluster import RUN, Cluster, ExtraListener
-from tools.kubernetes import binaries, cluster, image, network, packages
+from tools.kubernetes import binaries, cluster, custom_resources, image, network, packages
 from tools.kubernetes.kafka import install
-from tools.kubernetes.kubectl import kubectl
+from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.paths import KUBECONFIG, ClusterError
+from tools.kubernetes.prometheus import install as monitoring
 
 BUILD = "EPOCHGATE_KUBERNETES"
+HINT = f"python -m tools.kubernetes build, or {BUILD}=build"
 NAMESPACE = "epochgate-test"
 NODES_LISTENER = "NODES"
 
@@ -133,12 +137,43 @@ def release(namespace: str, project_image: str, kafka: Kafka) -> str:
     return "epochgate"
 
 
+@pytest.fixture(scope="package")
+def custom_kinds(kubernetes: None) -> Iterator[None]:
+    """The kinds that the chart makes if it is told to, known to the cluster. Those that it knew before are left."""
+    try:
+        files = custom_resources.of_the_chart()
+    except NoGoError as reason:
+        _without(f"no definitions of custom kinds: {reason}")
+    before = custom_resources.known()
+    custom_resources.define(files)
+    yield
+    custom_resources.forget(custom_resources.known() - before)
+
+
+@pytest.fixture(scope="package")
+def prometheus(custom_kinds: None) -> Iterator[Prometheus]:
+    """The Prometheus operator and its Prometheus. Those that are there already are taken, and left."""
+    if not os.environ.get(BUILD) and binaries.missing(binaries.MONITORING):
+        _without(f"the Prometheus operator is not built ({HINT})")
+    was_there = succeeds("get", "namespace", monitoring.NAMESPACE)
+    monitoring.up()
+    with forwarded() as prometheus:
+        yield prometheus
+    if not was_there:
+        monitoring.down()
+
+
 def helm(*words: str, feed: str | None = None) -> str:
     """Run helm on the cluster."""
-    command = [str(chart_tool("helm")), f"--kubeconfig={KUBECONFIG}", f"--namespace={NAMESPACE}", *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input=feed)
+    done = run_helm(*words, feed=feed)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def run_helm(*words: str, feed: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run helm on the cluster, whatever comes of it."""
+    command = [str(chart_tool("helm")), f"--kubeconfig={KUBECONFIG}", f"--namespace={NAMESPACE}", *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, input=feed)
 
 
 def _why_not() -> str | None:
@@ -146,11 +181,10 @@ def _why_not() -> str | None:
     if os.geteuid() != 0:
         return "a Kubernetes needs root"
     if not os.environ.get(BUILD):
-        hint = f"python -m tools.kubernetes build, or {BUILD}=build"
         if modules := binaries.missing():
-            return f"Kubernetes is not built: {', '.join(modules)} ({hint})"
+            return f"Kubernetes is not built: {', '.join(modules)} ({HINT})"
         if wanted := packages.missing(packages.CLUSTER | packages.IMAGE):
-            return f"not installed: {', '.join(wanted)} ({hint})"
+            return f"not installed: {', '.join(wanted)} ({HINT})"
     if subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], check=False).returncode:
         return "this root may make no namespaces"
     try:

@@ -7,20 +7,26 @@ from contextlib import contextmanager
 from threading import Event, Thread
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.waiting import eventually
 
 from tests.docs import pages
-from tests.kubernetes.conftest import Kafka, helm
+from tests.kubernetes.conftest import Kafka, helm, run_helm
 from tests.kubernetes.group import Group, Seen, pod
+from tests.kubernetes.monitoring import targets
 from tests.kubernetes.spark import PAGE as SPARK_PAGE
 from tests.kubernetes.spark import RESULTS, TABLES, Outside, rows
+from tests.kubernetes.stored import differences
 from tests.kubernetes.walkthrough import PAGE, Reader
+from tools.chart import render
 from tools.chart.render import CHART
-from tools.kubernetes import network
+from tools.kubernetes import custom_resources, network
 from tools.kubernetes.kafka import install
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.paths import ClusterError
+from tools.kubernetes.prometheus import install as monitoring
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -29,6 +35,36 @@ PARTITIONS = 4
 RECORDS_A_SECOND = 100
 API_SERVER = f"{network.CONTROL}:6443"
 PROXY = "app.kubernetes.io/component=proxy"
+FILES = CHART / "files"
+MONITOR = {
+    "labels": monitoring.LABELS,
+    "interval": "1s",
+    "scrapeTimeout": "1s",
+    "podTargetLabels": ["app.kubernetes.io/instance"],
+}
+PROMETHEUS = {"matchLabels": {"kubernetes.io/metadata.name": monitoring.NAMESPACE}}
+CONNECTIONS_FOR_THE_ADAPTER = 'epochgate_client_to_proxy_active_connections{namespace!="",pod!=""}'
+"""What docs/how-to/kubernetes.md has prometheus-adapter ask."""
+NOWHERE = {"nodeSelector": {"epochgate-test": "nowhere"}}
+CERTIFICATE = {"enabled": True, "certManager": {"enabled": True, "issuerRef": {"name": "ca"}}}
+GATEWAY = {"enabled": True, "parentRefs": [{"name": "kafka"}]}
+ROUTED = {
+    "tls": {"enabled": True, "secretName": "any"},
+    "gateway": GATEWAY,
+    "advertisedHost": "kafka-{node_id}.example",
+}
+OF_UNKNOWN_KINDS = {
+    "listeners.kafka.tls.certManager.enabled": (
+        "Certificate",
+        {"listeners": {"kafka": {"tls": CERTIFICATE}}},
+    ),
+    "listeners.kafka.gateway.enabled": ("TLSRoute", {"listeners": {"kafka": ROUTED}}),
+    "verticalPodAutoscaler.enabled": ("VerticalPodAutoscaler", {"verticalPodAutoscaler": {"enabled": True}}),
+    "metrics.serviceMonitor.enabled": ("ServiceMonitor", {"metrics": {"serviceMonitor": {"enabled": True}}}),
+    "metrics.podMonitor.enabled": ("PodMonitor", {"metrics": {"podMonitor": {"enabled": True}}}),
+    "metrics.prometheusRule.enabled": ("PrometheusRule", {"metrics": {"prometheusRule": {"enabled": True}}}),
+}
+"""By the value that asks for it, a kind that no cluster has of itself, and values that ask for it."""
 
 
 def test_the_namespace_refuses_what_is_not_restricted(namespace):
@@ -45,6 +81,53 @@ def test_the_namespace_refuses_what_is_not_restricted(namespace):
 def test_the_chart_installs_with_three_replicas(release, namespace):
     deployment = json.loads(kubectl("get", "deployment", release, "--namespace", namespace, "--output=json"))
     assert deployment["status"]["readyReplicas"] == 3
+
+
+@pytest.mark.parametrize("value", OF_UNKNOWN_KINDS)
+def test_a_kind_that_the_cluster_does_not_have_is_refused(release, value):
+    if custom_resources.known():
+        pytest.skip("this cluster has custom kinds already, perhaps by make cluster-prometheus")
+    kind, values = OF_UNKNOWN_KINDS[value]
+    before = helm("history", release)
+    words = ["upgrade", release, str(CHART), "--reuse-values", "--values=-"]
+    done = run_helm(*words, feed=json.dumps(values))
+    assert done.returncode != 0
+    assert f"{value}: this cluster has no {kind} (" in done.stderr
+    assert helm("history", release) == before
+
+
+@pytest.mark.parametrize("variant", render.variants())
+def test_the_api_server_stores_what_the_chart_makes_as_it_is(custom_kinds, namespace, variant):
+    """In a namespace that is `restricted`, with pods for no node: nobody waits for them."""
+    values = str(render.CI / f"{variant}-values.yaml")
+    words = ["install", variant, str(CHART), f"--values={values}", "--values=-"]
+    done = run_helm(*words, feed=json.dumps(NOWHERE))
+    try:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert differences(helm("get", "manifest", variant), namespace) == []
+    finally:
+        helm("uninstall", variant, "--ignore-not-found", "--wait=false")
+
+
+def test_a_field_that_the_api_server_drops_is_noticed(custom_kinds, namespace):
+    """What the test above goes by."""
+    route = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "TLSRoute",
+        "metadata": {"name": "dropped"},
+        "spec": {
+            "hostnames": ["kafka.example"],
+            "rules": [{"backendRefs": [{"name": "any", "port": 9092, "nonsense": 1}]}],
+        },
+    }
+    manifest = json.dumps(route)
+    kubectl("create", f"--namespace={namespace}", "--validate=false", "--filename=-", feed=manifest)
+    try:
+        assert differences(manifest, namespace) == [
+            "TLSRoute/dropped.spec.rules[0].backendRefs[0].nonsense: 1 is dropped"
+        ]
+    finally:
+        kubectl("delete", f"--namespace={namespace}", "--filename=-", feed=manifest)
 
 
 def test_helm_test_passes(release):
@@ -83,34 +166,124 @@ def test_a_network_policy_lets_nobody_through_who_is_not_named(release, namespac
         idle = pod(name, project_image, ["sleep", "infinity"])
         kubectl("apply", "--namespace", namespace, "--filename=-", feed=json.dumps(idle))
     kubectl("wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--namespace", namespace)
-    service, broker = f"{release}-kafka:9092", kafka.for_pods
+    service, admin, broker = f"{release}-kafka:9092", f"{release}-admin:9080", kafka.for_pods
     (proxy, *_) = pods_of(namespace)
     assert connects(namespace, "pod/friend", service)
     assert connects(namespace, "pod/stranger", service)
+    assert connects(namespace, "pod/friend", admin)
     assert connects(namespace, proxy, API_SERVER)
     allowed = {
         "enabled": True,
         "clients": [{"podSelector": {"matchLabels": {"epochgate-test": "friend"}}}],
         "brokers": [{"ipBlock": {"cidr": f"{broker.rpartition(':')[0]}/32"}}],
     }
-    helm(
-        "upgrade",
-        release,
-        str(CHART),
-        "--reuse-values",
-        "--wait",
-        "--timeout=90s",
-        "--values=-",
-        feed=json.dumps({"networkPolicy": allowed}),
-    )
+    upgrade(release, {"networkPolicy": allowed})
     try:
         wait_until(lambda: not connects(namespace, "pod/stranger", service), "strangers are kept out")
         assert connects(namespace, "pod/friend", service)
+        assert not connects(namespace, "pod/friend", admin)
         (proxy, *_) = pods_of(namespace)
         assert connects(namespace, proxy, broker)
         assert not connects(namespace, proxy, API_SERVER)
     finally:
-        kubectl("delete", "networkpolicy", "--all", "--namespace", namespace)
+        upgrade(release, {"networkPolicy": {"enabled": False}})
+
+
+@pytest.fixture(scope="module")
+def watched(release, namespace, project_image, kafka, prometheus):
+    """The release with all that the chart makes for Prometheus, which a NetworkPolicy names, and a group at work."""
+    metrics = {
+        "serviceMonitor": MONITOR | {"enabled": True},
+        "prometheusRule": {"enabled": True, "labels": monitoring.LABELS},
+        "dashboard": {"enabled": True},
+    }
+    policy = {
+        "enabled": True,
+        "clients": [],
+        "brokers": [],
+        "monitoring": [{"namespaceSelector": PROMETHEUS}],
+    }
+    upgrade(release, {"metrics": metrics, "networkPolicy": policy})
+    make_topics(kafka, ["watched"])
+    group = Group(namespace, "watched", 2, "range", "watched", f"{release}-kafka:9092", project_image)
+    group.start()
+    wait_until(lambda: everything_is_owned(group.seen()), "the group has its partitions")
+    return prometheus
+
+
+def test_prometheus_scrapes_every_pod_by_the_service_monitor(watched, release, namespace):
+    pods = pods_of(namespace)
+    scraped = targets(watched, f"serviceMonitor/{namespace}/{release}/0", pods)
+    for one in scraped:
+        assert one["labels"] == {
+            "app_kubernetes_io_instance": release,
+            "container": "epochgate",
+            "endpoint": "admin",
+            "instance": one["labels"]["instance"],
+            "job": f"{release}-admin",
+            "namespace": namespace,
+            "pod": one["labels"]["pod"],
+            "service": f"{release}-admin",
+        }
+    connections = watched.ask(CONNECTIONS_FOR_THE_ADAPTER)
+    assert {one["metric"]["pod"] for one in connections} == pods
+
+
+def test_prometheus_loads_the_rules_of_the_chart(watched):
+    def groups():
+        return [one for one in watched.get("rules")["groups"] if one["name"] == "epochgate"]
+
+    def all_ran(found):
+        return found and all(rule["health"] != "unknown" for rule in found[0]["rules"])
+
+    (group,) = eventually(groups, all_ran, what="Prometheus has evaluated the rules", timeout_s=90)
+    (written,) = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
+    assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in written["rules"]]
+    assert {(rule["health"], rule.get("lastError", "")) for rule in group["rules"]} == {("ok", "")}
+    assert watched.alerts() == {}
+
+
+def test_prometheus_answers_every_query_of_the_dashboard(watched, release, namespace):
+    listed = [
+        "get",
+        "configmaps",
+        f"--namespace={namespace}",
+        "--selector=grafana_dashboard=1",
+        "--output=json",
+    ]
+    (found,) = json.loads(kubectl(*listed))["items"]
+    dashboard = json.loads(found["data"]["epochgate.json"])
+    pods = pods_of(namespace)
+    targets(watched, f"serviceMonitor/{namespace}/{release}/0", pods)
+    (instance,) = [one for one in dashboard["templating"]["list"] if one["name"] == "instance"]
+    assert instance["definition"] == "label_values(epochgate_build_info, instance)"
+    assert len(watched.get("label/instance/values", **{"match[]": "epochgate_build_info"})) == len(pods)
+
+    def silent() -> list[str]:
+        queries = [
+            target["expr"].replace("$__rate_interval", "5m").replace("$instance", ".*")
+            for panel in dashboard["panels"]
+            for target in panel.get("targets", ())
+        ]
+        return [query for query in queries if not watched.ask(query)]
+
+    eventually(silent, lambda queries: queries == [], what="every query gives data", between_s=1)
+
+
+def test_prometheus_scrapes_every_pod_by_the_pod_monitor_instead(watched, release, namespace):
+    monitors = {"serviceMonitor": {"enabled": False}, "podMonitor": MONITOR | {"enabled": True}}
+    upgrade(release, {"metrics": monitors})
+    for one in targets(watched, f"podMonitor/{namespace}/{release}/0", pods_of(namespace)):
+        assert one["labels"] == {
+            "app_kubernetes_io_instance": release,
+            "container": "epochgate",
+            "endpoint": "admin",
+            "instance": one["labels"]["instance"],
+            "job": f"{namespace}/{release}",
+            "namespace": namespace,
+            "pod": one["labels"]["pod"],
+        }
+    assert targets(watched, f"serviceMonitor/{namespace}/{release}/0", set()) == []
 
 
 def test_every_command_of_the_walkthrough(tmp_path, kafka_in_pods):
@@ -174,7 +347,13 @@ def connects(namespace: str, source: str, target: str) -> bool:
 
 def pods_of(namespace: str) -> set[str]:
     listing = ["get", "pods", "--namespace", namespace, "--selector", PROXY, "--output=name"]
-    return set(kubectl(*listing).split())
+    return {name.removeprefix("pod/") for name in kubectl(*listing).split()}
+
+
+def upgrade(release: str, values: dict[str, object]) -> None:
+    """Change values of the release, and wait until its pods are ready."""
+    words = ["--reuse-values", "--wait", "--timeout=90s", "--values=-"]
+    helm("upgrade", release, str(CHART), *words, feed=json.dumps(values))
 
 
 def everything_is_owned(seen: Seen) -> bool:

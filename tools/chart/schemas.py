@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
-import yaml
 
-from tools.chart.binaries import ROOT, module_folder
+from tools.chart import crds
+from tools.chart.binaries import ROOT
 
 _FOLDER = ROOT / "build" / "chart" / "schemas"
 _REFERENCE = re.compile(r'"(?:/api/_definitions\.json)?#/\$defs/([^"]+)"')
@@ -33,37 +33,6 @@ _KINDS = (
     "rolebinding-rbac-v1",
     "service-v1",
     "serviceaccount-v1",
-)
-
-_CRDS = (
-    (
-        "github.com/prometheus-operator/prometheus-operator",
-        "v0.85.0",
-        "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
-        (
-            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
-            "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
-            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-        ),
-    ),
-    (
-        "github.com/cert-manager/cert-manager",
-        "v1.21.2",
-        "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
-        ("deploy/crds/cert-manager.io_certificates.yaml",),
-    ),
-    (
-        "sigs.k8s.io/gateway-api",
-        "v1.5.1",
-        "h1:RqVRIlkhLhUO8wOHKTLnTJA6o/1un4po4/6M1nRzdd0=",
-        ("config/crd/experimental/gateway.networking.k8s.io_tlsroutes.yaml",),
-    ),
-    (
-        "k8s.io/autoscaler/vertical-pod-autoscaler",
-        "v1.7.3",
-        "h1:MGd2lqWWrnT0nUurQ2g5t6lDf6hG7yJai5ZGadqEoRU=",
-        ("deploy/vpa-v1-crd-gen.yaml",),
-    ),
 )
 
 
@@ -96,16 +65,13 @@ def kubernetes(version: str) -> None:
 @functools.cache
 def custom_resources() -> None:
     """Write the schemas of the custom resources that the chart may make, from the operators' CRDs."""
-    for module, version, checksum, files in _CRDS:
-        sources = module_folder(module, version, checksum)
-        texts = [(sources / file).read_text(encoding="utf-8") for file in files]
-        for crd in (one for text in texts for one in yaml.safe_load_all(text)):
-            for served in crd["spec"]["versions"]:
-                kind, group = crd["spec"]["names"]["kind"].lower(), crd["spec"]["group"].split(".")[0]
-                schema = _strict(served["schema"]["openAPIV3Schema"])
-                for kubernetes_version in (OLDEST, NEWEST):
-                    name = f"{kind}-{group}-{served['name']}.json"
-                    _write(_FOLDER / kubernetes_version / name, json.dumps(schema))
+    for crd in (definition for source in crds.SOURCES for definition in source.definitions()):
+        for served in crd["spec"]["versions"]:
+            kind, group = crd["spec"]["names"]["kind"].lower(), crd["spec"]["group"].split(".")[0]
+            schema = _strict(served["schema"]["openAPIV3Schema"])
+            for kubernetes_version in (OLDEST, NEWEST):
+                name = f"{kind}-{group}-{served['name']}.json"
+                _write(_FOLDER / kubernetes_version / name, json.dumps(schema))
 
 
 def _write(file: Path, text: str) -> None:

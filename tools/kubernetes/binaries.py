@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tools.chart.binaries import NoGoError, find_go
@@ -32,8 +32,19 @@ PROGRAMS = {
     "coredns": {"coredns": "."},
     "network-policies": {"network-policies": "."},
     "pause": {"pause": "."},
+    "prometheus-operator": {
+        name: f"github.com/prometheus-operator/prometheus-operator/cmd/{name}"
+        for name in ("operator", "prometheus-config-reloader")
+    },
+    "prometheus": {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
 }
 """Of each module in ``go/``: the programs, and the packages they are built from."""
+CLUSTER = ("kubernetes", "coredns", "network-policies", "pause")
+"""The modules that every cluster needs."""
+MONITORING = ("prometheus-operator", "prometheus")
+"""Those that the chart's monitors and rules are tried with."""
+_TAGS = {"prometheus": ("remove_all_sd", "enable_kubernetes_sd")}
+"""Build tags: the other kinds of service discovery bring the libraries of every cloud."""
 _TELL_EVERY_S = 30
 
 
@@ -42,29 +53,28 @@ def binary(name: str) -> Path:
     return BINARIES / name
 
 
-def missing() -> list[str]:
-    """Return the modules whose programs are not there in the pinned version."""
-    return [module for module in PROGRAMS if _stamp(module) != _wanted(module)]
+def missing(modules: Sequence[str] = CLUSTER) -> list[str]:
+    """Return those of the modules whose programs are not there in the pinned version."""
+    return [module for module in modules if _stamp(module) != _wanted(module)]
 
 
-def build() -> None:
-    """Build what is missing, and say what it takes.
+def build(modules: Sequence[str] = CLUSTER) -> None:
+    """Build what is missing of the modules, and say what it takes.
 
     :raises ClusterError: there is no Go, or the sources can't be fetched.
     """
     BINARIES.mkdir(parents=True, exist_ok=True)
     with (BINARIES / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another clone may be at it
-        if not (modules := missing()):
+        if not (modules := missing(modules)):
             return
         try:
             go = find_go()
         except NoGoError as reason:
             raise ClusterError(str(reason)) from None
         began = time.monotonic()
-        print(
-            f"== building Kubernetes {KUBERNETES} in {BINARIES} (ten minutes on two cores, once)", flush=True
-        )
+        takes = "ten minutes" if "kubernetes" in modules else "a few minutes"
+        print(f"== building {', '.join(modules)} in {BINARIES} ({takes} on two cores, once)", flush=True)
         for module in modules:
             _build_module(go, module)
         shutil.rmtree(_scratch())  # gigabytes; kept only if the build did not come to its end
@@ -75,7 +85,7 @@ def build() -> None:
 def _build_module(go: Path, module: str) -> None:
     programs = PROGRAMS[module]
     listed = subprocess.run(
-        [str(go), "list", "-deps", *programs.values()],
+        [str(go), "list", "-deps", _tags(module), *programs.values()],
         cwd=SOURCES / module,
         env=_environment(),
         check=False,
@@ -87,7 +97,8 @@ def _build_module(go: Path, module: str) -> None:
     progress = _Progress(module, len(listed.stdout.split()))
     for program, package in programs.items():
         file = BINARIES / f".{program}.new"
-        command = [str(go), "build", "-v", "-trimpath", "-ldflags", _linked(module), "-o", str(file), package]
+        options = ["-v", "-trimpath", _tags(module), "-ldflags", _linked(module), "-o", str(file)]
+        command = [str(go), "build", *options, package]
         with subprocess.Popen(
             command, cwd=SOURCES / module, env=_environment(), stderr=subprocess.PIPE, text=True
         ) as running:
@@ -127,6 +138,10 @@ class _Progress:
 
     def seconds(self) -> float:
         return time.monotonic() - self._began
+
+
+def _tags(module: str) -> str:
+    return f"-tags={','.join(_TAGS.get(module, ()))}"
 
 
 def _linked(module: str) -> str:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.kubernetes import binaries, cgroups, control, kernel, network, packages
+from tools.kubernetes import bare, binaries, cgroups, control, kernel, network, packages
 from tools.kubernetes.kubectl import kubectl, succeeds
 from tools.kubernetes.machine import Machine, wait_until
 from tools.kubernetes.node import PAUSE_IMAGE, Node
-from tools.kubernetes.paths import BINARIES, KUBECONFIG, RUN, ClusterError
+from tools.kubernetes.paths import KUBECONFIG, RUN, ClusterError
 from tools.kubernetes.podman import podman
 
 _STATE = RUN / "cluster.json"
@@ -99,23 +99,14 @@ def _start(nodes: int) -> None:
     control.start(authority)
     for number in range(1, nodes + 1):
         Node(number).start(authority, nodes)
-    pause = _pause_image()
-    import_images([pause])
+    bare.make(PAUSE_IMAGE, ["pause"])  # what holds a machine's namespaces holds a pod's too
+    import_images([PAUSE_IMAGE])
     names = [node.name for node in _nodes()]
     wait_until(lambda: succeeds("get", "node", *names), "the nodes are known")
     for node in _nodes():
         node.enforce_policies()
     kubectl("wait", "--for=condition=Ready", *(f"node/{name}" for name in names), "--timeout=60s")
     control.wait_ready()
-
-
-def _pause_image() -> str:
-    """Make the image that holds a pod's namespaces from the program that holds a machine's."""
-    archive = RUN / "pause.tar"
-    shutil.make_archive(str(archive.with_suffix("")), "tar", BINARIES, "pause")
-    podman("import", '--change=ENTRYPOINT ["/pause"]', "--change=USER 65535:65535", str(archive), PAUSE_IMAGE)
-    archive.unlink()
-    return PAUSE_IMAGE
 
 
 def _machines() -> list[Machine]:
