@@ -221,6 +221,9 @@ def test_the_values_in_the_documentation_are_good(tmp_path):
     manifests = render.documents(render.template(*arguments))
     policy = render.one(manifests, "ConfigMap", "epochgate-policy")["data"]["policy.yaml"]
     assert yaml.safe_load(policy) == values[1]["policy"]
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        assert render.one(manifests, kind, "epochgate")["metadata"]["labels"]["release"] == "prometheus"
+    assert render.one(manifests, "ConfigMap", "epochgate-dashboard")
 
 
 def validate(manifests: str, version: str) -> list[dict[str, str]]:
