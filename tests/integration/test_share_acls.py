@@ -147,11 +147,14 @@ def errors(answer: Any) -> Iterator[str]:
             yield from errors(getattr(answer, field.name))
 
 
-def told(entry: str, user: str, requests: list[RequestPayload]) -> dict[str, tuple[str, ...]]:
-    """What this user is told at this entry, call by call."""
+def told(entry: str, user: str, requests: list[RequestPayload]) -> dict[str, frozenset[str]]:
+    """Which errors this user is told at this entry, call by call.
+
+    How often does not count: a ShareFetch that does not wait names a partition or not, as its state is being loaded.
+    """
     with RawConnection(entry, login=PlainLogin(user, secret(user))) as connection:
         return {
-            f"{number} {type(request).__name__}": tuple(errors(connection.call(request)))
+            f"{number} {type(request).__name__}": frozenset(errors(connection.call(request)))
             for number, request in enumerate(requests)
         }
 
