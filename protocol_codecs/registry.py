@@ -68,8 +68,10 @@ APIS: dict[int, Api] = {
         _declared(messages.ConsumerGroupHeartbeatRequest, messages.ConsumerGroupHeartbeatResponse),
         _declared(messages.ConsumerGroupDescribeRequest, messages.ConsumerGroupDescribeResponse),
         _declared(messages.ShareGroupHeartbeatRequest, messages.ShareGroupHeartbeatResponse),
+        _declared(messages.ShareGroupDescribeRequest, messages.ShareGroupDescribeResponse),
         _declared(messages.ShareFetchRequest, messages.ShareFetchResponse),
         _declared(messages.ShareAcknowledgeRequest, messages.ShareAcknowledgeResponse),
+        _declared(messages.StreamsGroupHeartbeatRequest, messages.StreamsGroupHeartbeatResponse),
     )
 }
 """The APIs whose bodies are declared, by key."""

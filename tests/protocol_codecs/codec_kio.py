@@ -64,7 +64,8 @@ def fields_in_order(
 
 
 def kio_name(field: Field) -> str:
-    return field.name.removesuffix("_ms").removesuffix("_or_member_epoch")
+    """kio's name for a field; ``_legacy`` came to the name in Kafka 4.4, which kio is older than."""
+    return field.name.removesuffix("_ms").removesuffix("_or_member_epoch").removesuffix("_legacy")
 
 
 @functools.cache

@@ -25,6 +25,8 @@ UNKNOWN_TO_KIO = {
     ("DeleteGroupsResponse", 3),
     ("TxnOffsetCommitRequest", 6),
     ("TxnOffsetCommitResponse", 6),
+    ("StreamsGroupHeartbeatRequest", 1),
+    ("StreamsGroupHeartbeatResponse", 1),
 }
 """What test_against_java.py proves instead."""
 

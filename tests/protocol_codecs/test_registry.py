@@ -125,7 +125,9 @@ def test_the_apis_that_somebody_here_reads_are_declared():
         ("CONSUMER_GROUP_DESCRIBE", "0-1", "0+"),
         ("SHARE_GROUP_HEARTBEAT", "1", "0+"),
         ("SHARE_FETCH", "1-2", "0+"),
+        ("SHARE_GROUP_DESCRIBE", "1", "0+"),
         ("SHARE_ACKNOWLEDGE", "1-2", "0+"),
+        ("STREAMS_GROUP_HEARTBEAT", "0-1", "0+"),
     }
 
 
