@@ -25,8 +25,9 @@ from proxy.wire.supported_versions import (
     NEVER_OFFERED,
     NEWEST_REVIEWED,
     OLDEST_REVIEWED,
+    VERSION_NEEDS,
 )
-from proxy.wire.translated_apis import TRANSLATED
+from proxy.wire.translated_apis import GUARDED, TRANSLATED
 
 Ranges = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version, both inclusive."""
@@ -97,6 +98,13 @@ class ApiVersionsNegotiator:
         for api_key, needed in API_NEEDS.items():
             if not client.keys() >= needed:
                 client.pop(api_key, None)
+        for (api_key, first), needed_api in VERSION_NEEDS.items():
+            low, high = client.get(api_key, (0, -1))
+            if high >= first and needed_api not in client:
+                if low < first:
+                    client[api_key] = (low, first - 1)
+                else:
+                    del client[api_key]
         answer = replace(
             response,
             api_keys=tuple(
@@ -188,7 +196,7 @@ _EVERYTHING_REVIEWED: Ranges = {
 _UNKNOWN_APIS = set(range(_MOST_APIS)) - NEWEST_REVIEWED.keys() - NEVER_OFFERED
 _EVERYTHING: Ranges = {**dict.fromkeys(_UNKNOWN_APIS, (0, _HIGHEST_VERSION)), **_EVERYTHING_REVIEWED}
 
-if not APIS.keys() >= TRANSLATED:
+if not APIS.keys() >= TRANSLATED | GUARDED:
     raise ImportError("an API that is handed to the translation has no declared messages")
 
 

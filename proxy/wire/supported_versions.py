@@ -4,7 +4,8 @@ A version is in the table when somebody has looked through its request and respo
 addresses, group membership, and anything else that is only true on the broker's own connection. A newer
 version of a broker is capped, and an API that is not here is hidden, because both gained addresses before and
 will again (Fetch v16 and Produce v10 did, by KIP-951; ``proxy.wire.endpoint_rewriter`` replaces them). Reviewed
-against Kafka 4.3.1, share groups against 4.4.0; ApiVersions v5 (4.4) is left out because it names the node that the
+against Kafka 4.3.1, share and streams groups against 4.4.0 (the endpoints that streams groups name are the
+application's own); ApiVersions v5 (4.4) is left out because it names the node that the
 client means, which is not always the one behind a port before the first Metadata has passed.
 
 APIs between brokers and controllers are not here.
@@ -76,8 +77,9 @@ NEWEST_REVIEWED: dict[int, int] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.ADD_RAFT_VOTER: 1,
     ApiKey.REMOVE_RAFT_VOTER: 0,
-    ApiKey.STREAMS_GROUP_HEARTBEAT: 0,
-    ApiKey.STREAMS_GROUP_DESCRIBE: 0,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: 1,
+    ApiKey.STREAMS_GROUP_DESCRIBE: 1,
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: 0,
     ApiKey.SHARE_GROUP_HEARTBEAT: 1,
     ApiKey.SHARE_GROUP_DESCRIBE: 1,
     ApiKey.SHARE_FETCH: 2,
@@ -108,7 +110,7 @@ NEVER_OFFERED: frozenset[int] = frozenset(
 )
 """APIs that nobody is offered, whatever the configuration says: with these, brokers keep the state of share groups."""
 
-API_NEEDS: dict[int, frozenset[int]] = dict.fromkeys(
+_SHARE_OFFSETS: dict[int, frozenset[int]] = dict.fromkeys(
     (
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
@@ -123,7 +125,18 @@ API_NEEDS: dict[int, frozenset[int]] = dict.fromkeys(
         }
     ),
 )
-"""APIs that are only offered together with these others: a tool that sees one of them counts on share groups."""
+
+API_NEEDS: dict[int, frozenset[int]] = _SHARE_OFFSETS | {
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: frozenset({ApiKey.STREAMS_GROUP_HEARTBEAT}),
+}
+"""APIs that are only offered together with these others: a tool that sees one of the first three counts on share
+groups, and the last is how a member of a streams group answers a heartbeat's question."""
+
+VERSION_NEEDS: dict[tuple[int, int], int] = {
+    # A broker asks in its answer for a description of the topology, which goes by an API of its own (KIP-1331).
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, 1): ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+}
+"""(API, version) -> another API: from that version on it is only offered together with that other API."""
 
 FEATURE_NEEDS: dict[str, tuple[tuple[int, int, int], ...]] = {
     # A client decides on transactions V2 from the feature alone and then needs Produce v12 (KIP-890).

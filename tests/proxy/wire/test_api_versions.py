@@ -100,6 +100,25 @@ def test_offsets_of_share_groups_are_offered_only_together_with_share_groups(all
     assert ranges(offered(response, allow_unknown_apis=allow_unknown_apis)) == {}
 
 
+_TOPOLOGY = ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE
+
+
+@pytest.mark.parametrize(
+    ("broker", "client"),
+    [
+        ({ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1), _TOPOLOGY: (0, 0)}, None),
+        ({ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0)}, None),
+        ({ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1)}, {ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0)}),
+        ({ApiKey.STREAMS_GROUP_HEARTBEAT: (1, 1)}, {}),
+        ({_TOPOLOGY: (0, 0)}, {}),
+    ],
+)
+def test_a_broker_asks_for_a_topology_only_if_it_can_be_sent(broker, client):
+    """Version 1 of the heartbeat and the API that answers its question are offered both or neither."""
+    response = messages.api_versions_response(broker)
+    assert ranges(offered(response)) == (broker if client is None else client)
+
+
 @pytest.mark.parametrize("allow_unknown_apis", [False, True])
 def test_a_client_that_never_asks_may_use_what_would_be_offered(allow_unknown_apis):
     ranges_of_all = ApiVersionsNegotiator(allow_unknown_apis=allow_unknown_apis).default_ranges
