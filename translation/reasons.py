@@ -19,6 +19,7 @@ class Reason(StrEnum):
     NO_PROTOCOL = "no protocol"
     UNKNOWN_ASSIGNOR = "unknown assignor"
     UNREADABLE = "subscription is not readable"
+    OTHER_TYPE = "group of another type"
     OLD_BROKER = "no ConsumerGroupHeartbeat v1"
     CONVERSION_REFUSED = "broker refuses the conversion"
     NOT_CONVERTIBLE = "classic group is not convertible"
@@ -45,6 +46,8 @@ _OF_THE_PROTOCOLS = (
 _OTHERS = (
     ("the broker has no ConsumerGroupHeartbeat", Reason.OLD_BROKER),
     ("the subscription is not readable: ", Reason.UNREADABLE),
+    ("the policy says that this is a ", Reason.OTHER_TYPE),
+    ("its id belongs to a ", Reason.OTHER_TYPE),
     ("the broker answered ", Reason.CONVERSION_REFUSED),
     ("not all of its members have left it", Reason.MEMBERS_REMAIN),
     (_NOT_CONVERTED, Reason.NOT_CONVERTIBLE),

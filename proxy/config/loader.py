@@ -254,8 +254,11 @@ def _bare(info: Any) -> Any:
     while isinstance(info, inspect.Metadata):
         info = info.type
     if isinstance(info, inspect.UnionType):
-        sections = [one for one in info.types if isinstance(one, inspect.StructType)]
-        return sections[0] if sections else info
+        others = [one for one in info.types if not isinstance(one, inspect.NoneType)]
+        sections = [one for one in others if isinstance(one, inspect.StructType)]
+        if sections:
+            return sections[0]
+        return _bare(others[0]) if len(others) == 1 else info
     return info
 
 

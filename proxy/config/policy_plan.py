@@ -7,16 +7,32 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
+from translation.actions import MemberProtocol
+from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
     Mode.TRANSLATE: "made members of the new protocol",
     Mode.REJECT: "refused with GROUP_AUTHORIZATION_FAILED",
+}
+
+_TYPE_OF = {
+    MemberProtocol.TRANSLATED: GroupType.CONSUMER,
+    MemberProtocol.CLASSIC: GroupType.CONSUMER,
+    MemberProtocol.CONSUMER: GroupType.CONSUMER,
+}
+"""The type of the group that a member with this protocol is in."""
+
+_PROTOCOLS = frozenset(MemberProtocol)
+
+_KEPT_OUT = {
+    GroupType.CONSUMER: "share and streams members",
+    GroupType.SHARE: "consumers, classic ones too, and streams members",
+    GroupType.STREAMS: "consumers, classic ones too, and share members",
 }
 
 _MATCH_ALL = frozenset({".*", ".+"})
@@ -48,6 +64,13 @@ class LiveProgress(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: int
 
 
+class LiveMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a group."""
+
+    protocol: str = ""
+    """How it takes part in its group (:class:`translation.actions.MemberProtocol`); empty if that is not known."""
+
+
 class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a group in ``GET /api/groups`` (docs/reference/api.md) that a plan needs."""
 
@@ -55,7 +78,7 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     assignor: str | None
     """The policy's assignor; None if the clients' own choice applies."""
-    members: tuple[Any, ...]
+    members: tuple[LiveMember, ...]
     why_not: str | None
     """Why the group can't be translated under any policy; None if it can, or if that is unknown."""
     progress: LiveProgress = LiveProgress(elsewhere=0)
@@ -143,6 +166,25 @@ class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="chang
         )
 
 
+class TypeConflict(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="type"):
+    """A live group with members that may not join a group of the type that the new policy says."""
+
+    group: str
+    members: int
+    """Those of another type."""
+    type: GroupType
+    by: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.group}: {_count(self.members, 'member')} of another type than {self.type}, by {self.by}; "
+            "refused when they join again"
+        )
+
+
+Change = Move | AssignorChange | TypeConflict
+
+
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     """A rule of a policy, with warnings about likely mistakes."""
 
@@ -151,6 +193,7 @@ class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None
     pattern: str | None
     mode: Mode
+    type: GroupType | None
     assignor: str | None
     switch_pause_ms: int
     notes: tuple[str, ...]
@@ -164,6 +207,7 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
             group=rule.group,
             pattern=rule.pattern,
             mode=rule.mode,
+            type=rule.type,
             assignor=rule.assignor,
             switch_pause_ms=rule.switch_pause_ms,
             notes=tuple(_notes(policy, number, rule)),
@@ -186,9 +230,9 @@ def rule_label(number: int, rule: Rule) -> str:
     return f"rule {number} ({what})"
 
 
-def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorChange]:
-    """Return the live groups whose mode or assignor this policy would change, by name."""
-    changes: list[Move | AssignorChange] = []
+def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
+    """Return the live groups whose mode or assignor this policy would change, or whose type it denies, by name."""
+    changes: list[Change] = []
     for group in sorted(groups, key=lambda one: one.id):
         number, rule = _rule_for(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
@@ -213,7 +257,20 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorCha
                     group=group.id, members=members, before=group.assignor, after=rule.assignor, by=by
                 )
             )
+        others = _of_another_type(group, rule)
+        if rule.type is not None and others:
+            changes.append(TypeConflict(group=group.id, members=others, type=rule.type, by=by))
     return changes
+
+
+def _of_another_type(group: LiveGroup, rule: Rule) -> int:
+    """Return how many members here are of another type than the rule says; of the others' protocol nothing is known."""
+    if rule.type is None or rule.mode is Mode.REJECT:
+        return 0
+    types = [
+        _TYPE_OF.get(MemberProtocol(one.protocol)) for one in group.members if one.protocol in _PROTOCOLS
+    ]
+    return sum(one is not None and one is not rule.type for one in types)
 
 
 def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
@@ -228,7 +285,7 @@ def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
         yield f"{rule_label(number, policy.rules[number - 1])} applies to none of these groups"
 
 
-def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int = 0) -> Iterator[str]:
+def summary(changes: Iterable[Change], groups: int, left_out: int = 0) -> Iterator[str]:
     """Yield how many groups move to which mode, how many stay, and how many were not examined."""
     changes = list(changes)
     moves = [one for one in changes if isinstance(one, Move)]
@@ -245,7 +302,13 @@ def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int
         verb = "gets" if len(others) == 1 else "get"
         members = sum(one.members for one in others)
         yield f"{_count(len(others), 'group')} {verb} another assignor: {_count(members, 'member')}"
-    yield f"{_count(groups - len(changes), 'group')} unchanged"
+    conflicts = [one for one in changes if isinstance(one, TypeConflict)]
+    if conflicts:
+        verb = "has" if len(conflicts) == 1 else "have"
+        members = sum(one.members for one in conflicts)
+        yield f"{_count(len(conflicts), 'group')} {verb} members of another type: {_count(members, 'member')}"
+    changed = {one.group for one in changes}
+    yield f"{_count(groups - len(changed), 'group')} unchanged"
     if left_out:
         yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
 
@@ -254,6 +317,8 @@ def _describe(rule: Rule) -> str:
     said = f"{rule.mode}: clients are {_MODE_EFFECT[rule.mode]}"
     if rule.mode is Mode.TRANSLATE and rule.assignor is not None:
         said += f", assigned by the server's {rule.assignor}"
+    if rule.type is not None and rule.mode is not Mode.REJECT:
+        said += f"; {_KEPT_OUT[rule.type]} may not join"
     if rule.mode is not Mode.REJECT:
         said += f"; a live group is moved one member every {rule.switch_pause_ms} ms"
     return said
@@ -273,6 +338,8 @@ def _notes(policy: Policy, number: int, rule: Rule) -> Iterator[str]:
         yield f"never applies: {rule_label(*earlier)} already matches the same groups"
     if rule.pattern is not None and _LITERAL.fullmatch(rule.pattern):
         yield f"matches the group {rule.pattern} only: a pattern must match the whole id, as {rule.pattern}.* would"
+    if rule.type is not None and rule.mode is Mode.REJECT:
+        yield f"the type {rule.type} has no effect: nobody may join"
     if rule.assignor is not None and rule.mode is not Mode.TRANSLATE:
         yield f"the assignor {rule.assignor} has no effect: only translated groups get one"
     elif rule.assignor is not None and rule.assignor not in _BUILT_IN_ASSIGNORS:

@@ -290,7 +290,7 @@ class Server:
             self._request_metrics,
             time.perf_counter,
             self._topics,
-            lambda group_id: self._rules.rule_for(group_id).mode,
+            self._rules.rule_for,
             self.driver.passes_through,
             self._held_calls,
             cluster.known_nodes,

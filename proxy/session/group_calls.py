@@ -6,7 +6,7 @@ A call beyond these bounds:
 
 - passes on undecoded, and unobserved, where the broker answers it anyway: groups that the policy does not translate,
   OffsetFetch and DescribeGroups, which change nothing, and SyncGroup, which is large only if a classic leader sends it;
-- is answered GROUP_AUTHORIZATION_FAILED if it is a JoinGroup of a group that the policy rejects;
+- is refused if it is a JoinGroup of a group that the policy rejects, or that is of another type by the policy;
 - ends its connection otherwise, as a broker does with a request above ``socket.request.max.bytes``.
 
 Until the broker has answered an ordinary request on a connection, it is not known whether it accepts the client. Until
@@ -26,6 +26,7 @@ from proxy.wire.bounded_decoding import read_group_call
 from proxy.wire.frame_splitter import STREAM_ABOVE, Piece
 from proxy.wire.framing import response_frame
 from proxy.wire.request_header import RequestHeader, group_id_of
+from proxy.wire.translated_apis import GUARDED
 from translation.policy.policy import Mode
 
 _JOIN_GROUP = int(ApiKey.JOIN_GROUP)
@@ -73,6 +74,8 @@ class GroupCalls:
         self._probing = False
         self._reservation: Reservation | None = None
         self._collected = bytearray()
+        self.refusal_code = ErrorCode.NONE
+        """The error of the last JoinGroup that was to be refused."""
 
     @property
     def must_wait(self) -> bool:
@@ -86,7 +89,7 @@ class GroupCalls:
     def begin(self, header: RequestHeader, piece: Piece, *, trusted: bool) -> Treatment:
         """Decide what to do with a group call that begins; ``trusted`` if the broker has let this client in.
 
-        :raises ClientError: it is too large, and its group is translated.
+        :raises ClientError: it is too large, and its group is translated, or it may be one that joins a guarded group.
         :raises HeaderError: it has no group id.
         """
         size, limits = piece.frame_size, self._limits
@@ -127,7 +130,7 @@ class GroupCalls:
     def read(self, header: RequestHeader, frame: bytes) -> Message | Treatment:
         """Decode the call in a whole frame; if it has too many elements, return what to do with it instead.
 
-        :raises ClientError: it has too many elements, and its group is translated.
+        :raises ClientError: it has too many elements, and its group is translated or guarded.
         :raises MalformedMessage: it is none.
         :raises HeaderError: its header can't be read.
         """
@@ -144,19 +147,20 @@ class GroupCalls:
             self._counted.labels("relayed").inc()
             return Treatment.RELAY
         group_id = group_id_of(piece.data, header)
-        mode = self._context.mode_of(group_id)
-        if mode is Mode.TRANSLATE:
+        rule = self._context.rule_for(group_id)
+        if header.api_key == _JOIN_GROUP and (code := rule.refusal(_JOIN_GROUP)) is not None:
+            self._counted.labels("refused").inc()
+            self.refusal_code = code
+            return Treatment.REFUSE
+        if rule.mode is Mode.TRANSLATE or header.api_key in GUARDED:
             self._counted.labels("ended").inc()
             call = api_name(header.api_key)
             raise ClientError("group_call_too_large", f"a {call} of group {group_id[:255]!r} {reason}")
-        if mode is Mode.REJECT and header.api_key == _JOIN_GROUP:
-            self._counted.labels("refused").inc()
-            return Treatment.REFUSE
         self._counted.labels("relayed").inc()
         return Treatment.RELAY
 
 
-def refusal(header: RequestHeader) -> bytes:
+def refusal(header: RequestHeader, code: ErrorCode) -> bytes:
     """Return the response frame for a JoinGroup that is refused undecoded."""
-    message = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    message = JoinGroupResponse(error_code=code)
     return response_frame(_JOIN_GROUP, header.version, header.correlation_id, message)

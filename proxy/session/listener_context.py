@@ -13,7 +13,7 @@ from proxy.wire.frame_splitter import FrameError, Piece
 from proxy.wire.request_header import RequestHeader
 from translation.actions import ConnectionId
 from translation.passthrough.topic_names import TopicNames
-from translation.policy.policy import Mode
+from translation.policy.policy import Mode, Rule
 
 _SIZE_BYTES = 4
 
@@ -37,7 +37,7 @@ class UpstreamError(Exception):
 class ListenerContext(msgspec.Struct, frozen=True):
     """What the connections of one listener share. ``clock`` returns seconds; latencies are measured with it.
 
-    ``topics`` maps the topic ids that were seen to names, ``mode_of`` returns the policy's mode for a group id, and
+    ``topics`` maps the topic ids that were seen to names, ``rule_for`` returns the policy's rule for a group id, and
     ``passes_through`` returns for a connection, group and member whether the translation is sure to forward a
     Heartbeat. ``held_calls`` bounds the memory for large group calls in all listeners together. ``known_nodes`` returns
     those that a response has named before, with the racks that ``learn_racks`` was given.
@@ -49,7 +49,7 @@ class ListenerContext(msgspec.Struct, frozen=True):
     request_metrics: RequestMetrics
     clock: Callable[[], float]
     topics: TopicNames = msgspec.field(default_factory=TopicNames)
-    mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE
+    rule_for: Callable[[str], Rule] = lambda group_id: Rule(mode=Mode.OBSERVE, group=group_id)
     passes_through: Callable[[ConnectionId, str, str], bool] = lambda _connection_id, _group_id, _member_id: (
         False
     )

@@ -43,11 +43,12 @@ from proxy.wire.request_header import (
     RequestHeader,
     body_offset,
     client_id_of,
+    group_id_of,
     is_enough,
     read_header,
 )
 from proxy.wire.supported_versions import NEWEST_REVIEWED
-from proxy.wire.translated_apis import TRANSLATED
+from proxy.wire.translated_apis import GUARDED, TRANSLATED
 from translation.actions import Call, ConnectionId, never
 
 # What each request is compared with. Bound once: Python 3.11 looks for a member of an enum for as long as a small
@@ -277,7 +278,9 @@ class ClientSession:
         check_version_offered(header, self._negotiation.ranges, self._context.request_metrics)
         if (state.client is _NEW or state.upstream is not _OPEN) and not self._has_upstream(piece):
             return
-        if header.api_key in TRANSLATED:
+        if header.api_key in TRANSLATED or (
+            header.api_key in GUARDED and self._may_be_refused(header, piece)
+        ):
             sasl.ordinary_request()
             treatment = self._group_calls.begin(header, piece, trusted=self.responses.trusted)
             self._treat(treatment, header, piece)
@@ -287,6 +290,10 @@ class ClientSession:
         elif header.api_key in SASL_APIS:
             self._check_authentication(header, piece)
         self._relay.request(header, piece)
+
+    def _may_be_refused(self, header: RequestHeader, piece: Piece) -> bool:
+        """Whether the policy lets nobody join this heartbeat's group by its API."""
+        return self._context.rule_for(group_id_of(piece.data, header)).refusal(header.api_key) is not None
 
     def _continue(self, piece: Piece) -> None:
         """Process another piece of the request that has begun."""
@@ -346,7 +353,7 @@ class ClientSession:
                 self._relay.request(header, piece)
             case Treatment.REFUSE:
                 self._group_calls.release()
-                self._answer(header, refusal(header), piece)
+                self._answer(header, refusal(header, self._group_calls.refusal_code), piece)
                 if not piece.last:
                     self._state.on_request(RequestEvent.DISCARDING_STARTED)
             case Treatment.PROBE_BROKER:

@@ -20,5 +20,10 @@ TRANSLATED: frozenset[int] = frozenset(
 )
 """The APIs that are decoded and handed to the translation, whatever the policy says of the group."""
 
-WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS}
-"""Those of them whose requests begin with the one group that they are about (behind a transactional id, if any)."""
+GUARDED: frozenset[int] = frozenset(
+    {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT}
+)
+"""The APIs that are handed to the translation only if the policy lets nobody join the group by them."""
+
+WITH_GROUP_ID: frozenset[int] = TRANSLATED - {ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS} | GUARDED
+"""Those whose requests begin with the one group that they are about (behind a transactional id, if any)."""

@@ -33,6 +33,7 @@ from translation.member_state import MemberEvent
 from translation.migration.adoption import resync_epoch
 from translation.migration.classic_join import relay_classic_join
 from translation.migration.convertibility import passthrough_backoff_s
+from translation.migration.group_type_lookup import type_of_other_group
 from translation.migration.join_preflight import ensure_convertible, ensure_may_begin, join_preflight
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions, visible_to_client
@@ -226,7 +227,7 @@ def _heartbeat_until_joined(
             replaced += yield from static_members.release_instance(context, member, request, is_new=is_new)
         elif joining and code in error_mapping.NOT_CONVERTIBLE:
             first = code == ErrorCode.GROUP_ID_NOT_FOUND and not refused_before
-            yield from _check_once_more(context, member, request, deadline, why, first=first)
+            yield from _check_once_more(context, member, connection, request, deadline, why, first=first)
             refused_before = True
         else:
             raise Failed(error_mapping.for_join(code), why)
@@ -261,13 +262,23 @@ def _begin_membership(context: Context, member: Member, incarnation: int, replac
 
 
 def _check_once_more(
-    context: Context, member: Member, request: Request, deadline: float, why: str, *, first: bool
+    context: Context,
+    member: Member,
+    connection: Connection,
+    request: Request,
+    deadline: float,
+    why: str,
+    *,
+    first: bool,
 ) -> Procedure[None]:
     """Check again why the broker does not convert the group: a member may have joined that it can't carry over.
 
     Raises the outcome if that is so, or if it was checked before (``first`` is False).
     """
     if not first:
+        other = yield from type_of_other_group(connection, member.group.group_id)
+        if other is not None:
+            why = f"its id belongs to a {other} group"
         raise PassesThrough(why, for_s=passthrough_backoff_s(context, member.group))
     yield from ensure_convertible(context, member, request, deadline)
 

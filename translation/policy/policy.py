@@ -8,6 +8,9 @@ import msgspec
 import re2
 from msgspec import Meta
 
+from protocol_codecs import ApiKey, ErrorCode
+from translation.policy.group_type import JOINED_BY, GroupType
+
 _Name = Annotated[str, Meta(min_length=1)]
 
 
@@ -32,7 +35,7 @@ class Mode(StrEnum):
     """Make each classic member a member of the new protocol."""
 
     REJECT = "reject"
-    """Answer JoinGroup with GROUP_AUTHORIZATION_FAILED."""
+    """Let nobody join: answer GROUP_AUTHORIZATION_FAILED."""
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
@@ -42,7 +45,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Mode,
         Meta(
             description="`observe`: calls pass through, and are counted. `translate`: classic members become members "
-            "of the new protocol. `reject`: JoinGroup is answered GROUP_AUTHORIZATION_FAILED."
+            "of the new protocol. `reject`: nobody may join; members of every protocol are answered "
+            "GROUP_AUTHORIZATION_FAILED."
         ),
     ]
     group: Annotated[
@@ -53,6 +57,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(
             description="All groups whose whole id matches this RE2 expression: `web-.*` for all that begin with "
             "`web-`. Either this or `group`."
+        ),
+    ] = None
+    type: Annotated[
+        GroupType | None,
+        Meta(
+            description="What these groups are: `consumer` (classic ones too), `share` or `streams`. Whoever joins as "
+            "a member of another type is answered what a broker says of a group of this type. `null`: any; the "
+            "broker lets the first member decide."
         ),
     ] = None
     assignor: Annotated[
@@ -75,6 +87,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """Refuse a rule that could never work, with what is wrong in the message."""
         if (self.group is None) == (self.pattern is None):
             raise ValueError("a rule needs exactly one of `group` and `pattern`")
+        if self.mode is Mode.TRANSLATE and self.type not in {None, GroupType.CONSUMER}:
+            raise ValueError(
+                f"a {self.type} group is never translated: `mode` has to be `observe` or `reject`"
+            )
         if self.pattern is not None:
             try:
                 _compile(self.pattern)
@@ -91,6 +107,19 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self._compiled is not None:
             return self._compiled.fullmatch(group_id) is not None
         return self.group == group_id
+
+    def refusal(self, api_key: int) -> ErrorCode | None:
+        """The error for whoever joins these groups by this API, one of
+        :data:`~translation.policy.group_type.JOINED_BY`; None if they may.
+
+        Brokers have two errors for groups of another type: an old one for JoinGroup, and that of KIP-848.
+        """
+        if self.mode is Mode.REJECT:
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if self.type is None or self.type is JOINED_BY[api_key]:
+            return None
+        is_classic = api_key == ApiKey.JOIN_GROUP
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_classic else ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

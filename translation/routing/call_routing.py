@@ -1,6 +1,7 @@
 """Decides which way a group call takes.
 
-JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`). Any other call of a client goes one
+JoinGroup has more ways than the others (:mod:`translation.routing.join_routing`), and members that speak to the broker
+themselves are only kept from joining (:mod:`translation.routing.guarded_joins`). Any other call of a client goes one
 of these ways, decided by what the policy says and by what is known of its group and member:
 
 * **Relayed**: the broker itself answers it (:mod:`translation.routing.relayed_calls`), because the group is not
@@ -38,6 +39,7 @@ from translation.engine.procedure import Procedure, ProcedureQueue
 from translation.migration import downgrade
 from translation.migration.adoption import adopt_then
 from translation.policy.policy import Mode
+from translation.routing.guarded_joins import route_member_heartbeat
 from translation.routing.join_routing import route_join_group
 from translation.routing.relayed_calls import is_of_native, is_relayed
 from translation.upstream.member_lookup import Found
@@ -260,4 +262,7 @@ _ROUTES: Mapping[int, Callable[[Context, Connection, Request], None]] = {
     ApiKey.TXN_OFFSET_COMMIT: _route_commit,
     ApiKey.OFFSET_FETCH: _route_offset_fetch,
     ApiKey.DESCRIBE_GROUPS: _route_describe_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: route_member_heartbeat,
+    ApiKey.SHARE_GROUP_HEARTBEAT: route_member_heartbeat,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: route_member_heartbeat,
 }

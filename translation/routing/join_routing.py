@@ -24,6 +24,7 @@ from translation.migration.downgrade import back_to_classic
 from translation.migration.pending_moves import keeps_membership, match_pending_move, request_rejoin
 from translation.partitions import owns_partitions
 from translation.policy.policy import Mode, Rule
+from translation.routing import guarded_joins
 from translation.upstream.consumer_group_heartbeat import heartbeat_version
 
 
@@ -47,10 +48,8 @@ def route_join_group(
     context.actions.append(Authorized(request))
     rule = context.rules.rule_for(message.group_id)
     why_not = relayed_responses.why_not_translated(context, message)
-    if rule.mode is Mode.REJECT:
-        reason = "the policy rejects this group"
-        context.events.emit_group(EventKind.CALL_REFUSED, message.group_id, request, reason)
-        context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    if rule.refusal(request.api_key) is not None:
+        guarded_joins.refuse(context, request, rule)
     elif rule.mode is Mode.OBSERVE:
         _observe(context, connection, request, rule, why_not)
     elif why_not is not None:

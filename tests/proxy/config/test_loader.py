@@ -256,6 +256,16 @@ def test_without_a_policy_every_group_is_observed(tmp_path):
     ("text", "place", "said"),
     [
         ("rules:\n  - {group: g}\n", "2:5: rules[0]", "missing required field `mode`"),
+        (
+            "rules:\n  - {group: a, mode: translate, type: share}\n",
+            "2:5: rules[0]",
+            "a share group is never translated: `mode` has to be `observe` or `reject`",
+        ),
+        (
+            "rules:\n  - {group: a, mode: observe, type: shared}\n",
+            "2:31: rules[0].type",
+            "expected one of `consumer`, `share`, `streams`",
+        ),
         ("rules:\n  - {mode: translate}\n", "2:5: rules[0]", "exactly one of `group` and `pattern`"),
         ("rules:\n  - {pattern: '(', mode: translate}\n", "2:5: rules[0]", "RE2"),
         ("rules:\n  - {group: g, mode: migrate}\n", "2:16: rules[0].mode", "invalid enum value 'migrate'"),

@@ -13,6 +13,7 @@ from proxy.config.policy_plan import (
     AssignorChange,
     LiveFleet,
     LiveGroup,
+    LiveMember,
     LiveProgress,
     LiveReplica,
     explain,
@@ -20,6 +21,7 @@ from proxy.config.policy_plan import (
     summary,
     unused,
 )
+from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 
 POLICY = Policy(
@@ -33,12 +35,12 @@ POLICY = Policy(
 )
 
 
-def live(group, mode, members=2, not_translatable=None, assignor=None):
+def live(group, mode, members=2, not_translatable=None, assignor=None, protocol=""):
     return LiveGroup(
         id=group,
         mode=Mode(mode),
         assignor=assignor,
-        members=tuple(range(members)),
+        members=(LiveMember(protocol=protocol),) * members,
         why_not=not_translatable,
     )
 
@@ -61,6 +63,19 @@ def test_every_rule_is_explained_in_order_and_one_that_never_applies_is_named():
         "rule 4 (groups that match evil-.*): reject: clients are refused with GROUP_AUTHORIZATION_FAILED",
         "all other groups: observe: clients are passed through and counted",
     ]
+
+
+@pytest.mark.parametrize(
+    ("group_type", "who"),
+    [
+        (GroupType.CONSUMER, "share and streams members"),
+        (GroupType.SHARE, "consumers, classic ones too, and streams members"),
+        (GroupType.STREAMS, "consumers, classic ones too, and share members"),
+    ],
+)
+def test_a_rule_with_a_type_says_who_may_not_join(group_type, who):
+    said, _ = explain(Policy(rules=(Rule(group="a", mode=Mode.OBSERVE, type=group_type),)))
+    assert f"; {who} may not join; " in said
 
 
 def test_a_pattern_given_twice_never_applies_the_second_time():
@@ -92,6 +107,10 @@ def test_what_comes_after_a_pattern_for_all_groups_never_applies(pattern):
         (
             Rule(group="a", mode=Mode.TRANSLATE, assignor="ours"),
             "the broker must have the assignor ours (group.consumer.assignors)",
+        ),
+        (
+            Rule(group="a", mode=Mode.REJECT, type=GroupType.SHARE),
+            "the type share has no effect: nobody may join",
         ),
     ],
 )
@@ -204,6 +223,39 @@ def test_a_group_that_cannot_be_translated_says_why():
 def test_a_rejected_group_says_when():
     (move,) = plan(POLICY, [live("evil-1", "observe")])
     assert str(move).endswith("; members are refused when they join again")
+
+
+@pytest.mark.parametrize("protocol", ["translated", "classic", "consumer"])
+def test_members_of_another_type_are_in_the_plan(protocol):
+    policy = Policy(rules=(Rule(group="jobs", mode=Mode.OBSERVE, type=GroupType.SHARE),))
+    (change,) = plan(policy, [live("jobs", "observe", members=3, protocol=protocol)])
+    assert str(change) == (
+        "jobs: 3 members of another type than share, by rule 1 (group jobs); refused when they join again"
+    )
+    assert list(summary([change], 2)) == [
+        "1 group has members of another type: 3 members",
+        "1 group unchanged",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "protocol"),
+    [
+        (Rule(group="jobs", mode=Mode.OBSERVE, type=GroupType.CONSUMER), "classic"),
+        (Rule(group="jobs", mode=Mode.OBSERVE, type=GroupType.SHARE), ""),
+        (Rule(group="jobs", mode=Mode.OBSERVE, type=GroupType.SHARE), "of a newer proxy"),
+        (Rule(group="jobs", mode=Mode.OBSERVE), "classic"),
+    ],
+)
+def test_members_that_may_stay_are_not_in_the_plan(rule, protocol):
+    assert plan(Policy(rules=(rule,)), [live("jobs", "observe", protocol=protocol)]) == []
+
+
+def test_a_group_that_moves_and_has_members_of_another_type_is_counted_once_as_changed():
+    policy = Policy(rules=(Rule(group="jobs", mode=Mode.OBSERVE, type=GroupType.STREAMS),))
+    changes = plan(policy, [live("jobs", "translate", protocol="translated")])
+    assert len(changes) == 2
+    assert list(summary(changes, 3))[-1] == "2 groups unchanged"
 
 
 def test_the_first_rule_that_matches_decides():

@@ -22,7 +22,7 @@ from proxy.session.session import ClientSession
 from proxy.wire.api_versions import ApiVersionsNegotiator
 from tests.proxy.fakes import messages, wire
 from translation.actions import CallId, Connection, ConnectionId, Request
-from translation.policy.policy import Mode
+from translation.policy.policy import Policy, Rule
 
 
 def told(node_id: int, _host: str, _port: int) -> Address | None:
@@ -99,13 +99,16 @@ class Talk(ClientSession):
         return self._expired
 
 
+_OBSERVE_ALL = Policy()
+
+
 def session(
     limits: Limits | None = None,
     *,
     allow_unknown_apis: bool = False,
     opened: bool = True,
     clock: Callable[[], float] = lambda: 0.0,
-    mode_of: Callable[[str], Mode] = lambda _group_id: Mode.OBSERVE,
+    rule_for: Callable[[str], Rule] = _OBSERVE_ALL.rule_for,
     held_calls: HeldCallsBudget | None = None,
     on_unblocked: Callable[[], None] = lambda: None,
 ) -> Talk:
@@ -116,7 +119,7 @@ def session(
         limits or Limits(),
         RequestMetrics(Metrics()),
         clock,
-        mode_of=mode_of,
+        rule_for=rule_for,
         held_calls=held_calls or HeldCallsBudget(2**30),
     )
     talk = Talk(ConnectionId(1), "client-host", context, on_unblocked=on_unblocked)

@@ -51,7 +51,8 @@ from tests.proxy.fakes.talk import (
     taken,
 )
 from translation.actions import Call, CallId, ConnectionId
-from translation.policy.policy import Mode
+from translation.policy.group_type import GroupType
+from translation.policy.policy import Mode, Policy, Rule
 
 SMALL = Limits(group_call_max_bytes=2 * STREAM_ABOVE, group_call_max_elements=1000)
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -59,7 +60,8 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 def a_talk(mode: Mode = Mode.OBSERVE, limits: Limits = SMALL, *, trusted: bool = True, **more) -> Talk:
     """A session whose groups have this mode; ``trusted`` if the broker has answered a request."""
-    talk = negotiated(session(limits, mode_of=lambda _group_id: mode, **more))
+    more.setdefault("rule_for", Policy(default=mode).rule_for)
+    talk = negotiated(session(limits, **more))
     if trusted:
         let_in(talk)
     return talk
@@ -179,6 +181,61 @@ def test_a_join_group_that_is_too_large_for_a_group_that_is_rejected_is_answered
     assert message.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert counted(talk, "refused") == 1
     assert client_sends(talk, messages.plain(6)) == messages.plain(6), "the next request begins behind it"
+
+
+def test_a_join_group_that_is_too_large_is_told_of_the_groups_type():
+    rule = Rule(pattern=".*", mode=Mode.OBSERVE, type=GroupType.SHARE)
+    talk = a_talk(rule_for=Policy(rules=(rule,)).rule_for)
+    in_pieces(talk, TOO_LONG["JoinGroup"])
+    message = decode(JoinGroupResponse, 9, taken(talk.to_client), 9)
+    assert message.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+# -- members that speak to the broker --------------------------------------------------------------------------
+
+
+def member_heartbeat(*, topics: int = 1) -> bytes:
+    names = tuple("t" for _ in range(topics))
+    message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=names)
+    return wire.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 5, message)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_handed_over"),
+    [
+        (Rule(group="g", mode=Mode.OBSERVE), False),
+        (Rule(group="g", mode=Mode.TRANSLATE), False),
+        (Rule(group="g", mode=Mode.OBSERVE, type=GroupType.CONSUMER), False),
+        (Rule(group="other", mode=Mode.REJECT), False),
+        (Rule(group="g", mode=Mode.OBSERVE, type=GroupType.STREAMS), True),
+        (Rule(group="g", mode=Mode.REJECT), True),
+    ],
+)
+def test_only_a_heartbeat_that_may_be_refused_is_handed_to_the_translation(rule: Rule, is_handed_over: bool):
+    talk = a_talk(rule_for=Policy(rules=(rule,)).rule_for)
+    passed = client_sends(talk, member_heartbeat())
+    if is_handed_over:
+        assert passed == b""
+        assert talk.request.message.group_id == "g"
+    else:
+        assert passed == member_heartbeat()
+        assert talk.request is None
+
+
+def test_a_heartbeat_that_may_be_refused_and_is_not_goes_to_the_broker_as_it_came():
+    talk = a_talk(Mode.REJECT)
+    client_sends(talk, member_heartbeat())
+    talk.forward(talk.request.id)
+    assert taken(talk.to_upstream) == member_heartbeat()
+
+
+@pytest.mark.parametrize("topics", [1001, HUGE])
+def test_a_heartbeat_that_is_too_large_ends_the_connection_if_it_may_be_refused(topics: int):
+    frame = member_heartbeat(topics=topics)
+    assert b"".join(in_pieces(a_talk(), frame)) == frame
+    with pytest.raises(ClientError, match=r"limits\.group_call_max_") as caught:
+        in_pieces(a_talk(Mode.REJECT), frame)
+    assert caught.value.kind == "group_call_too_large"
 
 
 def test_what_is_within_the_limits_is_decoded_as_ever():

@@ -132,7 +132,7 @@ def test_the_preview_of_share_groups_is_refused_to_a_client_that_never_asked(api
     with pytest.raises(ClientError) as caught:
         client_sends(session(allow_unknown_apis=allow_unknown_apis), wire.request(api_key, 0, 1, b""))
     assert caught.value.kind == "not_offered"
-    asked = wire.request(api_key, 1, 1, b"")
+    asked = wire.request(api_key, 1, 1, b"\x02g")
     assert client_sends(session(allow_unknown_apis=allow_unknown_apis), asked) == asked
 
 
