@@ -24,6 +24,7 @@ from support.entry import running_proxy
 from support.raw import PlainLogin, RawConnection
 from support.raw_new_member import LOADING
 from support.secured import TlsFiles, allow, secret, secured_cluster
+from support.share import skip_without_share_groups
 from support.waiting import eventually
 
 from tools.kafka.cluster import Cluster
@@ -40,8 +41,7 @@ def cluster(own_kafka_of_module, empty_folder) -> Cluster:
 
 @pytest.fixture(scope="module")
 def kafka(cluster) -> Kafka:
-    if cluster.version < "4.2":
-        pytest.skip(f"Kafka {cluster.version} has share groups as a preview only, switched off")
+    skip_without_share_groups(cluster.version)
     return Kafka(cluster.bootstrap, source="secured", version=cluster.version)
 
 
@@ -184,4 +184,3 @@ def test_every_user_may_do_through_the_proxy_what_it_may_do_straight(
     assert "group_authorization_failed" in seen[MAY_ONLY_DESCRIBE]
     assert "topic_authorization_failed" in seen[MAY_NOT_READ_THE_TOPIC]
     assert not {error for error in seen[MAY_ALL] if "authorization" in error}
-    print(answers)

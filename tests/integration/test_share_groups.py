@@ -9,6 +9,7 @@ from support import raw
 from support.clients import CONFLUENT
 from support.raw_member import RawMember
 from support.raw_new_member import LOADING
+from support.share import skip_without_share_groups
 from support.story import Case
 from support.waiting import eventually
 
@@ -23,8 +24,7 @@ pytestmark = [
 @pytest.fixture
 def share_group(kafka, entry, case):
     """The id of a share group with a member, and its topic; named so that the proxy's policy translates it."""
-    if kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has share groups as a preview only, switched off")
+    skip_without_share_groups(kafka.version)
     group, topic = entry.new_group(), kafka.new_topic(partitions=2)
     member_id = str(uuid.uuid4())
 

@@ -2,7 +2,7 @@
 
 import pytest
 from support.entry import running_proxy
-from support.share import SHARE_CONSUMER, acknowledged, configure_group
+from support.share import SHARE_CONSUMER, acknowledged, configure_group, skip_without_share_groups
 from support.waiting import eventually
 
 from tools.kafka import jars, share_groups_tool
@@ -19,8 +19,7 @@ def cells(table: str) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
 def test_a_share_group_is_described_reset_and_deleted(kafka, folder, consumers, group, behind_proxy):
-    if kafka.version < "4.2":
-        pytest.skip(f"Kafka {kafka.version} has share groups as a preview only, switched off")
+    skip_without_share_groups(kafka.version)
     topic = kafka.new_topic(partitions=1)
     configure_group(kafka, group, 30_000)
     kafka.produce(topic, RECORDS)

@@ -35,6 +35,8 @@ def for_tests(brokers: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "2",
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": "1",
+        # a preview in 4.1, which has to be switched on; newer brokers have no such setting
+        "group.share.enable": "true",
         # classic groups
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
