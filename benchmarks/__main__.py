@@ -1,6 +1,6 @@
 """`make bench`: measures the costs of Epochgate beside the same work without it; writes a table and build/bench.json.
 
-python -m benchmarks [--only throughput,tls,latency,fleet,members,growth] [--runs N]
+python -m benchmarks [--only throughput,tls,share,latency,fleet,members,growth] [--runs N]
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import growth, latency, members, plain_relay, throughput, trio_relay
+from benchmarks import growth, latency, members, plain_relay, share_throughput, throughput, trio_relay
 from benchmarks.test_bed import BUILD, REPLICAS, gateway, kafka, kafka_version, of_fleet
 from tools import haproxy
 from tools.kafka.cluster import ExtraListener
@@ -102,6 +102,12 @@ def throughputs_on_tls(runs: int, records: int) -> Any:
             return throughput.measure(ways, runs=runs, records=records, ca=str(tls.ca))
 
 
+def share_throughputs() -> Any:
+    """Measure how fast a share consumer reads, directly and through Epochgate."""
+    with kafka() as cluster, gateway(cluster.bootstrap, "share-throughput") as proxy:
+        return share_throughput.measure(cluster.bootstrap, proxy.bootstrap, proxy.process.pid)
+
+
 def environment() -> dict[str, Any]:
     return {
         "kafka": kafka_version(),
@@ -117,6 +123,8 @@ def rows(report: dict[str, Any]) -> list[tuple[str, str, str, str, str, str]]:
     table = []
     both = [("", one) for one in report.get("throughput", {}).items()]
     both += [(" on TLS", one) for one in report.get("tls", {}).items()]
+    if (share := report.get("share")) is not None:
+        both.append(("", ("share consumer", share)))
     for on, (what, one) in both:
         table.append(
             (f"{what}{on}, 1 KiB records, MB/s", str(one["direct_mb_s"]), str(one["proxied_mb_s"]),
@@ -169,7 +177,7 @@ def _said(met: bool) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default="throughput,tls,latency,fleet,members,growth")
+    parser.add_argument("--only", default="throughput,tls,share,latency,fleet,members,growth")
     parser.add_argument("--runs", type=int, default=throughput.RUNS)
     parser.add_argument("--records", type=int, default=throughput.RECORDS)
     parser.add_argument("--rounds", type=int, default=latency.ROUNDS)
@@ -177,6 +185,7 @@ def main() -> int:
     parts: dict[str, Callable[[], Any]] = {
         "throughput": lambda: throughputs(options.runs, options.records),
         "tls": lambda: throughputs_on_tls(options.runs, options.records // LESS_ON_TLS),
+        "share": share_throughputs,
         "latency": lambda: latencies(options.rounds),
         "fleet": lambda: fleet_heartbeats(options.rounds),
         "members": members.measure,
