@@ -66,6 +66,7 @@ class Writer:
     """
 
     def __init__(self, folder: Path, replica: str, *, until: int = 0, stays: bool = False, **terms) -> None:
+        self.replica = replica
         arguments = (
             msgspec.json.encode(TERMS._replace(**terms)).decode(),
             str(until),
