@@ -41,7 +41,7 @@ def cluster(own_kafka_of_module, empty_folder) -> Cluster:
 
 @pytest.fixture(scope="module")
 def kafka(cluster) -> Kafka:
-    skip_without_share_groups(cluster.version)
+    skip_without_share_groups(cluster.version, preview=False)
     return Kafka(cluster.bootstrap, source="secured", version=cluster.version)
 
 

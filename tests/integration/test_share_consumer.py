@@ -1,4 +1,4 @@
-"""Java share consumers (KIP-932) behind the proxy, each story beside the same one without it."""
+"""Share consumers (KIP-932) of Java and librdkafka behind the proxy, each story beside the same one without it."""
 
 import re
 from collections import Counter
@@ -12,9 +12,11 @@ from support.consumers import ConsumerProcess, Consumers
 from support.entry import LIMITS_OF_TEST_BROKERS, Proxy, running_proxy
 from support.leaders import move_leaders
 from support.share import (
+    CONFLUENT_SHARE_CONSUMER,
     SHARE_CONSUMER,
     acknowledged,
     configure_group,
+    counts_releases,
     deliveries,
     refused,
     skip_without_share_groups,
@@ -31,7 +33,17 @@ WITHIN_S = 40.0
 """Nothing here may take so long that a lock has ended by itself."""
 
 both = pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
-of_any_mode = pytest.mark.parametrize("mode", ["implicit", "explicit", "renew"])
+of_any_kind = pytest.mark.parametrize(
+    "kind", [SHARE_CONSUMER, CONFLUENT_SHARE_CONSUMER], ids=["java", "librdkafka"]
+)
+of_any_mode = pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        *((SHARE_CONSUMER, mode) for mode in ("implicit", "explicit", "renew")),
+        *((CONFLUENT_SHARE_CONSUMER, mode) for mode in ("implicit", "explicit")),
+    ],
+    ids=lambda value: {SHARE_CONSUMER: "java", CONFLUENT_SHARE_CONSUMER: "librdkafka"}.get(value, value),
+)
 
 
 @dataclass
@@ -120,13 +132,13 @@ def port(address: str) -> int:
 
 @both
 @of_any_mode
-def test_every_record_is_acknowledged_once(kafka, proxy, share_group, behind_proxy, mode):
+def test_every_record_is_acknowledged_once(kafka, proxy, share_group, behind_proxy, kind, mode):
     needs_strace()
     if mode == "renew" and kafka.version < "4.2":
         pytest.skip(f"Kafka {kafka.version} has no locks that can be renewed (KIP-1222)")
     records = kafka.produce(share_group.topic, 300)
     for _ in range(2):
-        share_group.start(mode, traced(SHARE_CONSUMER))
+        share_group.start(mode, traced(kind))
     times = 2 if mode == "renew" else 1  # once to renew it, and then by another poll
     share_group.wait_until_acknowledged(records, times)
     for consumer in share_group.consumers.all:
@@ -142,17 +154,18 @@ def test_every_record_is_acknowledged_once(kafka, proxy, share_group, behind_pro
 
 @both
 @one_partition
-def test_what_a_killed_consumer_had_locked_is_delivered_again_at_once(kafka, share_group, behind_proxy):
+@of_any_kind
+def test_what_a_killed_consumer_had_locked_is_delivered_again_at_once(kafka, share_group, behind_proxy, kind):
     """Long before the locks end: the broker hears that the connection has ended."""
     records = kafka.produce(share_group.topic, 30)
-    victim = share_group.start("hold")
+    victim = share_group.start("hold", kind)
     victim.wait_for("records")
     victim.kill()
     held = {delivery.value for delivery in deliveries([victim])}
-    heir = share_group.start("explicit")
+    heir = share_group.start("explicit", kind)
     share_group.wait_until_acknowledged(records)
     counts = dict(deliveries([heir]))
-    assert {counts[value] for value in held} == {2}
+    assert {counts[value] for value in held} == {2 if counts_releases(kafka.version) else 1}
     assert counts.keys() == {record.value for record in records}
 
 
@@ -166,13 +179,17 @@ def test_an_orderly_close_costs_no_lock(kafka, share_group, behind_proxy):
     share_group.wait_until_acknowledged(records)
 
 
-@pytest.mark.parametrize("mode", ["implicit", "explicit"])
-def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, mode):
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [(SHARE_CONSUMER, "implicit"), (CONFLUENT_SHARE_CONSUMER, "explicit")],
+    ids=["java-implicit", "librdkafka-explicit"],
+)
+def test_a_maximum_age_of_connections_costs_no_delivery(kafka, folder, consumers, group, kind, mode):
     limits = {**LIMITS_OF_TEST_BROKERS, "connection_max_age_s": 2}
     with running_proxy(kafka.bootstrap, folder / "proxy", limits=limits) as proxy:
         topic = kafka.new_topic(partitions=PARTITIONS)
         share_group = ShareGroup(kafka, proxy.bootstrap, consumers, group, topic).configured()
-        share_group.start(mode)
+        share_group.start(mode, kind)
         records: list[Record] = []
         closed = 0
         while closed < 8:  # of the consumer's connections, of which it has three
@@ -198,7 +215,7 @@ def test_a_drain_costs_one_delivery_at_most(kafka, folder, consumers, group):
     share_group.bootstrap = kafka.bootstrap
     heir = share_group.start("explicit")
     share_group.wait_until_acknowledged(records)
-    assert {delivery.count for delivery in deliveries([heir])} == {2}
+    assert {delivery.count for delivery in deliveries([heir])} == {2 if counts_releases(kafka.version) else 1}
 
 
 def test_no_share_consumer_connects_to_a_broker_whoever_leads(own_kafka, folder, consumers, group):
@@ -210,8 +227,8 @@ def test_no_share_consumer_connects_to_a_broker_whoever_leads(own_kafka, folder,
     move_leaders(cluster.bootstrap, kafka.admin, topic, {0: 1, 1: 2, 2: 3}, [1, 2, 3])
     with running_proxy(cluster.bootstrap, folder / "proxy") as proxy:
         share_group = ShareGroup(kafka, proxy.bootstrap, consumers, group, topic).configured()
-        for mode in ("implicit", "explicit"):
-            share_group.start(mode, traced(SHARE_CONSUMER))
+        for kind, mode in ((SHARE_CONSUMER, "implicit"), (CONFLUENT_SHARE_CONSUMER, "explicit")):
+            share_group.start(mode, traced(kind))
         records = kafka.produce(topic, 30)
         share_group.wait_until_acknowledged(records)
         for leaders in ({0: 2, 1: 3, 2: 1}, {0: 3, 1: 1, 2: 2}):

@@ -19,7 +19,7 @@ def cells(table: str) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("behind_proxy", [False, True], ids=["direct", "proxy"])
 def test_a_share_group_is_described_reset_and_deleted(kafka, folder, consumers, group, behind_proxy):
-    skip_without_share_groups(kafka.version)
+    skip_without_share_groups(kafka.version, preview=False)
     topic = kafka.new_topic(partitions=1)
     configure_group(kafka, group, 30_000)
     kafka.produce(topic, RECORDS)

@@ -16,7 +16,7 @@ LOCK_MS = 60_000
 @pytest.fixture
 def topic(kafka) -> str:
     """With records in both of its partitions."""
-    skip_without_share_groups(kafka.version)
+    skip_without_share_groups(kafka.version, preview=False)
     topic = kafka.new_topic(partitions=2)
     kafka.produce(topic, 20)
     return topic

@@ -1,5 +1,6 @@
 """Java share consumers (KIP-932), and what they say of their records."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from kio.schema.incremental_alter_configs.v1.request import (
 
 from support import find_broker
 from support.broker import Kafka
-from support.clients import ClientKind
+from support.clients import CONFLUENT, DRIVERS, ClientKind
 from support.consumers import ConsumerProcess
 from support.raw import RawConnection
 from tools.java_client import compiled
@@ -23,10 +24,20 @@ _GROUP_RESOURCE = 32
 _SET = 0
 
 
-def skip_without_share_groups(version: str) -> None:
-    """Skip on brokers that have none; in 4.1 they are a preview, which the tests' brokers switch on."""
+def skip_without_share_groups(version: str, *, preview: bool = True) -> None:
+    """Skip on brokers that have none. In 4.1 they are a preview, which the tests' brokers switch on.
+
+    ``preview`` is False for what the preview lacks or does otherwise.
+    """
     if version < "4.1":
         pytest.skip(f"Kafka {version} has no share groups that any client speaks")
+    if version < "4.2" and not preview:
+        pytest.skip(f"Kafka {version} has share groups as a preview only")
+
+
+def counts_releases(version: str) -> bool:
+    """Whether a record keeps its delivery count when the broker releases it; Kafka 4.1's preview takes one back."""
+    return version >= "4.2"
 
 
 def _java(log: Path) -> list[str]:
@@ -35,6 +46,12 @@ def _java(log: Path) -> list[str]:
 
 
 SHARE_CONSUMER = ClientKind("java share consumer", (), find_broker.wanted_version, _java)
+CONFLUENT_SHARE_CONSUMER = ClientKind(
+    "confluent-kafka share consumer",
+    (),
+    CONFLUENT.version,
+    lambda _log: [sys.executable, str(DRIVERS / "confluent_share_driver.py")],
+)
 
 
 class Delivery(NamedTuple):
