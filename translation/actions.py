@@ -154,6 +154,12 @@ class MemberProtocol(StrEnum):
     CONSUMER = "consumer"
     """It speaks the new protocol to the broker; its calls pass through."""
 
+    SHARE = "share"
+    """It is in a share group (KIP-932), whose members read the same partitions together; its calls pass through."""
+
+    STREAMS = "streams"
+    """It is in a streams group (KIP-1071) and has tasks instead of partitions; its calls pass through."""
+
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Something that happened to a member or a group, for log, metrics and journal.

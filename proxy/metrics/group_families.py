@@ -25,7 +25,7 @@ MEMBERS = Family("members", ("mode", "protocol", "state"), "Members of groups, b
 GROUP_MEMBERS = Family(
     "group_members",
     ("group", "protocol"),
-    "Members of a group that are connected through this proxy, by protocol (`translated`, `classic`, `consumer`).",
+    "Members of a group that are connected through this proxy, by protocol.",
 )
 BROKER_MEMBERS = Family(
     "group_broker_members",

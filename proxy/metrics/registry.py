@@ -228,7 +228,7 @@ class Metrics:
         )
         self.rebalances = self._counter(
             "rebalances",
-            "Members that had to rejoin, by category of reason and by protocol (`translated`, `classic`, `consumer`).",
+            "Members that had to rejoin, by category of reason and by protocol.",
             "reason",
             "protocol",
         )

@@ -13,7 +13,7 @@ import msgspec
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from translation.actions import Event
-from translation.partitions import TopicPartitions, TopicPartitionSet
+from translation.partitions import TopicPartitions
 
 TRUNCATED = "…"
 """Separates a truncated text from the hash that ends it."""
@@ -96,6 +96,6 @@ class EventBounds:
             self._hit(Bound.PARTITIONS_OF_EVENT)
         elif any(len(one.topic) > self._most for one in listed):
             changes[name] = tuple(
-                TopicPartitionSet(truncate(one.topic, self._most), one.id, one.partitions) for one in listed
+                msgspec.structs.replace(one, topic=truncate(one.topic, self._most)) for one in listed
             )
             self._hit(Bound.TEXT)

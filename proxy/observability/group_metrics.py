@@ -28,7 +28,7 @@ from proxy.metrics.group_families import (
     Family,
 )
 from proxy.observability.group_records import GroupRecord
-from proxy.observability.snapshot import REBALANCING, BrokerView, GroupView
+from proxy.observability.snapshot import MIGRATING, REBALANCING, BrokerView, GroupView
 from proxy.runtime.time_slice import TimeSlice
 from translation.reasons import category
 
@@ -205,10 +205,14 @@ def _state(group: GroupCounts) -> str:
 def _migrated(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.consumer
-    return sum(count for (protocol, _), count in group.members.items() if protocol != "classic")
+    return sum(
+        count
+        for (protocol, _), count in group.members.items()
+        if protocol in MIGRATING and protocol != "classic"
+    )
 
 
 def _member_count(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.classic + group.broker.consumer
-    return sum(group.members.values())
+    return sum(count for (protocol, _), count in group.members.items() if protocol in MIGRATING)

@@ -23,6 +23,12 @@ EVENTS_KEPT = 120
 ELSEWHERE = "Elsewhere"
 """The state of a group that has members at other replicas only; they know more of it."""
 
+MIGRATING = ("translated", "classic", "consumer")
+"""The protocols of members that use the new protocol, or could."""
+
+NOT_MIGRATING = ("share", "streams")
+"""The protocols of other members."""
+
 REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 """The states of a member that takes part in a rebalance."""
 
@@ -88,7 +94,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls, ``log`` if it
     follows from those and the members that the member log has at other replicas. ``translated``, ``classic`` and
-    ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
+    ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not. So are ``share`` and
+    ``streams``; such members have no other protocol to go to and are not in ``total``.
     """
 
     done: int
@@ -98,6 +105,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     classic: int
     consumer: int
     elsewhere: int
+    share: int = 0
+    streams: int = 0
 
     @property
     def ratio(self) -> float | None:
@@ -164,14 +173,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:
     """Compute the progress from the members' protocols and from what the broker reports."""
     ids: set[str] = set()
-    by_protocol = {"translated": 0, "classic": 0, "consumer": 0}
+    by_protocol = dict.fromkeys(MIGRATING + NOT_MIGRATING, 0)
     for member in members:
         ids.add(member.id)
         if member.protocol in by_protocol:
             by_protocol[member.protocol] += 1
     if broker is None or not broker.type:
         done = by_protocol["translated"] + by_protocol["consumer"]
-        return Progress(done=done, total=sum(by_protocol.values()), by="proxy", elsewhere=0, **by_protocol)
+        total = sum(by_protocol[protocol] for protocol in MIGRATING)
+        return Progress(done=done, total=total, by="proxy", elsewhere=0, **by_protocol)
     elsewhere = len(set(broker.members) - ids)
     total = broker.classic + broker.consumer
     return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **by_protocol)

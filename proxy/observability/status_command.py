@@ -256,6 +256,8 @@ def _protocol_counts(group: GroupView) -> str:
         "translated": progress.translated,
         "classic": progress.classic,
         "native": progress.consumer,
+        "share": progress.share,
+        "streams": progress.streams,
         "elsewhere": progress.elsewhere,
     }
     return ", ".join(f"{count} {way}" for way, count in counts.items() if count) or "none"

@@ -219,3 +219,22 @@ def test_a_label_is_free_again_when_its_group_is_gone():
     assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
     labels.keep({"b"})
     assert [labels.of("b"), labels.of("a")] == ["b", OTHER]
+
+
+@pytest.mark.parametrize("protocol", ["share", "streams"])
+def test_members_that_have_nowhere_to_go_are_counted_and_are_no_part_of_the_progress(registry, protocol):
+    record(registry, life("m-1", protocol=protocol, owned=topic(0)) + life("m-2", protocol=protocol))
+    group = view(registry)
+    assert (group.protocol, group.state) == (protocol, "Stable")
+    progress = group.progress
+    assert (progress.done, progress.total, progress.ratio) == (0, 0, None)
+    assert getattr(progress, protocol) == 2
+    found = {family.name: family for family in families([counts_of_view(group)], GroupLabels(5))}
+    (members,) = found[f"{PREFIX}members"].samples
+    assert (members.labels["protocol"], members.value) == (protocol, 2)
+    assert not found[f"{PREFIX}group_progress_ratio"].samples
+
+
+def test_a_share_group_in_translate_is_not_stuck_because_nobody_moves(registry):
+    record(registry, life(protocol="share"), at_s=1)
+    assert view(registry, at_s=10_000).stuck is None
