@@ -38,12 +38,15 @@ class Role(StrEnum):
     WARM_UP = "warm_up"
     """Tasks of a Streams application that read a state store in order to become active."""
 
+    CONNECT = "connect"
+    """Tasks of a connector of Kafka Connect; -1 among them is the connector itself."""
+
 
 class TopicPartitionSet(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Partitions of one topic, as people and the journal read them.
 
     ``topic`` is empty if only the id is known, ``id`` (in Kafka's text form) is None if only the name is. With a
-    ``role`` they are the tasks of a Streams application: ``topic`` is the id of a subtopology.
+    ``role`` they are tasks of Kafka Streams or Kafka Connect: ``topic`` is the id of a subtopology, or a connector.
     """
 
     topic: str

@@ -17,8 +17,8 @@ from the member's last one ends some holds and begins others.
   ``unproven`` overlap of no length says so.
 - A member that passes through, and that its process has adopted without having seen its JoinGroup, has a session
   timeout that is not known there. The broker may end it and the journal is silent: what it holds is not proven either.
-- Members of share groups read the same partitions together, and those of streams groups have tasks: what they have is
-  not theirs alone, or is no partition, and does not count.
+- Members of share groups read the same partitions together, and those of streams groups and Kafka Connect have tasks:
+  what they have is not theirs alone, or is no partition, and does not count.
 - Two members of one process are ordered by ``seq``, exactly; between processes the clocks decide.
 
 The state is that of the live members of one group; events need no window.

@@ -19,7 +19,7 @@ from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import BrokerQueries, BrokerQuery
 from proxy.observability.group_records import GroupRecord
 from proxy.observability.group_registry import GroupRegistry
-from proxy.observability.snapshot import NOT_MIGRATING, BrokerView
+from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
 from proxy.session.request_metrics import error_name
 from translation.actions import Connection
@@ -31,6 +31,7 @@ _INTERVAL_S = 1.0
 _SETTLE_DELAY_S = 1.5
 _CLASSIC_MEMBER = 0
 _DEAD = "Dead"
+_NOT_POLLED = ("share", "streams")
 
 
 class BrokerGroupPoller:
@@ -159,7 +160,7 @@ class BrokerGroupPoller:
 
 def _is_other(group: GroupRecord) -> bool:
     """Whether it is a share group or a streams group; all members of such a group are of one protocol."""
-    return next(iter(group.members.values())).protocol in NOT_MIGRATING
+    return next(iter(group.members.values())).protocol in _NOT_POLLED
 
 
 def _newest(connection: Connection, api_key: ApiKey, newest: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from itertools import groupby
 
+from protocol_codecs.messages.connect_protocol import CONNECTOR
 from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -34,8 +35,8 @@ def ago(then: float, now: float) -> str:
 def partitions(listed: TopicPartitions | None) -> str:
     """Format partitions as ranges: ``orders 0-3, 7``; empty for none, ``not known`` for None.
 
-    Tasks are written as Kafka Streams writes their ids: ``0_1, 0_2; standby 1_0``. A long list is truncated and ends in
-    ``…``.
+    Tasks are written as Kafka writes their ids: ``0_1, 0_2; standby 1_0`` for Streams, ``orders, orders-0, orders-1``
+    for a connector and its tasks. A long list is truncated and ends in ``…``.
     """
     if listed is None:
         return "not known"
@@ -51,6 +52,10 @@ def count_partitions(listed: TopicPartitions | None) -> int:
 def _set(one: TopicPartitionSet) -> str:
     if one.role is Role.PARTITION:
         return f"{one.topic or one.id} {_runs(one.partitions)}"
+    if one.role is Role.CONNECT:
+        return ", ".join(
+            one.topic if index == CONNECTOR else f"{one.topic}-{index}" for index in one.partitions
+        )
     tasks = ", ".join(f"{one.topic}_{index}" for index in one.partitions)
     return f"{_ROLE_NAMES[one.role]} {tasks}" if one.role in _ROLE_NAMES else tasks
 

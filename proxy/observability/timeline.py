@@ -4,7 +4,8 @@ Ownership is what clients may be working on (docs/reference/journal.md): it begi
 client and ends when the client no longer reports it as owned. A time without an owner between two owners is a bar of
 its own, so that pauses are visible.
 
-The partitions of share groups have no owners, so they are not drawn. Of a Streams application the active tasks are.
+The partitions of share groups have no owners, so they are not drawn. Of a Streams application the active tasks are,
+of Kafka Connect the connectors and their tasks.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ BARS = 100
 
 _SHORTEST_S = 20.0
 _SHARE = "share"
-_DRAWN = frozenset({Role.PARTITION, Role.ACTIVE})
+_DRAWN = frozenset({Role.PARTITION, Role.ACTIVE, Role.CONNECT})
 _MARKS = frozenset(
     {"policy_changed", "fenced", "session_expired", "rebalance_expired", "rejoined_after_loss"}
 )

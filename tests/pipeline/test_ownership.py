@@ -106,7 +106,9 @@ def test_within_one_process_the_order_alone_shows_an_overlap() -> None:
     assert (overlap.second.event, overlap.end_event) == ("a.1.2", "a.1.3")
 
 
-@pytest.mark.parametrize(("protocol", "overlaps"), [("consumer", 1), ("share", 0), ("streams", 0)])
+@pytest.mark.parametrize(
+    ("protocol", "overlaps"), [("consumer", 1), ("share", 0), ("streams", 0), ("connect", 0)]
+)
 def test_two_members_with_one_partition_are_an_overlap_unless_they_share_it(
     protocol: str, overlaps: int
 ) -> None:
