@@ -13,6 +13,7 @@ from typing import Any, NewType
 import msgspec
 
 from protocol_codecs import ApiKey
+from translation.connect_worker import ConnectWorker
 from translation.partitions import TopicPartitions
 
 ConnectionId = NewType("ConnectionId", int)
@@ -154,6 +155,15 @@ class MemberProtocol(StrEnum):
     CONSUMER = "consumer"
     """It speaks the new protocol to the broker; its calls pass through."""
 
+    SHARE = "share"
+    """It is in a share group (KIP-932), whose members read the same partitions together; its calls pass through."""
+
+    STREAMS = "streams"
+    """It is in a streams group (KIP-1071) and has tasks instead of partitions; its calls pass through."""
+
+    CONNECT = "connect"
+    """It is a worker of Kafka Connect and runs connectors and tasks; its classic calls pass through."""
+
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Something that happened to a member or a group, for log, metrics and journal.
@@ -161,7 +171,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
     client may be working on after the event; None if that is not known or the event does not say.
-    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known.
+    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known. ``worker`` is set for workers of Kafka
+    Connect.
     """
 
     kind: EventKind
@@ -180,6 +191,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owned: TopicPartitions | None = None
     reason: str = ""
     rebalance_timeout_ms: int = -1
+    worker: ConnectWorker | None = None
 
 
 class Emit(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ class MemberEvent(StrEnum):
     FIRST_SEEN = "first seen in its group"
     JOIN_FORWARDED = "JoinGroup forwarded"
     REBALANCE_ANNOUNCED = "the broker announced a rebalance"
-    CONSUMER_JOINED = "ConsumerGroupHeartbeat with epoch 0 answered"
+    CONSUMER_JOINED = "heartbeat with epoch 0 answered"
     REVOCATION_ACKNOWLEDGED = "everything to be revoked was given up"
 
 

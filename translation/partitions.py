@@ -5,6 +5,7 @@ name, but its partitions are other partitions.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from itertools import groupby
 from typing import Protocol
 
@@ -22,15 +23,36 @@ Partitions = frozenset[tuple[Uuid, int]]
 NONE: Partitions = frozenset()
 
 
-class TopicPartitionSet(msgspec.Struct, frozen=True, gc=False):
+class Role(StrEnum):
+    """What a member has, if that is not partitions of a topic."""
+
+    PARTITION = ""
+    """Partitions of a topic."""
+
+    ACTIVE = "active"
+    """Tasks of a Streams application that process records."""
+
+    STANDBY = "standby"
+    """Tasks of a Streams application that keep a copy of a state store."""
+
+    WARM_UP = "warm_up"
+    """Tasks of a Streams application that read a state store in order to become active."""
+
+    CONNECT = "connect"
+    """Tasks of a connector of Kafka Connect; -1 among them is the connector itself."""
+
+
+class TopicPartitionSet(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Partitions of one topic, as people and the journal read them.
 
-    ``topic`` is empty if only the id is known, ``id`` (in Kafka's text form) is None if only the name is.
+    ``topic`` is empty if only the id is known, ``id`` (in Kafka's text form) is None if only the name is. With a
+    ``role`` they are tasks of Kafka Streams or Kafka Connect: ``topic`` is the id of a subtopology, or a connector.
     """
 
     topic: str
     id: str | None
     partitions: tuple[int, ...]
+    role: Role = Role.PARTITION
 
 
 TopicPartitions = tuple[TopicPartitionSet, ...]

@@ -26,7 +26,7 @@ _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 
 
 def observe_response(context: Context, connection: Connection, request: Request, response: Any) -> None:
-    """Learn from the response to a relayed JoinGroup, SyncGroup, Heartbeat, LeaveGroup or ConsumerGroupHeartbeat."""
+    """Learn from the response to a relayed JoinGroup, SyncGroup or LeaveGroup, or to a heartbeat of any protocol."""
     if response.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         context.authorized_groups.withdraw(connection.id, request.message.group_id)
     elif response.error_code in MOVED_AWAY:

@@ -17,6 +17,8 @@ from the member's last one ends some holds and begins others.
   ``unproven`` overlap of no length says so.
 - A member that passes through, and that its process has adopted without having seen its JoinGroup, has a session
   timeout that is not known there. The broker may end it and the journal is silent: what it holds is not proven either.
+- Members of share groups read the same partitions together, and those of streams groups and Kafka Connect have tasks:
+  what they have is not theirs alone, or is no partition, and does not count.
 - Two members of one process are ordered by ``seq``, exactly; between processes the clocks decide.
 
 The state is that of the live members of one group; events need no window.
@@ -27,7 +29,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pipeline.journal.lines import CALLS, ENDS
+from pipeline.journal.lines import CALLS, ENDS, EXCLUSIVE
 from pipeline.journal.losses import Process
 
 NO_GENERATION = -1
@@ -233,7 +235,7 @@ class GroupOwnership:
         self._last_seq[process] = (event.seq, event.time_us)
         self._now_us = max(self._now_us, event.time_us)
         self._number += 1
-        if not event.member:
+        if not event.member or event.protocol not in EXCLUSIVE:
             return
         self._note_unseen(event)
         member = self._members.get(event.member)

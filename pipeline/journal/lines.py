@@ -22,6 +22,9 @@ KINDS = CALLS | ENDS | {
     "started", "stopped", LOST,
 }  # fmt: skip
 
+EXCLUSIVE = frozenset({"translated", "classic", "consumer", "", None})
+"""Protocols of members whose partitions are theirs alone; also of events that name none."""
+
 _NULL = b"null"
 _NOT_JSON = "not JSON"
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None

@@ -25,7 +25,7 @@ MEMBERS = Family("members", ("mode", "protocol", "state"), "Members of groups, b
 GROUP_MEMBERS = Family(
     "group_members",
     ("group", "protocol"),
-    "Members of a group that are connected through this proxy, by protocol (`translated`, `classic`, `consumer`).",
+    "Members of a group that are connected through this proxy, by protocol.",
 )
 BROKER_MEMBERS = Family(
     "group_broker_members",
@@ -61,6 +61,18 @@ NOT_TRANSLATABLE = Family(
     ("reason",),
     "Groups that can't be translated, by category of the reason.",
 )
+CONNECTORS = Family(
+    "connect_connectors",
+    ("group",),
+    "Connectors that run on workers of Kafka Connect which are connected through this proxy.",
+)
+TASKS = Family("connect_tasks", ("group",), "Tasks of connectors that run on those workers.")
+REJOIN = Family(
+    "connect_rejoin_timestamp_seconds",
+    ("group",),
+    "When the workers of a group of Kafka Connect join again by themselves, in seconds since 1970; 0 if they do not. "
+    "Until then nobody runs what a lost worker ran (`scheduled.rebalance.max.delay.ms`).",
+)
 LEFT_OUT = Family("unlabelled_groups", (), "Groups that share the label `other`.")
 
 FAMILIES = (
@@ -74,5 +86,8 @@ FAMILIES = (
     STUCK,
     GAP,
     NOT_TRANSLATABLE,
+    CONNECTORS,
+    TASKS,
+    REJOIN,
     LEFT_OUT,
 )

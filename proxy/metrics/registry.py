@@ -158,6 +158,16 @@ class Metrics:
             "lingering_upstream_connections",
             "Upstream connections kept open for members whose client has disconnected.",
         )
+        self.share_sessions_open = self._gauge(
+            "share_sessions_open",
+            "Share sessions that brokers have for the clients of this proxy (KIP-932), at most one a connection.",
+        )
+        self.share_acknowledge_errors = self._counter(
+            "share_acknowledge_errors",
+            "Refused acknowledgements of share consumers, by the broker's error code: partitions of a ShareAcknowledge "
+            "or ShareFetch, and whole ShareAcknowledges.",
+            "error_code",
+        )
         self.share_sessions_cut = self._counter(
             "share_sessions_cut",
             "Share sessions that the proxy ended while records were locked, which are delivered once more; by cause.",
@@ -228,7 +238,7 @@ class Metrics:
         )
         self.rebalances = self._counter(
             "rebalances",
-            "Members that had to rejoin, by category of reason and by protocol (`translated`, `classic`, `consumer`).",
+            "Members that had to rejoin, by category of reason and by protocol.",
             "reason",
             "protocol",
         )

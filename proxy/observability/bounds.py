@@ -13,7 +13,8 @@ import msgspec
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from translation.actions import Event
-from translation.partitions import TopicPartitions, TopicPartitionSet
+from translation.connect_worker import ConnectWorker
+from translation.partitions import TopicPartitions
 
 TRUNCATED = "…"
 """Separates a truncated text from the hash that ends it."""
@@ -24,6 +25,8 @@ _EVENT_BYTES = 750
 _CHARACTER_BYTES = 4
 _TOPIC_BYTES = 150
 _PARTITION_BYTES = 40
+_WORKER_BYTES = 200
+_WORKER_TEXTS = ("url", "leader", "leader_url")
 _TEXTS = ("group_id", "member_id", "instance_id", "client_id", "client_host", "software", "reason")
 
 
@@ -51,6 +54,9 @@ def estimated_bytes(event: Event) -> int:
         + len(event.reason)
     )
     size = _EVENT_BYTES + _CHARACTER_BYTES * characters
+    if event.worker is not None:
+        texts = (getattr(event.worker, name) for name in _WORKER_TEXTS)
+        size += _WORKER_BYTES + _CHARACTER_BYTES * sum(map(len, texts))
     for listed in (event.partitions, event.owned):
         for one in listed or ():
             size += _TOPIC_BYTES + _CHARACTER_BYTES * len(one.topic) + _PARTITION_BYTES * len(one.partitions)
@@ -82,11 +88,20 @@ class EventBounds:
             if (short := truncate(text, self._most)) is not text:
                 changes[name] = short
                 self._hit(Bound.TEXT)
+        if event.worker is not None:
+            self._bound_worker(changes, event.worker)
         if event.partitions:
             self._bound_partitions(changes, "partitions", event.partitions, ())
         if event.owned:
             self._bound_partitions(changes, "owned", event.owned, None)
         return msgspec.structs.replace(event, **changes) if changes else event
+
+    def _bound_worker(self, changes: dict[str, Any], worker: ConnectWorker) -> None:
+        texts = {name: getattr(worker, name) for name in _WORKER_TEXTS}
+        short = {name: truncate(text, self._most) for name, text in texts.items()}
+        if short != texts:
+            changes["worker"] = msgspec.structs.replace(worker, **short)
+            self._hit(Bound.TEXT)
 
     def _bound_partitions(
         self, changes: dict[str, Any], name: str, listed: TopicPartitions, if_too_many: TopicPartitions | None
@@ -96,6 +111,6 @@ class EventBounds:
             self._hit(Bound.PARTITIONS_OF_EVENT)
         elif any(len(one.topic) > self._most for one in listed):
             changes[name] = tuple(
-                TopicPartitionSet(truncate(one.topic, self._most), one.id, one.partitions) for one in listed
+                msgspec.structs.replace(one, topic=truncate(one.topic, self._most)) for one in listed
             )
             self._hit(Bound.TEXT)

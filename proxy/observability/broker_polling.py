@@ -17,6 +17,7 @@ from protocol_codecs.messages.describe_groups import DescribeGroupsRequest, Desc
 from proxy.metrics.periodic import run_periodically
 from proxy.metrics.registry import Metrics
 from proxy.observability.broker_queries import BrokerQueries, BrokerQuery
+from proxy.observability.group_records import GroupRecord
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import BrokerView
 from proxy.observability.wall_clock import WallClock
@@ -30,6 +31,7 @@ _INTERVAL_S = 1.0
 _SETTLE_DELAY_S = 1.5
 _CLASSIC_MEMBER = 0
 _DEAD = "Dead"
+_NOT_POLLED = ("share", "streams")
 
 
 class BrokerGroupPoller:
@@ -58,14 +60,18 @@ class BrokerGroupPoller:
             )
 
     def poll_due_groups(self, now: float) -> None:
-        """Poll the groups that are due, the longest overdue first. Groups without members are skipped."""
+        """Poll the groups that are due, the longest overdue first.
+
+        Groups without members are skipped, and so are share groups and streams groups: none of the two queries is for
+        them.
+        """
         groups = self._registry.groups
         for gone in self._due.keys() - groups.keys():
             del self._due[gone]
         due = [
             (self._due.get(group.id, -math.inf), group.id)
             for group in groups.values()
-            if group.members and self._due.get(group.id, -math.inf) <= now
+            if group.members and self._due.get(group.id, -math.inf) <= now and not _is_other(group)
         ]
         for _, group_id in sorted(due)[:MAX_GROUPS_PER_S]:
             self._due[group_id] = now + self._interval_s
@@ -150,6 +156,11 @@ class BrokerGroupPoller:
             error=error,
         )
         self._registry.set_broker_view(group_id, view)
+
+
+def _is_other(group: GroupRecord) -> bool:
+    """Whether it is a share group or a streams group; all members of such a group are of one protocol."""
+    return next(iter(group.members.values())).protocol in _NOT_POLLED
 
 
 def _newest(connection: Connection, api_key: ApiKey, newest: int) -> int | None:

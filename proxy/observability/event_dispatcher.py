@@ -18,7 +18,7 @@ from translation.reasons import category
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.groups")
 
 _QUIET = frozenset({EventKind.EPOCH_MOVED})
-_NOT_OURS = frozenset({MemberProtocol.CLASSIC, MemberProtocol.CONSUMER})
+_NOT_OURS = frozenset(MemberProtocol) - {MemberProtocol.TRANSLATED}
 """Members that pass through untranslated. Their events are logged at level debug only."""
 _MAX_REMEMBERED = 2_000
 _MAX_PARTITIONS = 100

@@ -2,12 +2,16 @@
 
 from itertools import groupby
 
-from translation.partitions import TopicPartitions
+from protocol_codecs.messages.connect_protocol import CONNECTOR
+from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _RUN = 2
 _MAX_CHARS = 1000
 """Characters of a list of partitions that a person may want to read."""
+
+_ROLE_NAMES = {Role.STANDBY: "standby", Role.WARM_UP: "warm-up"}
+"""What is said before tasks that process no records."""
 
 
 def duration(seconds: float) -> str:
@@ -31,17 +35,29 @@ def ago(then: float, now: float) -> str:
 def partitions(listed: TopicPartitions | None) -> str:
     """Format partitions as ranges: ``orders 0-3, 7``; empty for none, ``not known`` for None.
 
-    A long list is truncated and ends in ``…``.
+    Tasks are written as Kafka writes their ids: ``0_1, 0_2; standby 1_0`` for Streams, ``orders, orders-0, orders-1``
+    for a connector and its tasks. A long list is truncated and ends in ``…``.
     """
     if listed is None:
         return "not known"
-    text = "; ".join(f"{one.topic or one.id} {_runs(one.partitions)}" for one in listed)
+    text = "; ".join(map(_set, listed))
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"
 
 
 def count_partitions(listed: TopicPartitions | None) -> int:
     """Return the number of partitions; 0 if they are not known."""
     return sum(len(one.partitions) for one in listed or ())
+
+
+def _set(one: TopicPartitionSet) -> str:
+    if one.role is Role.PARTITION:
+        return f"{one.topic or one.id} {_runs(one.partitions)}"
+    if one.role is Role.CONNECT:
+        return ", ".join(
+            one.topic if index == CONNECTOR else f"{one.topic}-{index}" for index in one.partitions
+        )
+    tasks = ", ".join(f"{one.topic}_{index}" for index in one.partitions)
+    return f"{_ROLE_NAMES[one.role]} {tasks}" if one.role in _ROLE_NAMES else tasks
 
 
 def _runs(indexes: tuple[int, ...]) -> str:

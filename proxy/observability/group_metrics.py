@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from proxy.metrics.group_families import (
     BROKER_MEMBERS,
+    CONNECTORS,
     ELSEWHERE,
     FAMILIES,
     GAP,
@@ -23,12 +24,22 @@ from proxy.metrics.group_families import (
     NOT_TRANSLATABLE,
     PREFIX,
     PROGRESS,
+    REJOIN,
     STUCK,
     STUCK_MEMBERS,
+    TASKS,
     Family,
 )
 from proxy.observability.group_records import GroupRecord
-from proxy.observability.snapshot import REBALANCING, BrokerView, GroupView
+from proxy.observability.group_views import member_view
+from proxy.observability.snapshot import (
+    MIGRATING,
+    REBALANCING,
+    BrokerView,
+    ConnectView,
+    GroupView,
+    connect_of,
+)
 from proxy.runtime.time_slice import TimeSlice
 from translation.reasons import category
 
@@ -47,6 +58,7 @@ class GroupCounts(msgspec.Struct, kw_only=True):
     is_stuck: bool
     gap: int
     why_not: str | None
+    connect: ConnectView | None
 
 
 class GroupLabels:
@@ -109,6 +121,9 @@ def counts_of_record(group: GroupRecord, now_us: int) -> GroupCounts:
             default=0,
         ),
         why_not=group.why_not,
+        connect=connect_of(
+            [member_view(one, now_us) for one in group.members.values() if one.protocol == "connect"]
+        ),
     )
 
 
@@ -124,6 +139,7 @@ def counts_of_view(group: GroupView) -> GroupCounts:
         is_stuck=group.stuck is not None,
         gap=max((m.epoch - m.generation for m in group.members if m.generation >= 0 <= m.epoch), default=0),
         why_not=group.why_not,
+        connect=group.connect,
     )
 
 
@@ -174,6 +190,11 @@ class _FamilyTotals:
         totals[STUCK][()] += group.is_stuck
         totals[GAP][(label,)] = max(totals[GAP][(label,)], group.gap)
         totals[LEFT_OUT][()] += label is OTHER
+        if group.connect is not None:
+            totals[CONNECTORS][(label,)] += group.connect.connectors
+            totals[TASKS][(label,)] += group.connect.tasks
+            rejoin = totals[REJOIN]
+            rejoin[(label,)] = max(rejoin[(label,)], round(group.connect.rejoins_at or 0))
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         for family, values in self._totals.items():
@@ -205,10 +226,14 @@ def _state(group: GroupCounts) -> str:
 def _migrated(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.consumer
-    return sum(count for (protocol, _), count in group.members.items() if protocol != "classic")
+    return sum(
+        count
+        for (protocol, _), count in group.members.items()
+        if protocol in MIGRATING and protocol != "classic"
+    )
 
 
 def _member_count(group: GroupCounts) -> int:
     if group.broker is not None and group.broker.type:
         return group.broker.classic + group.broker.consumer
-    return sum(group.members.values())
+    return sum(count for (protocol, _), count in group.members.items() if protocol in MIGRATING)

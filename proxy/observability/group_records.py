@@ -6,6 +6,7 @@ import msgspec
 
 from proxy.observability.snapshot import REBALANCING, BrokerView
 from translation.actions import Event
+from translation.connect_worker import ConnectWorker
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
 from translation.policy.policy import Mode
@@ -41,6 +42,9 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
     revoked_all: bool = False
     """Whether it had partitions, and had to give up all of them in this rebalance."""
     rebalance_timeout_ms: int = -1
+    worker: ConnectWorker | None = None
+    worker_since_us: int = 0
+    """When the worker's group was told what ``worker`` says."""
 
     def update(self, event: Event, now_us: int) -> None:
         """Take over what an event says of the member, except for its partitions."""
@@ -54,6 +58,15 @@ class MemberRecord(msgspec.Struct, kw_only=True, gc=False):
         self.state = event.state
         self.updated_us = now_us
         self.rebalance_timeout_ms = event.rebalance_timeout_ms
+        if event.worker != self.worker:
+            self.worker, self.worker_since_us = event.worker, now_us
+
+    def rejoins_at_us(self, now_us: int) -> int | None:
+        """Return when the worker joins again by itself; None if it does not."""
+        if self.worker is None or not self.worker.delay_ms:
+            return None
+        at_us = self.worker_since_us + self.worker.delay_ms * 1000
+        return at_us if at_us > now_us else None
 
     def stuck_s(self, now_us: int) -> float:
         """Return for how many seconds the member has exceeded its rebalance timeout; 0 if it has not."""

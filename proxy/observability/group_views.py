@@ -6,6 +6,8 @@ from proxy.observability.snapshot import (
     GroupView,
     MemberView,
     RebalanceView,
+    WorkerView,
+    connect_of,
     progress_of,
     protocol_of,
     state_of,
@@ -18,7 +20,7 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
     """Make the view of one group."""
     members = tuple(
         sorted(
-            (_member_view(member, now_us) for member in group.members.values()),
+            (member_view(member, now_us) for member in group.members.values()),
             key=lambda one: (one.client_id or "", one.id),
         )
     )
@@ -39,10 +41,12 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         stuck=stuck_of(members, group.conversion_stuck(now_us)),
         updated_at=group.updated_us / MICRO,
         events=tuple(_event_view(time_us, event) for time_us, event in group.events) if events else (),
+        connect=connect_of(members),
     )
 
 
-def _member_view(member: MemberRecord, now_us: int) -> MemberView:
+def member_view(member: MemberRecord, now_us: int) -> MemberView:
+    """Make the view of one member."""
     return MemberView(
         id=member.id,
         instance=member.instance_id,
@@ -58,6 +62,20 @@ def _member_view(member: MemberRecord, now_us: int) -> MemberView:
         partitions=member.owned,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         stuck_s=member.stuck_s(now_us),
+        worker=_worker_view(member, now_us),
+    )
+
+
+def _worker_view(member: MemberRecord, now_us: int) -> WorkerView | None:
+    worker, rejoins_at_us = member.worker, member.rejoins_at_us(now_us)
+    if worker is None:
+        return None
+    return WorkerView(
+        url=worker.url,
+        config_offset=worker.config_offset,
+        leader_url=worker.leader_url,
+        is_leader=bool(worker.leader) and worker.leader == member.id,
+        rejoins_at=None if rejoins_at_us is None else rejoins_at_us / MICRO,
     )
 
 

@@ -17,6 +17,7 @@ import trio
 from proxy.metrics.registry import Metrics
 from proxy.observability.bounds import estimated_bytes
 from translation.actions import Event
+from translation.connect_worker import ConnectWorker
 from translation.partitions import TopicPartitions
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger("proxy.journal")
@@ -59,6 +60,7 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
     partitions: TopicPartitions = ()
     owned: TopicPartitions | None = None
     reason: str = ""
+    worker: ConnectWorker | msgspec.UnsetType = msgspec.UNSET
 
 
 class QueuedEvent(msgspec.Struct, frozen=True):
@@ -287,4 +289,5 @@ def _event(line: QueuedEvent, identity: tuple[str, str]) -> JournalEvent:
         partitions=event.partitions,
         owned=event.owned,
         reason=event.reason,
+        worker=msgspec.UNSET if event.worker is None else event.worker,
     )

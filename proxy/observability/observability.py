@@ -26,12 +26,11 @@ from proxy.observability.wall_clock import WallClock
 from proxy.runtime.log_setup import log_suppressed_lines
 from proxy.runtime.time_slice import TimeSlice
 from proxy.transport.tcp_stream import open_tcp
-from translation.actions import Event
+from translation.actions import Event, MemberProtocol
 from translation.policy.policy import Policy
 from translation.uuids import kafka_uuid
 
 _EVICT_INTERVAL_S = 60.0
-_PROTOCOLS = ("translated", "classic", "consumer")
 
 
 def replica_name() -> str:
@@ -171,7 +170,7 @@ class Observability:
 
     def _on_drop(self, group_id: str) -> None:
         if self.labels.drop(group_id):
-            for protocol in _PROTOCOLS:
+            for protocol in MemberProtocol:
                 self._metrics.group_rebalances.remove(group_id, protocol)
 
     async def _run_journal(self) -> None:

@@ -12,6 +12,7 @@ from itertools import chain
 
 import msgspec
 
+from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
@@ -22,6 +23,12 @@ EVENTS_KEPT = 120
 
 ELSEWHERE = "Elsewhere"
 """The state of a group that has members at other replicas only; they know more of it."""
+
+MIGRATING = ("translated", "classic", "consumer")
+"""The protocols of members that use the new protocol, or could."""
+
+NOT_MIGRATING = ("share", "streams", "connect")
+"""The protocols of other members."""
 
 REBALANCING = frozenset({MemberState.PREPARE_REBALANCE, MemberState.COMPLETING_REBALANCE})
 """The states of a member that takes part in a rebalance."""
@@ -44,11 +51,41 @@ class EventView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker of Kafka Connect as its last JoinGroup and the last assignment tell it.
+
+    ``url`` is where its REST API listens, ``config_offset`` how far it had read the topic of configurations, -1 if it
+    had read nothing. ``leader_url`` is the REST API of the worker that assigns connectors and tasks, empty before the
+    first assignment; ``is_leader`` says whether that is this one. ``rejoins_at`` is when the workers join again by
+    themselves, None if they do not: until then nobody runs what a lost worker ran.
+    """
+
+    url: str
+    config_offset: int
+    leader_url: str
+    is_leader: bool
+    rejoins_at: float | None
+
+
+class ConnectView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group of Kafka Connect: what its workers run that are connected through this proxy.
+
+    ``leader_url`` and ``rejoins_at`` are those of the worker that was heard last.
+    """
+
+    workers: int
+    connectors: int
+    tasks: int
+    leader_url: str
+    rejoins_at: float | None
+
+
 class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A member that is translated here or passes through. Times are seconds since 1970.
 
     ``partitions`` is everything that its client may be working on, None if that is not known. ``stuck_s`` is for how
-    many seconds the member has exceeded its rebalance timeout, 0 if it has not.
+    many seconds the member has exceeded its rebalance timeout, 0 if it has not. ``worker`` is set for workers of Kafka
+    Connect.
     """
 
     id: str
@@ -65,6 +102,7 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     partitions: TopicPartitions | None
     rebalance_timeout_ms: int
     stuck_s: float
+    worker: WorkerView | None = None
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -87,8 +125,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The migration progress of a group: ``done`` of ``total`` members use the new protocol.
 
     ``by`` is ``broker`` if a broker reported it, ``proxy`` if it follows from the members' own calls, ``log`` if it
-    follows from those and the members that the member log has at other replicas. ``translated``, ``classic`` and
-    ``consumer`` are the members that come through this proxy, ``elsewhere`` those that do not.
+    follows from those and the members that the member log has at other replicas. ``translated``, ``classic``,
+    ``consumer``, ``share``, ``streams`` and ``connect`` are the members that come through this proxy, ``elsewhere``
+    those that do not. Only the first three are in ``total``: the others have no protocol to move to.
     """
 
     done: int
@@ -98,6 +137,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     classic: int
     consumer: int
     elsewhere: int
+    share: int = 0
+    streams: int = 0
+    connect: int = 0
 
     @property
     def ratio(self) -> float | None:
@@ -121,7 +163,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
     is known yet. ``stuck`` says what is stuck; None if nothing is. ``fleet`` is what other replicas serve of it; None
-    without a member log.
+    without a member log. ``connect`` is set if it is a group of Kafka Connect.
     """
 
     id: str
@@ -140,6 +182,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     updated_at: float
     events: tuple[EventView, ...]
     fleet: GroupFleet | None = None
+    connect: ConnectView | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -164,17 +207,42 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Progress:
     """Compute the progress from the members' protocols and from what the broker reports."""
     ids: set[str] = set()
-    by_protocol = {"translated": 0, "classic": 0, "consumer": 0}
+    by_protocol = dict.fromkeys(MIGRATING + NOT_MIGRATING, 0)
     for member in members:
         ids.add(member.id)
         if member.protocol in by_protocol:
             by_protocol[member.protocol] += 1
-    if broker is None or not broker.type:
+    elsewhere = 0 if broker is None else len(set(broker.members) - ids)
+    if broker is None or not broker.type or by_protocol["connect"]:
         done = by_protocol["translated"] + by_protocol["consumer"]
-        return Progress(done=done, total=sum(by_protocol.values()), by="proxy", elsewhere=0, **by_protocol)
-    elsewhere = len(set(broker.members) - ids)
+        total = sum(by_protocol[protocol] for protocol in MIGRATING)
+        return Progress(done=done, total=total, by="proxy", elsewhere=elsewhere, **by_protocol)
     total = broker.classic + broker.consumer
     return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **by_protocol)
+
+
+def connect_of(members: Sequence[MemberView]) -> ConnectView | None:
+    """Sum up the workers of a group of Kafka Connect; None if it is none."""
+    workers = [member for member in members if member.protocol == "connect"]
+    if not workers:
+        return None
+    told = [member for member in workers if member.worker is not None and member.worker.leader_url]
+    newest = max(told, key=lambda member: member.updated_at, default=None)
+    worker = None if newest is None else newest.worker
+    running = [connectors_and_tasks(member.partitions) for member in workers]
+    return ConnectView(
+        workers=len(workers),
+        connectors=sum(connectors for connectors, _ in running),
+        tasks=sum(tasks for _, tasks in running),
+        leader_url="" if worker is None else worker.leader_url,
+        rejoins_at=None if worker is None else worker.rejoins_at,
+    )
+
+
+def connectors_and_tasks(listed: TopicPartitions | None) -> tuple[int, int]:
+    """Return how many connectors, and how many tasks, a worker of Kafka Connect runs."""
+    connectors = sum(CONNECTOR in one.partitions for one in listed or ())
+    return connectors, sum(len(one.partitions) for one in listed or ()) - connectors
 
 
 def state_of(members: Sequence[MemberView]) -> str:
@@ -252,6 +320,7 @@ def _merged(parts: list[GroupView]) -> GroupView:
         stuck=stuck_of(members, stuck[0] if stuck else None),
         updated_at=newest.updated_at,
         events=tuple(events[-EVENTS_KEPT:]),
+        connect=connect_of(members),
     )
 
 

@@ -18,7 +18,7 @@ from proxy.console.output import NoColor, Output, OutputFormat, print_json
 from proxy.observability.admin_client import AdminAddress, AdminConfig, NoAnswerError, admin_url, fetch_groups
 from proxy.observability.fleet_view import FleetView
 from proxy.observability.formatting import ago, count_partitions, duration, partitions
-from proxy.observability.snapshot import GroupView, Snapshot
+from proxy.observability.snapshot import ConnectView, GroupView, Snapshot
 
 _TIMEOUT_S = 5.0
 _EVENTS_SHOWN = 12
@@ -143,6 +143,8 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
     parts: list[RenderableType] = [title]
     if group.stuck:
         parts.append(Text(f"stuck: {group.stuck}", "bold red"))
+    if group.connect is not None:
+        parts.append(_connect(group.connect, now))
     if group.why_not:
         parts.append(Text(f"not translatable: {group.why_not}", "yellow"))
     members = Table(box=None, header_style="dim", pad_edge=False)
@@ -169,6 +171,17 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
         listed = Text(partitions(event.partitions))
         events.add_row(Text(ago(event.time_us / 1e6, now), "dim"), what, who, listed, why)
     return [*parts, members, *_elsewhere(group, now), Text("latest events", "dim"), events]
+
+
+def _connect(connect: ConnectView, now: float) -> Text:
+    """Return a line about the workers of Kafka Connect."""
+    text = Text(
+        f"Kafka Connect: workers here: {connect.workers}, connectors: {connect.connectors}, tasks: {connect.tasks}, "
+        f"leader: {connect.leader_url or 'not known'}"
+    )
+    if connect.rejoins_at is not None:
+        text.append(f", the workers join again in {duration(connect.rejoins_at - now)}", "yellow")
+    return text
 
 
 def _fleet(fleet: FleetView, now: float) -> list[Text]:
@@ -256,6 +269,9 @@ def _protocol_counts(group: GroupView) -> str:
         "translated": progress.translated,
         "classic": progress.classic,
         "native": progress.consumer,
+        "share": progress.share,
+        "streams": progress.streams,
+        "Connect": progress.connect,
         "elsewhere": progress.elsewhere,
     }
     return ", ".join(f"{count} {way}" for way, count in counts.items() if count) or "none"

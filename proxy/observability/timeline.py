@@ -3,6 +3,9 @@
 Ownership is what clients may be working on (docs/reference/journal.md): it begins when a partition is assigned to a
 client and ends when the client no longer reports it as owned. A time without an owner between two owners is a bar of
 its own, so that pauses are visible.
+
+The partitions of share groups have no owners, so they are not drawn. Of a Streams application the active tasks are,
+of Kafka Connect the connectors and their tasks.
 """
 
 from collections.abc import Iterable
@@ -10,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from proxy.observability.snapshot import EventView, GroupView, MemberView
-from translation.partitions import TopicPartitions
+from translation.partitions import Role, TopicPartitions
 
 WINDOW_S = 15 * 60.0
 LANES = 48
@@ -19,6 +22,8 @@ BARS = 100
 """Most bars of one lane, the newest ones."""
 
 _SHORTEST_S = 20.0
+_SHARE = "share"
+_DRAWN = frozenset({Role.PARTITION, Role.ACTIVE, Role.CONNECT})
 _MARKS = frozenset(
     {"policy_changed", "fenced", "session_expired", "rebalance_expired", "rejoined_after_loss"}
 )
@@ -133,7 +138,7 @@ def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[
     spans: dict[Lane, list[tuple[float, float, str]]] = {}
     with_events = {event.member for event in group.events if event.owned is not None}
     for member in group.members:
-        if member.id not in with_events:  # its events were evicted
+        if member.id not in with_events and member.protocol != _SHARE:  # its events were evicted
             owned[member.id] = dict.fromkeys(_lanes(member.partitions), start)
 
     def ends(member: str, lane: Lane, at: float) -> None:
@@ -142,7 +147,7 @@ def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[
             spans.setdefault(lane, []).append((max(since, start), at, member))
 
     for event in group.events:
-        if not event.member or event.owned is None:
+        if not event.member or event.owned is None or event.protocol == _SHARE:
             continue
         at = event.time_us / 1e6
         held, now_held = owned.setdefault(event.member, {}), _lanes(event.owned)
@@ -157,7 +162,12 @@ def _spans(group: GroupView, start: float, now: float) -> dict[Lane, list[tuple[
 
 
 def _lanes(partitions: TopicPartitions | None) -> set[Lane]:
-    return {(one.topic or one.id or "?", index) for one in partitions or () for index in one.partitions}
+    return {
+        (one.topic or one.id or "?", index)
+        for one in partitions or ()
+        if one.role in _DRAWN
+        for index in one.partitions
+    }
 
 
 def _bars(

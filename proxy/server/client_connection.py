@@ -150,6 +150,7 @@ class ClientConnection:
         finally:
             self._driver.upstream_lost(self.id)
             self._session.forget_request()
+            self._session.share_session.connection_ended()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._client)
                 if self._upstream is not None:

@@ -36,7 +36,9 @@ class SessionCore:
         self.state = SessionState()
         self.in_flight = InFlightRequests()
         self.sasl = SaslState(context.clock)
-        self.share_session = ShareSession(context.clock)
+        self.share_session = ShareSession(
+            context.clock, context.request_metrics.metrics.share_sessions_open.inc
+        )
         self.to_upstream: list[bytes] = []
         """Bytes for the broker, in order."""
         self.to_client: list[bytes] = []

@@ -157,10 +157,16 @@ class Relay:
         self, entry: InFlightRequest, header: RequestHeader, piece: Piece, walk: ShareWalk
     ) -> None:
         share_session, limits = self._core.share_session, self._context.limits
+        request_metrics = self._context.request_metrics
         # Only a client that the broker has let in has much to acknowledge.
         most = limits.group_call_max_bytes if share_session.is_open else limits.first_group_call_max_bytes
         request = read_share_request(header, piece, most, limits.group_call_max_elements)
-        entry.on_passed = lambda: share_session.answered(header.api_key, request, walk)
+
+        def passed() -> None:
+            share_session.answered(header.api_key, request, walk)
+            request_metrics.share_answered(header.api_key, walk)
+
+        entry.on_passed = passed
 
     def _authenticated(self, version: int, asked_at: float, frame: bytes) -> bytes:
         """Learn how long the SASL session lives (KIP-368); pending calls may go out again."""

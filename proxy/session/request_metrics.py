@@ -1,5 +1,6 @@
 """Counts requests and responses on the hot path: looks each labelled child of a metric up once and keeps it."""
 
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 from protocol_codecs import ApiKey, ErrorCode, Message
 from proxy.metrics.registry import Metrics
 from proxy.session.in_flight import InFlightRequest
+from proxy.wire.response_walks import ShareWalk
 
+_SHARE_ACKNOWLEDGE = int(ApiKey.SHARE_ACKNOWLEDGE)
 _UNKNOWN = "UNKNOWN"
 _HIGHEST_VERSION = 99  # no API has come near in fifteen years; ApiVersions may be asked for in any version
 
@@ -149,6 +152,14 @@ class RequestMetrics:
         """Count the errors in a broker's response to a call of the translation."""
         for code in error_codes(api_key, message):
             self.metrics.call_errors.labels(api_name(api_key), error_name(code)).inc()
+
+    def share_answered(self, api_key: int, walk: ShareWalk) -> None:
+        """Count the errors that a broker's response gives for acknowledgements."""
+        codes = walk.acknowledge_errors
+        if api_key == _SHARE_ACKNOWLEDGE and walk.error_code:
+            codes = [walk.error_code]
+        for code, count in Counter(codes).items():
+            self.metrics.share_acknowledge_errors.labels(error_name(code)).inc(count)
 
     def refused(self, api_key: int) -> None:
         """Count a request in a version that the client was not offered."""

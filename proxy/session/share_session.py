@@ -26,14 +26,18 @@ _LONGEST_LOCK_MS = 3_600_000
 
 
 class ShareSession:
-    """The share session of one connection, if there is one. ``clock`` returns seconds."""
+    """The share session of one connection, if there is one.
 
-    __slots__ = ("_clock", "_locked_until", "_member", "_offsets", "is_open")
+    ``clock`` returns seconds. ``count`` is called with 1 when a session opens, with -1 when it ends.
+    """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    __slots__ = ("_clock", "_count_open", "_locked_until", "_member", "_offsets", "is_open")
+
+    def __init__(self, clock: Callable[[], float], count: Callable[[int], None] = lambda _: None) -> None:
         self.is_open = False
         """Whether the broker has a session that ends with the connection."""
         self._clock = clock
+        self._count_open = count
         self._member: tuple[str, str] | None = None  # group and member id; None if the request was not read
         self._offsets = 0  # acquired and not acknowledged
         self._locked_until = 0.0
@@ -47,6 +51,10 @@ class ShareSession:
     def has_locks(self) -> bool:
         """Whether records may be locked that the broker releases when the connection ends."""
         return self.is_open and self._offsets > 0 and self._clock() < self._locked_until
+
+    def connection_ended(self) -> None:
+        """The broker drops the session. No answer follows."""
+        self._close()
 
     def answered(self, api_key: int, request: ShareRequest | None, answer: ShareWalk) -> None:
         """Learn from a broker's answer to a ShareFetch or ShareAcknowledge; None is a request that was not read."""
@@ -78,17 +86,21 @@ class ShareSession:
         return self.is_open and self._member in {None, (request.group_id, request.member_id)}
 
     def _open(self, member: tuple[str, str] | None) -> None:
+        if not self.is_open:
+            self._count_open(1)
         self.is_open, self._member, self._offsets = True, member, 0
 
     def _close(self) -> None:
         """The broker has released what was locked."""
+        if self.is_open:
+            self._count_open(-1)
         self.is_open, self._offsets = False, 0
 
     def _count(self, acknowledged: int, answer: ShareWalk, *, renewed: bool) -> None:
         now = self._clock()
         if now >= self._locked_until and not renewed:
             self._offsets = 0
-        if not answer.acknowledgement_failed:
+        if not answer.acknowledge_errors:
             self._offsets = max(0, self._offsets - acknowledged)
         self._offsets += answer.acquired
         if answer.acquired or renewed:

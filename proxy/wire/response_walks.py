@@ -185,8 +185,8 @@ class ShareWalk(ResponseWalk):
         """For how long records that are acquired or renewed now are locked, in milliseconds."""
         self.acquired = 0
         """How many offsets were acquired."""
-        self.acknowledgement_failed = False
-        """Whether the acknowledgements for a partition were refused."""
+        self.acknowledge_errors: list[int] = []
+        """The error codes with which acknowledgements were refused, one for each partition where they were."""
 
     def _head(self, data: bytes, at: int) -> int:
         at = skip_tags(data, at) + _THROTTLE_TIME
@@ -206,7 +206,8 @@ class ShareWalk(ResponseWalk):
         """Read what became of the acknowledgements: an error code, and a message for it."""
         (error_code,) = _INT16.unpack_from(data, at)
         length, at = varint(data, at + _INT16.size)
-        self.acknowledgement_failed |= error_code != 0
+        if error_code:
+            self.acknowledge_errors.append(error_code)
         self._step = then
         return at + max(length - 1, 0)
 

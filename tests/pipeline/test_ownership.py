@@ -106,6 +106,21 @@ def test_within_one_process_the_order_alone_shows_an_overlap() -> None:
     assert (overlap.second.event, overlap.end_event) == ("a.1.2", "a.1.3")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "overlaps"), [("consumer", 1), ("share", 0), ("streams", 0), ("connect", 0)]
+)
+def test_two_members_with_one_partition_are_an_overlap_unless_they_share_it(
+    protocol: str, overlaps: int
+) -> None:
+    found = taken(
+        event(1, "assigned", "m1", [0], protocol=protocol),
+        event(2, "assigned", "m2", [0], protocol=protocol),
+        event(3, "left", "m1", [], protocol=protocol),
+    )
+    assert sum(isinstance(one, Overlap) for one in found) == overlaps
+    assert any(isinstance(one, Interval) for one in found) == bool(overlaps)
+
+
 def test_a_recreated_topic_is_another_topic() -> None:
     def owned(topic_id: str) -> str:
         return json.dumps([{"topic": "t", "id": topic_id, "partitions": [0]}])

@@ -3,6 +3,7 @@
 import msgspec
 
 from translation.actions import ConnectionId, MemberProtocol
+from translation.connect_worker import ConnectWorker
 from translation.member_state import OBSERVED_TRANSITIONS, MemberState, MemberStateMachine
 from translation.passthrough.observed_partitions import NOTHING, Owned
 
@@ -40,6 +41,8 @@ class ObservedMember(msgspec.Struct, kw_only=True):
     """What a member of the new protocol has to give up."""
     session_timeout_ms: int = _SESSION_TIMEOUT_MS
     rebalance_timeout_ms: int = -1
+    worker: ConnectWorker | None = None
+    """Set for a worker of Kafka Connect whose metadata was read."""
     alive_until: float = 0.0
     """When its session ends unless it gives another sign of life, in seconds of the caller's clock."""
 

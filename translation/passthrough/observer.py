@@ -1,10 +1,10 @@
 """Observes members whose requests the broker itself answers, and reports the same events as for translated ones.
 
-These are classic members of groups that are not translated, and members that speak the new protocol themselves. The
-proxy shows the observer each such request when it forwards it, and the response when it comes. Nothing here changes a
-request. Sans-IO: time is an argument.
+These are classic members of groups that are not translated, members that speak the new protocol themselves, and those
+of share groups and streams groups. The proxy shows the observer each such request when it forwards it, and the response
+when it comes. Nothing here changes a request. Sans-IO: time is an argument.
 
-:mod:`translation.passthrough.classic_observer` and :mod:`translation.passthrough.consumer_observer` derive the events.
+:mod:`translation.passthrough.classic_observer` and :mod:`translation.passthrough.heartbeat_observer` derive the events.
 """
 
 from typing import Any
@@ -14,7 +14,10 @@ from protocol_codecs.messages.heartbeat import HeartbeatRequest
 from translation.actions import Connection, ConnectionId, Event, EventKind, Request
 from translation.passthrough.classic_observer import ClassicObserver
 from translation.passthrough.consumer_observer import ConsumerObserver
+from translation.passthrough.heartbeat_observer import HeartbeatObserver
 from translation.passthrough.observed_members import MEMBERS_LIMIT, ObservedMembers
+from translation.passthrough.share_observer import ShareObserver
+from translation.passthrough.streams_observer import StreamsObserver
 from translation.passthrough.topic_names import TopicNames
 
 OBSERVED: frozenset[int] = frozenset(
@@ -24,13 +27,18 @@ OBSERVED: frozenset[int] = frozenset(
         ApiKey.HEARTBEAT,
         ApiKey.LEAVE_GROUP,
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
 """The APIs whose requests and responses the observer is shown when the broker has answered."""
 
-OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""The APIs whose requests the observer is also shown when they are relayed. It is shown a JoinGroup then, too, but by
-the translation, which decides first whether to relay it (:class:`translation.actions.Authorized`)."""
+OBSERVED_WHEN_FORWARDED: frozenset[int] = frozenset(
+    {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_HEARTBEAT}
+)
+"""The APIs whose requests the observer is also shown when they are relayed, because members give up in them what they
+were asked for. It is shown a JoinGroup then, too, but by the translation, which decides first whether to relay it
+(:class:`translation.actions.Authorized`)."""
 
 
 class Observer:
@@ -40,7 +48,11 @@ class Observer:
         self._members = ObservedMembers(topics, members_limit)
         self._by_id = self._members.by_id
         self._classic = ClassicObserver(self._members)
-        self._consumer = ConsumerObserver(self._members, topics)
+        self._heartbeats: dict[int, HeartbeatObserver] = {
+            int(ApiKey.CONSUMER_GROUP_HEARTBEAT): ConsumerObserver(self._members, topics),
+            int(ApiKey.SHARE_GROUP_HEARTBEAT): ShareObserver(self._members, topics),
+            int(ApiKey.STREAMS_GROUP_HEARTBEAT): StreamsObserver(self._members, topics),
+        }
 
     def request_forwarded(self, now: float, request: Request) -> list[Event]:
         """A request was forwarded whose sender the broker has accepted before.
@@ -51,14 +63,18 @@ class Observer:
         if member is not None:
             if request.api_key == ApiKey.JOIN_GROUP:
                 self._classic.join_forwarded(now, member, request.message)
-            elif request.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-                self._consumer.heartbeat_forwarded(member, request.message)
+            elif (observer := self._heartbeats.get(request.api_key)) is not None:
+                observer.heartbeat_forwarded(member, request.message)
         return self._members.take_events()
 
     def response_received(
         self, now: float, connection: Connection, request: Request, response: Any
     ) -> list[Event]:
         """The broker answered a request that was forwarded."""
+        observer = self._heartbeats.get(request.api_key)
+        if observer is not None:
+            observer.heartbeat_answered(now, connection, request, response)
+            return self._members.take_events()
         match request.api_key:
             case ApiKey.JOIN_GROUP:
                 self._classic.join_answered(now, connection, request, response)
@@ -68,8 +84,6 @@ class Observer:
                 self._classic.heartbeat_answered(now, connection, request, response)
             case ApiKey.LEAVE_GROUP:
                 self._classic.leave_answered(request.message, response)
-            case ApiKey.CONSUMER_GROUP_HEARTBEAT:
-                self._consumer.heartbeat_answered(now, connection, request, response)
         return self._members.take_events()
 
     def kept_alive(self, now: float, connection_id: ConnectionId, message: HeartbeatRequest) -> bool:

@@ -30,6 +30,8 @@ BROKER_VERSIONS = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
 }
 """The ranges of the broker in these tests."""
 

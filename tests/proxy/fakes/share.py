@@ -115,9 +115,10 @@ def acknowledge(
     return wire.request(ApiKey.SHARE_ACKNOWLEDGE, version, correlation_id, request)
 
 
-def acknowledged(correlation_id: int, *, partition_error: int = 0, version: int = 2) -> bytes:
+def acknowledged(correlation_id: int, *, partition_error: int = 0, error: int = 0, version: int = 2) -> bytes:
     partition = ShareAcknowledgeResponsePartition(error_code=partition_error)
     response = ShareAcknowledgeResponse(
+        error_code=error,
         acquisition_lock_timeout_ms=LOCK_S * 1000 if version >= 2 else 0,
         responses=(ShareAcknowledgeResponseTopic(topic_id=_TOPIC_ID, partitions=(partition,)),),
     )

@@ -91,6 +91,11 @@ class Talk(ClientSession):
         return self._wants_upstream
 
     @property
+    def metrics(self) -> Metrics:
+        """The metrics of its process."""
+        return self._context.request_metrics.metrics
+
+    @property
     def expired(self) -> bool:
         """Whether the session says now that a call can't be made because SASL's lifetime is over."""
         self._expired = False

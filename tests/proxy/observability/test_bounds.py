@@ -23,6 +23,7 @@ from proxy.observability.snapshot_encoding import encode_cooperatively
 from proxy.runtime.log_setup import configure, count_suppressed_lines, log_suppressed_lines
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
+from translation.connect_worker import ConnectWorker
 from translation.partitions import TopicPartitionSet
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -90,13 +91,16 @@ def test_an_event_is_cut_wherever_a_client_may_write():
         LONG,
         partitions=topic(*range(101)),
         owned=topic(*range(101)),
+        worker=ConnectWorker(LONG, 7, LONG, LONG),
         **dict.fromkeys(texts[1:], LONG),
     )
     truncated = bounds.truncated(hostile)
     assert {len(getattr(truncated, name)) for name in ("group_id", *texts)} == {255}
     assert (truncated.partitions, truncated.owned) == ((), None)
-    assert estimated_bytes(truncated) < 10_000 < estimated_bytes(hostile)
-    assert hits == {Bound.TEXT: 7, Bound.PARTITIONS_OF_EVENT: 2}
+    assert estimated_bytes(truncated) < 12_000 < estimated_bytes(hostile)
+    worker = truncated.worker
+    assert (len(worker.url), len(worker.leader), len(worker.leader_url)) == (255, 255, 255)
+    assert hits == {Bound.TEXT: 8, Bound.PARTITIONS_OF_EVENT: 2}
     (one,) = bounds.truncated(event(EventKind.JOINED, owned=topic(1, name=LONG))).owned
     assert len(one.topic) == 255
 

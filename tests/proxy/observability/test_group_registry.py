@@ -21,6 +21,8 @@ from proxy.observability.group_views import view_of
 from proxy.observability.snapshot import BrokerView, Snapshot, merge
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
+from translation.connect_worker import ConnectWorker
+from translation.partitions import Role, TopicPartitions, TopicPartitionSet
 from translation.policy.policy import Mode, Policy, Rule
 
 
@@ -219,3 +221,59 @@ def test_a_label_is_free_again_when_its_group_is_gone():
     assert [labels.of("a"), labels.of("b")] == ["a", OTHER]
     labels.keep({"b"})
     assert [labels.of("b"), labels.of("a")] == ["b", OTHER]
+
+
+@pytest.mark.parametrize("protocol", ["share", "streams", "connect"])
+def test_members_that_have_nowhere_to_go_are_counted_and_are_no_part_of_the_progress(registry, protocol):
+    record(registry, life("m-1", protocol=protocol, owned=topic(0)) + life("m-2", protocol=protocol))
+    group = view(registry)
+    assert (group.protocol, group.state) == (protocol, "Stable")
+    progress = group.progress
+    assert (progress.done, progress.total, progress.ratio) == (0, 0, None)
+    assert getattr(progress, protocol) == 2
+    found = {family.name: family for family in families([counts_of_view(group)], GroupLabels(5))}
+    (members,) = found[f"{PREFIX}members"].samples
+    assert (members.labels["protocol"], members.value) == (protocol, 2)
+    assert not found[f"{PREFIX}group_progress_ratio"].samples
+
+
+def test_a_share_group_in_translate_is_not_stuck_because_nobody_moves(registry):
+    record(registry, life(protocol="share"), at_s=1)
+    assert view(registry, at_s=10_000).stuck is None
+
+
+def connectors(*tasks: int) -> TopicPartitions:
+    return (TopicPartitionSet("src", None, tasks, Role.CONNECT),)
+
+
+def test_a_group_of_connect_workers_says_who_leads_it_and_what_waits(registry):
+    waits = ConnectWorker("http://w1/", 5, "m-1", "http://w1/", 300_000)
+    record(registry, life("m-1", protocol="connect", owned=connectors(-1, 0), worker=waits), at_s=1)
+    follows = msgspec.structs.replace(waits, url="http://w2/")
+    record(registry, life("m-2", protocol="connect", owned=connectors(1), worker=follows), at_s=2)
+    group = view(registry, at_s=10)
+    first, second = (member.worker for member in group.members)
+    assert (first.url, first.is_leader, first.config_offset, first.rejoins_at) == (
+        "http://w1/",
+        True,
+        5,
+        301.0,
+    )
+    assert (second.url, second.is_leader, second.leader_url) == ("http://w2/", False, "http://w1/")
+    connect = group.connect
+    assert (connect.workers, connect.connectors, connect.tasks) == (2, 1, 2)
+    assert (connect.leader_url, connect.rejoins_at) == ("http://w1/", 302.0)
+    assert view(registry, at_s=400).connect.rejoins_at is None, "by then they have joined again"
+    merged = merge([snapshot(group), snapshot(group, replica="b")])
+    assert merged.groups[0].connect == connect
+    found = gauges([counts_of_record(registry.groups["g"], 10 * MICRO)], 5)
+    assert found["connect_connectors", ("g",)] == 1
+    assert found["connect_tasks", ("g",)] == 2
+    assert found["connect_rejoin_timestamp_seconds", ("g",)] == 302
+
+
+def test_the_progress_of_connect_workers_is_not_what_the_broker_says_of_their_group(registry):
+    record(registry, life("m-1", protocol="connect"))
+    registry.set_broker_view("g", broker(type="classic", classic=2, members=("m-1", "far")))
+    progress = view(registry).progress
+    assert (progress.total, progress.connect, progress.elsewhere) == (0, 1, 1)

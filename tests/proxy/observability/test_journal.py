@@ -19,6 +19,7 @@ from proxy.wire.framing import response_frame
 from tests.proxy.observability.events import event, topic
 from tests.proxy.observability.journal_writer import IDENTITY, line
 from translation.actions import Event, EventKind
+from translation.connect_worker import ConnectWorker
 
 
 class Memory:
@@ -114,6 +115,23 @@ async def test_an_event_is_told_with_all_that_the_schema_has(autojump_clock):
         "partitions": [{"topic": "t", "id": None, "partitions": [1]}],
         "owned": [],
         "reason": "why",
+    }
+
+
+async def test_the_worker_is_in_the_events_of_workers_of_connect_alone(autojump_clock):
+    bench = Bench(Memory())
+    async with running(bench):
+        bench.record()
+        bench.record(worker=ConnectWorker("http://w1/", 5, "m-1", "http://w1/", 300_000))
+        await trio.sleep(1)
+    plain, of_worker = (msgspec.json.decode(msgspec.json.encode(one)) for one in bench.sink.written)
+    assert "worker" not in plain
+    assert of_worker["worker"] == {
+        "url": "http://w1/",
+        "config_offset": 5,
+        "leader": "m-1",
+        "leader_url": "http://w1/",
+        "delay_ms": 300_000,
     }
 
 

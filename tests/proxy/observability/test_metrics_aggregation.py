@@ -84,6 +84,7 @@ def test_gauges_that_are_no_amounts_are_not_added_up():
         "large_group_calls_held_bytes",
         "lingering_upstream_connections",
         "proxy_to_server_active_connections",
+        "share_sessions_open",
         "tasks",
         "upstream_calls_in_flight",
         "workers",

@@ -24,7 +24,8 @@ from proxy.observability.status_page import SHOWN, group_path
 from proxy.observability.timeline import longest_without_owner, timeline
 from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
-from translation.partitions import TopicPartitionSet
+from translation.connect_worker import ConnectWorker
+from translation.partitions import Role, TopicPartitionSet
 from translation.policy.policy import Mode, Policy
 
 HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
@@ -300,6 +301,46 @@ def test_a_member_whose_events_are_gone_is_drawn_all_the_same(site):
 )
 def test_durations_are_short(seconds, said):
     assert duration(seconds) == said
+
+
+def test_share_members_have_a_partition_together_and_own_none(site):
+    for member in ("m-1", "m-2"):
+        site.record(life(member, protocol="share", owned=topic(0)), 990)
+    assert "2 share" in site.http.get("/").text
+    page = site.http.get("/groups/g").text
+    for said in ("t 0", "read the same partitions together", "not polled: a share group"):
+        assert said in page
+    assert '<svg class="chart"' not in page
+
+
+def test_tasks_of_streams_are_shown_by_kafkas_own_ids(site):
+    tasks = (
+        TopicPartitionSet("0", None, (0, 1), Role.ACTIVE),
+        TopicPartitionSet("1", None, (2,), Role.STANDBY),
+        TopicPartitionSet("1", None, (3,), Role.WARM_UP),
+    )
+    site.record(life("m-1", protocol="streams", owned=tasks), 990)
+    assert "0_0, 0_1; standby 1_2; warm-up 1_3" in site.http.get("/groups/g").text
+    lanes = timeline(site.snapshot().groups[0], NOW_S).lanes
+    assert [(lane.topic, lane.partition) for lane in lanes] == [("0", 0), ("0", 1)]
+
+
+def test_connect_workers_are_shown_with_their_connectors_and_their_leader(site):
+    running = (TopicPartitionSet("orders", None, (-1, 0, 1), Role.CONNECT),)
+    worker = ConnectWorker("http://w1:8083/", 42, "m-1", "http://w1:8083/", 300_000)
+    site.record(life("m-1", protocol="connect", owned=running, worker=worker), NOW_S - 60)
+    assert "1 Connect" in site.http.get("/").text
+    page = site.http.get("/groups/g").text
+    for said in (
+        "orders, orders-0, orders-1",
+        "http://w1:8083/ <strong>leader</strong>",
+        "configurations read to 42",
+        "Workers here: 1, connectors: 1, tasks: 2, leader: http://w1:8083/",
+        "the workers join again in 4 min",
+        "<span>orders</span> connector",
+        "not a consumer group",
+    ):
+        assert said in page
 
 
 def test_partitions_are_put_together():

@@ -20,6 +20,8 @@ from proxy.console.exit_codes import ExitCode
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
 from tests.proxy.observability.events import MICRO, changed, life, topic
+from translation.connect_worker import ConnectWorker
+from translation.partitions import Role, TopicPartitionSet
 from translation.policy.policy import Mode, Policy
 
 NOW_S = 100
@@ -105,6 +107,18 @@ def test_one_group_with_its_members_and_events(proxy):
     for said in ("app-m-1", "sarama/1", "2: t 0, 1", "joined", "CompletingRebalance -> Stable"):
         assert said in done.output
     assert "does not know this group" in proxy.run("nobody").output
+
+
+def test_a_group_of_connect_workers_with_their_leader(proxy):
+    worker = ConnectWorker("http://w1/", 5, "m-1", "http://w1/", 300_000)
+    running = (TopicPartitionSet("src", None, (-1, 0), Role.CONNECT),)
+    proxy.record(life("m-1", protocol="connect", owned=running, worker=worker))
+    done = proxy.run("g")
+    for said in (
+        "workers here: 1, connectors: 1, tasks: 1, leader: http://w1/, the workers join again in",
+        "2: src, src-0",
+    ):
+        assert said in done.output
 
 
 def test_a_stuck_group_is_an_exit_code(proxy):

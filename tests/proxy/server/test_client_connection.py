@@ -425,10 +425,12 @@ async def test_a_share_session_that_is_cut_is_counted_by_its_cause():
     with structlog.testing.capture_logs() as logs:
         async with a_bench() as bench:
             await bench.acquire_records()
+            assert bench.count("share_sessions_open") == 1
             bench.connection.end(DisconnectCause.MISROUTED)
             await bench.client.aclose()
             await bench.broker.aclose()
             await bench.ended.wait()
+            assert bench.count("share_sessions_open") == 0
             assert bench.count("share_sessions_cut_total", cause="misrouted") == 1
     (said,) = [entry for entry in logs if "share session" in entry["event"]]
     assert (said["group"], said["cause"]) == ("g", "misrouted")

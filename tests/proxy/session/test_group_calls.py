@@ -28,6 +28,14 @@ from protocol_codecs.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol_codecs.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol_codecs.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from protocol_codecs.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from protocol_codecs.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -463,6 +471,26 @@ def test_a_native_heartbeat_with_too_many_elements_passes_unseen():
     talk = a_talk()
     assert client_sends(talk, beat(1001)) == beat(1001)
     assert not talk.passed
+
+
+@pytest.mark.parametrize(
+    ("request_type", "response_type", "version", "when_relayed"),
+    [
+        (ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, 1, 0),
+        (StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse, 0, 1),
+    ],
+)
+def test_heartbeats_of_share_and_streams_groups_pass_and_are_seen(
+    request_type, response_type, version, when_relayed
+):
+    talk, api_key = a_talk(), request_type.__schema__.api_key
+    frame = wire.request(api_key, version, 5, request_type(group_id="g", member_id="m"))
+    assert client_sends(talk, frame) == frame
+    assert [response for _, response in talk.passed] == [None] * when_relayed
+    answer = wire.response(api_key, version, 5, response_type(member_id="m", member_epoch=1))
+    assert broker_sends(talk, answer) == answer
+    (request, response) = talk.passed[-1]
+    assert (request.message.group_id, response.member_epoch) == ("g", 1)
 
 
 @pytest.mark.parametrize(("partitions", "seen"), [(900, 1), (1001, 0)])

@@ -1,6 +1,7 @@
 """What a connection knows of its share session: only what the broker has said (KIP-932)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -78,6 +79,40 @@ def test_acknowledgements_that_are_refused_leave_the_records_locked(talk):
     exchange(talk, share.acknowledge(2, 1, range(10)), share.acknowledged(2, partition_error=refused))
     exchange(talk, share.fetch(3, 2, range(10)), share.fetched(3, acknowledge_error=refused))
     assert talk.share_session.has_locks
+    counted = talk.metrics.registry.get_sample_value(
+        "epochgate_share_acknowledge_errors_total", {"error_code": "INVALID_RECORD_STATE"}
+    )
+    assert counted == 2
+
+
+def test_a_share_acknowledge_that_is_refused_as_a_whole_is_counted_and_a_share_fetch_is_not(talk):
+    holding(talk, range(10))
+    gone = ErrorCode.SHARE_SESSION_NOT_FOUND
+    exchange(talk, share.fetch(2, 7), share.fetched(2, error=gone))
+    counted = partial(
+        talk.metrics.registry.get_sample_value,
+        "epochgate_share_acknowledge_errors_total",
+        {"error_code": gone.name},
+    )
+    assert counted() is None
+    exchange(talk, share.acknowledge(3, 8, range(10)), share.acknowledged(3, error=gone))
+    assert counted() == 1
+
+
+def test_open_sessions_are_counted(talk):
+    def count() -> float | None:
+        return talk.metrics.registry.get_sample_value("epochgate_share_sessions_open")
+
+    assert count() == 0
+    exchange(talk, share.fetch(1, 0), share.fetched(1))
+    exchange(talk, share.fetch(2, 0, member="other"), share.fetched(2))
+    assert count() == 1, "a connection has one"
+    exchange(talk, share.fetch(3, -1, member="other"), share.fetched(3))
+    assert count() == 0
+    exchange(talk, share.fetch(4, 0), share.fetched(4))
+    talk.share_session.connection_ended()
+    talk.share_session.connection_ended()
+    assert count() == 0
 
 
 def test_a_lock_ends_by_itself(talk, clock):

@@ -1,0 +1,1 @@
+"""Workers of Kafka Connect: their jars, and a connector that needs nothing outside."""
