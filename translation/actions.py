@@ -14,6 +14,7 @@ import msgspec
 
 from protocol_codecs import ApiKey
 from translation.partitions import TopicPartitions
+from translation.policy.client_offer import ClientOffer
 
 ConnectionId = NewType("ConnectionId", int)
 """One client connection together with its one upstream connection."""
@@ -161,7 +162,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``generation`` and ``epoch`` are -1 where there is none, ``protocol`` is empty if it is not known. ``state`` is
     the member's state after the event, ``reason`` a short text in Kafka's words. ``owned`` is everything that the
     client may be working on after the event; None if that is not known or the event does not say.
-    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known.
+    ``rebalance_timeout_ms`` is what the client declared, -1 if it is not known. ``offer`` is what its JoinGroup offers,
+    if this event is about one.
     """
 
     kind: EventKind
@@ -180,6 +182,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owned: TopicPartitions | None = None
     reason: str = ""
     rebalance_timeout_ms: int = -1
+    offer: ClientOffer | None = None
 
 
 class Emit(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Explains a policy, and computes what it would change in a running proxy. Pure: the CLI fetches and prints.
 
-``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan`, :func:`unused` and
-:func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
+``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan_lines`, :func:`unused`
+and :func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
 :func:`rule_reports`, :func:`plan` and :func:`unused_rules`.
 """
 
@@ -11,7 +11,11 @@ from typing import Any
 
 import msgspec
 
+from protocol_codecs.classic_clients import KNOWN_ASSIGNORS, Refusal
+from translation.policy.assignors import SERVER_ASSIGNORS
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy, Rule
+from translation.reasons import options, refusal_of
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
@@ -57,10 +61,14 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The policy's assignor; None if the clients' own choice applies."""
     members: tuple[Any, ...]
     why_not: str | None
-    """Why the group can't be translated under any policy; None if it can, or if that is unknown."""
+    """Why it can't be translated under the proxy's policy; None if it can, or if that is unknown."""
     progress: LiveProgress = LiveProgress(elsewhere=0)
     fleet: LiveFleet | None = None
     """None without a member log, and from a proxy that does not know it."""
+    client: ClientOffer | None = None
+    """What the client that joined last offers; None if no JoinGroup was seen, and from a proxy that does not tell."""
+    notes: tuple[str, ...] = ()
+    """What a translation changes for its clients."""
 
     @property
     def in_fleet(self) -> int:
@@ -108,6 +116,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     """The rule that decides."""
     pause_ms: int
     not_translatable: str | None = None
+    options: str | None = None
+    """What can be done about that."""
+    notes: tuple[str, ...] = ()
+    """What the translation changes for its clients."""
 
     def __str__(self) -> str:
         members = _count(self.members, "member")
@@ -143,6 +155,31 @@ class AssignorChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="chang
         )
 
 
+class AllowanceChange(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignors_allowed"
+):
+    """A live group whose mode stays ``translate``, and that the new policy lets be translated, or no longer does."""
+
+    group: str
+    members: int
+    by: str
+    before: str | None
+    """Why it can't be translated under the proxy's policy; None if it can."""
+    after: str | None
+    """The same under the new policy."""
+    options: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"{self.group}: {_count(self.members, 'member')}, by {self.by}"
+        if self.after is None:
+            return f"{where}; can be translated now, which was refused: {self.before}"
+        return f"{where}; members that come anew pass through: {self.after}"
+
+
+Change = Move | AssignorChange | AllowanceChange
+
+
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
     """A rule of a policy, with warnings about likely mistakes."""
 
@@ -174,10 +211,27 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
 
 def explain(policy: Policy) -> Iterator[str]:
     """Yield a line for each rule in order, and one for all other groups."""
+    yield from assignor_notes(policy)
     for number, rule in enumerate(policy.rules, start=1):
         yield f"{rule_label(number, rule)}: {_describe(rule)}"
         yield from (f"  {note}" for note in _notes(policy, number, rule))
     yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
+
+
+def assignor_notes(policy: Policy) -> Iterator[str]:
+    """Yield a line for each name in ``assignors_allowed``: what allowing it does."""
+    seen = set[str]()
+    for name in policy.assignors_allowed:
+        if name in KNOWN_ASSIGNORS:
+            yield f"assignor {name}: no effect: it is known, its groups get {SERVER_ASSIGNORS[name]}"
+        elif name in seen:
+            yield f"assignor {name}: named twice"
+        else:
+            yield (
+                f"assignor {name}: its groups get uniform, unless their rule names an assignor, which those whose "
+                "subscriptions carry user data need"
+            )
+        seen.add(name)
 
 
 def rule_label(number: int, rule: Rule) -> str:
@@ -186,13 +240,15 @@ def rule_label(number: int, rule: Rule) -> str:
     return f"rule {number} ({what})"
 
 
-def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorChange]:
+def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
     """Return the live groups whose mode or assignor this policy would change, by name."""
-    changes: list[Move | AssignorChange] = []
+    changes: list[Change] = []
     for group in sorted(groups, key=lambda one: one.id):
         number, rule = _rule_for(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
         members = group.in_fleet
+        why_not = _why_not(policy, rule, group)
+        notes = group.notes if rule.mode is Mode.TRANSLATE and why_not is None else ()
         if rule.mode is not group.mode:
             changes.append(
                 Move(
@@ -204,16 +260,45 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Move | AssignorCha
                     after=rule.mode,
                     by=by,
                     pause_ms=rule.switch_pause_ms,
-                    not_translatable=group.why_not,
+                    not_translatable=why_not,
+                    options=options(why_not),
+                    notes=notes,
                 )
             )
-        elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and group.why_not is None:
+        elif rule.mode is Mode.TRANSLATE and (why_not is None) != (group.why_not is None):
+            changes.append(
+                AllowanceChange(
+                    group=group.id,
+                    members=members,
+                    by=by,
+                    before=group.why_not,
+                    after=why_not,
+                    options=options(why_not),
+                    notes=notes,
+                )
+            )
+        elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and why_not is None:
             changes.append(
                 AssignorChange(
                     group=group.id, members=members, before=group.assignor, after=rule.assignor, by=by
                 )
             )
     return changes
+
+
+def plan_lines(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield a line for each change, and indented ones about what can be done and what changes for the clients."""
+    for change in changes:
+        yield str(change)
+        if isinstance(change, AssignorChange):
+            continue
+        if (
+            change.options is not None
+            and change.after is not Mode.REJECT
+            and change.after is not Mode.OBSERVE
+        ):
+            yield f"  options: {change.options}"
+        yield from (f"  note: {note}" for note in change.notes)
 
 
 def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
@@ -228,7 +313,7 @@ def unused(policy: Policy, groups: Iterable[LiveGroup]) -> Iterator[str]:
         yield f"{rule_label(number, policy.rules[number - 1])} applies to none of these groups"
 
 
-def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int = 0) -> Iterator[str]:
+def summary(changes: Iterable[Change], groups: int, left_out: int = 0) -> Iterator[str]:
     """Yield how many groups move to which mode, how many stay, and how many were not examined."""
     changes = list(changes)
     moves = [one for one in changes if isinstance(one, Move)]
@@ -245,9 +330,27 @@ def summary(changes: Iterable[Move | AssignorChange], groups: int, left_out: int
         verb = "gets" if len(others) == 1 else "get"
         members = sum(one.members for one in others)
         yield f"{_count(len(others), 'group')} {verb} another assignor: {_count(members, 'member')}"
+    allowed = [one for one in changes if isinstance(one, AllowanceChange)]
+    for is_allowed, what in ((True, "can be translated now"), (False, "can't be translated any more")):
+        touched = [one for one in allowed if (one.after is None) is is_allowed]
+        if touched:
+            members = sum(one.members for one in touched)
+            yield f"{_count(len(touched), 'group')} {what}: {_count(members, 'member')}"
     yield f"{_count(groups - len(changes), 'group')} unchanged"
     if left_out:
         yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
+
+
+def _why_not(policy: Policy, rule: Rule, group: LiveGroup) -> str | None:
+    """Why a group can't be translated under this policy, by what its clients offer and what the proxy says of it."""
+    if group.client is None:
+        return group.why_not
+    refused = group.client.refused(policy, rule)
+    if refused is not None:
+        return refused.text
+    kind = None if group.why_not is None else refusal_of(group.why_not)
+    # What the leader wrote is not in the offer.
+    return None if kind not in (None, Refusal.ASSIGNMENT_USER_DATA) else group.why_not
 
 
 def _describe(rule: Rule) -> str:

@@ -114,6 +114,8 @@ class GroupRegistry:
     def _record(self, group: GroupRecord, event: Event, now_us: int) -> RecordedEvent:
         group.updated_us = now_us
         self._history.add(group, event, now_us)
+        if event.offer is not None:
+            group.offer = event.offer
         if event.kind is EventKind.PASSED_THROUGH:
             reason = event.reason.removeprefix(OBSERVED)
             group.why_not = None if reason == _TRANSLATABLE else reason

@@ -12,9 +12,11 @@ from itertools import chain
 
 import msgspec
 
+from protocol_codecs.classic_clients import RACKS_IGNORED
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
+from translation.policy.client_offer import ClientOffer
 
 VERSION = 1
 EVENTS_KEPT = 120
@@ -120,8 +122,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
-    is known yet. ``stuck`` says what is stuck; None if nothing is. ``fleet`` is what other replicas serve of it; None
-    without a member log.
+    is known yet; ``options`` says what an operator can do about that. ``stuck`` says what is stuck; None if nothing is.
+    ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
+    last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients.
     """
 
     id: str
@@ -140,6 +143,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     updated_at: float
     events: tuple[EventView, ...]
     fleet: GroupFleet | None = None
+    client: ClientOffer | None = None
+    options: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -175,6 +181,11 @@ def progress_of(members: Iterable[MemberView], broker: BrokerView | None) -> Pro
     elsewhere = len(set(broker.members) - ids)
     total = broker.classic + broker.consumer
     return Progress(done=broker.consumer, total=total, by="broker", elsewhere=elsewhere, **by_protocol)
+
+
+def notes_of(client: ClientOffer | None) -> tuple[str, ...]:
+    """Return what a translation changes for clients with this offer."""
+    return (RACKS_IGNORED,) if client is not None and client.rack_aware else ()
 
 
 def state_of(members: Sequence[MemberView]) -> str:
@@ -252,6 +263,9 @@ def _merged(parts: list[GroupView]) -> GroupView:
         stuck=stuck_of(members, stuck[0] if stuck else None),
         updated_at=newest.updated_at,
         events=tuple(events[-EVENTS_KEPT:]),
+        client=newest.client,
+        options=newest.options,
+        notes=newest.notes,
     )
 
 

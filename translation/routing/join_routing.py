@@ -53,7 +53,8 @@ def route_join_group(
         context.answer(request, refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif rule.mode is Mode.OBSERVE:
         _observe(context, connection, request, rule, why_not)
-    elif why_not is not None:
+    elif why_not is not None and not _has_joined(context, message):
+        # A member stays one of the new protocol if only the policy does not allow its assignor any more.
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         # What becomes of the group depends on the broker's response (relayed_responses).
         serving.relay_join(context, connection, request)
