@@ -247,7 +247,7 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
         number, rule = _rule_for(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
         members = group.in_fleet
-        why_not = _why_not(policy, rule, group)
+        why_not = why_not_under(policy, rule, group.client, group.why_not)
         notes = group.notes if rule.mode is Mode.TRANSLATE and why_not is None else ()
         if rule.mode is not group.mode:
             changes.append(
@@ -261,7 +261,7 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     by=by,
                     pause_ms=rule.switch_pause_ms,
                     not_translatable=why_not,
-                    options=options(why_not),
+                    options=options(why_not) if rule.mode is Mode.TRANSLATE else None,
                     notes=notes,
                 )
             )
@@ -292,11 +292,7 @@ def plan_lines(changes: Iterable[Change]) -> Iterator[str]:
         yield str(change)
         if isinstance(change, AssignorChange):
             continue
-        if (
-            change.options is not None
-            and change.after is not Mode.REJECT
-            and change.after is not Mode.OBSERVE
-        ):
+        if change.options is not None:
             yield f"  options: {change.options}"
         yield from (f"  note: {note}" for note in change.notes)
 
@@ -341,16 +337,19 @@ def summary(changes: Iterable[Change], groups: int, left_out: int = 0) -> Iterat
         yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
 
 
-def _why_not(policy: Policy, rule: Rule, group: LiveGroup) -> str | None:
-    """Why a group can't be translated under this policy, by what its clients offer and what the proxy says of it."""
-    if group.client is None:
-        return group.why_not
-    refused = group.client.refused(policy, rule)
+def why_not_under(policy: Policy, rule: Rule, client: ClientOffer | None, why_not: str | None) -> str | None:
+    """Return why a group can't be translated under this policy; None if it can.
+
+    ``client`` is what its client offers, if that is known, and ``why_not`` the reason under the policy before.
+    """
+    if client is None:
+        return why_not
+    refused = client.refused(policy, rule)
     if refused is not None:
         return refused.text
-    kind = None if group.why_not is None else refusal_of(group.why_not)
-    # What the leader wrote is not in the offer.
-    return None if kind not in (None, Refusal.ASSIGNMENT_USER_DATA) else group.why_not
+    kind = None if why_not is None else refusal_of(why_not)
+    # What the leader writes into assignments is not in the offer.
+    return why_not if kind in (None, Refusal.ASSIGNMENT_USER_DATA) else None
 
 
 def _describe(rule: Rule) -> str:
