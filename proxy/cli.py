@@ -18,7 +18,17 @@ from protocol_codecs.printable import printable
 from proxy.config.file_watcher import FileWatcher, Reloadable
 from proxy.config.fleet import UnreadableSecret
 from proxy.config.loader import ConfigError, load_config, load_policy, policy_file, policy_of
-from proxy.config.policy_plan import LiveGroups, explain, plan, rule_reports, summary, unused, unused_rules
+from proxy.config.policy_plan import (
+    LiveGroups,
+    assignor_notes,
+    explain,
+    plan,
+    plan_lines,
+    rule_reports,
+    summary,
+    unused,
+    unused_rules,
+)
 from proxy.config.schema import Config
 from proxy.console.exit_codes import ExitCode
 from proxy.console.output import NoColor, Output, OutputFormat, print_json
@@ -220,6 +230,7 @@ def check_policy(
                 "error": None,
                 "default": policy.default,
                 "rules": reports,
+                "assignors_allowed": tuple(assignor_notes(policy)),
             }
         )
         return
@@ -262,8 +273,8 @@ def plan_policy(
         )
         return
     of_all = summary(changes, len(live.groups), live.left_out)
-    for line in (*changes, *unused(policy, live.groups), *of_all):
-        typer.echo(printable(str(line)))
+    for line in (*plan_lines(changes), *unused(policy, live.groups), *of_all):
+        typer.echo(printable(line))
 
 
 @cache

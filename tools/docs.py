@@ -16,6 +16,7 @@ from proxy.observability import fleet_view, snapshot
 from proxy.observability.api_query import GROUPS
 from tools import cli_docs, compatibility, module_map, state_diagrams
 from translation.partitions import TopicPartitionSet
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Policy
 from translation.reasons import Reason
 
@@ -183,7 +184,7 @@ def _kind(info: Any) -> str:
 def _default(field: Any) -> str:
     if field.required:
         return "*required*"
-    value = field.default
+    value = list(field.default) if isinstance(field.default, tuple) else field.default
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -239,6 +240,7 @@ def api() -> str:
         snapshot.RebalanceView,
         snapshot.EventView,
         TopicPartitionSet,
+        ClientOffer,
         fleet_view.FleetView,
         fleet_view.FleetReplica,
         fleet_view.GroupFleet,

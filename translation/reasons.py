@@ -9,15 +9,21 @@ own (``tests/translation/test_reasons.py`` finds all of them).
 from enum import StrEnum
 
 from protocol_codecs import ErrorCode
+from protocol_codecs.classic_clients import OPTIONS, Refusal, refusal_kind
 
 
 class Reason(StrEnum):
     """A category of reasons."""
 
     TRANSLATABLE = "translatable"
-    PROTOCOL_TYPE = "protocol type"
-    NO_PROTOCOL = "no protocol"
-    UNKNOWN_ASSIGNOR = "unknown assignor"
+    PROTOCOL_TYPE = Refusal.PROTOCOL_TYPE.value
+    CONNECT = Refusal.CONNECT.value
+    SCHEMA_REGISTRY = Refusal.SCHEMA_REGISTRY.value
+    STREAMS = Refusal.STREAMS.value
+    NO_PROTOCOL = Refusal.NO_PROTOCOL.value
+    UNKNOWN_ASSIGNOR = Refusal.UNKNOWN_ASSIGNOR.value
+    SUBSCRIPTION_USER_DATA = Refusal.SUBSCRIPTION_USER_DATA.value
+    ASSIGNMENT_USER_DATA = Refusal.ASSIGNMENT_USER_DATA.value
     UNREADABLE = "subscription is not readable"
     OTHER_TYPE = "group of another type"
     OLD_BROKER = "no ConsumerGroupHeartbeat v1"
@@ -38,11 +44,6 @@ OBSERVED = "observed: "
 
 _NOT_CONVERTED = "not converted: "
 
-_OF_THE_PROTOCOLS = (
-    ("protocol type is ", Reason.PROTOCOL_TYPE),
-    ("no protocol is offered", Reason.NO_PROTOCOL),
-    ("assignor ", Reason.UNKNOWN_ASSIGNOR),
-)
 _OTHERS = (
     ("the broker has no ConsumerGroupHeartbeat", Reason.OLD_BROKER),
     ("the subscription is not readable: ", Reason.UNREADABLE),
@@ -78,11 +79,21 @@ def category(reason: str) -> str:
     return _WHOLE.get(reason) or _reason(reason)
 
 
+def refusal_of(reason: str) -> Refusal | None:
+    """What kind of client the reason says that the group has; None if it says something else."""
+    return refusal_kind(reason.removeprefix(OBSERVED).removeprefix(_NOT_CONVERTED))
+
+
+def options(reason: str | None) -> str | None:
+    """What an operator can do about a group that passes through for this reason; None if nothing is known."""
+    refused = None if reason is None else refusal_of(reason)
+    return None if refused is None else OPTIONS[refused] or None
+
+
 def _reason(reason: str) -> Reason:
     if reason == Reason.TRANSLATABLE:
         return Reason.TRANSLATABLE
-    of_the_group = reason.removeprefix(_NOT_CONVERTED)
-    for words, found in _OF_THE_PROTOCOLS:
-        if of_the_group.startswith(words):
-            return found
+    refused = refusal_of(reason)
+    if refused is not None:
+        return Reason(refused)
     return next((found for words, found in _OTHERS if reason.startswith(words)), Reason.OTHER)

@@ -18,7 +18,7 @@ from translation.actions import Connection, EventKind, Request
 from translation.engine.context import Context
 from translation.error_mapping import MOVED_AWAY
 from translation.member_state import MemberEvent
-from translation.policy.assignors import why_not_translatable
+from translation.policy.client_offer import offer_of
 from translation.policy.policy import Mode
 
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
@@ -46,9 +46,10 @@ def observe_response(context: Context, connection: Connection, request: Request,
 
 
 def why_not_translated(context: Context, message: JoinGroupRequest) -> str | None:
-    """Why this client can't be translated, whatever the policy says of its group; None if it can."""
-    protocols = [protocol.name for protocol in message.protocols]
-    return why_not_translatable(message.protocol_type, protocols, context.allowed_assignors)
+    """Why this client can't be translated, whatever the mode of its group; None if it can."""
+    rule = context.rules.rule_for(message.group_id)
+    refused = offer_of(message, rack=False).refused(context.rules.policy, rule)
+    return None if refused is None else refused.text
 
 
 def _joined_classic(context: Context, message: JoinGroupRequest, response: JoinGroupResponse) -> None:

@@ -39,7 +39,6 @@ class Translator:
         policy: Policy,
         *,
         settings: TranslatorSettings | None = None,
-        allowed_assignors: frozenset[str] = frozenset(),
         new_uuid: Callable[[], str] = kafka_uuid,
         member_log: MemberLog | None = None,
     ) -> None:
@@ -52,7 +51,6 @@ class Translator:
             new_uuid,
             on_member_time=lambda member, now: deadlines.member_time(self._context, member, now),
             on_group_time=lambda group, now: deadlines.group_time(self._context, group, now),
-            allowed_assignors=allowed_assignors,
             member_log=member_log,
         )
         self._predicted: PredictedHeartbeat | None = None
@@ -161,9 +159,12 @@ class Translator:
         """
         context = self._context
         context.now = now
+        other_assignors = set(policy.assignors_allowed) != set(context.rules.policy.assignors_allowed)
         context.rules.set_policy(policy)
         for group in list(context.registry.groups.values()):
             group.migration.policy_changed()
+            if other_assignors:
+                group.relayed_until.clear()  # they are asked for again, and may be moved now
             update_assignors(context, group)
             context.registry.drop_group_if_empty(group)
         return self._actions()

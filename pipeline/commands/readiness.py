@@ -17,6 +17,7 @@ from pipeline.commands.common import (
     session,
 )
 from pipeline.errors import PipelineError
+from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
 from proxy.console.output import Output, OutputFormat, print_json
 
 
@@ -54,7 +55,8 @@ def readiness(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A custom assignor whose groups may be translated. Repeat the option for several.",
+            help="A custom assignor whose clients can do without it. It is written into the policy files as "
+            "assignors_allowed, which makes the proxy translate its groups. Repeat the option for several.",
         ),
     ] = None,
     pause_ms: Annotated[
@@ -69,6 +71,8 @@ def readiness(
     """Report which groups can move, what prevents the others, and in which order: from __consumer_offsets."""
     if (capture is None) == (bootstrap is None):
         raise typer.BadParameter("give either --capture or --from")
+    if STREAMS in (allow_assignor or ()):
+        raise typer.BadParameter(f"{STREAMS} is Kafka Streams: {OPTIONS[Refusal.STREAMS]}")
     with exit_on_error(), session("readiness", master, pairs(conf)) as spark:
         from pipeline.journal import events  # noqa: PLC0415 - the session says what is missing
         from pipeline.readiness import cluster, job, records  # noqa: PLC0415 - the session says what is missing

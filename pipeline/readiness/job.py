@@ -138,5 +138,7 @@ def _write_waves(spark: "SparkSession", folder: str, out: Path, options: Options
         for one in (place.candidate,)
     ]
     WAVES.write(spark.createDataFrame(rows, WAVES.ddl).coalesce(1), folder)
-    files = policy_file.write(places, out / POLICY, pause_ms=options.pause_ms)
+    files = policy_file.write(
+        places, out / POLICY, pause_ms=options.pause_ms, assignors_allowed=options.allowed_assignors
+    )
     return (places[-1].wave if places else 0), files

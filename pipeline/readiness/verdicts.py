@@ -10,12 +10,27 @@ from typing import Any, NamedTuple
 
 from pipeline.readiness.cluster import BrokerSettings
 from pipeline.readiness.output import NOT_READY, READY, REMARK
-
-TRANSLATABLE_ASSIGNORS = frozenset(
-    {"range", "roundrobin", "sticky", "cooperative-sticky", "RoundRobinAssigner", "rack-affinity"}
+from protocol_codecs.classic_clients import (
+    KNOWN_ASSIGNORS,
+    OPTIONS,
+    RACKS_IGNORED,
+    Offer,
+    Refusal,
+    Refused,
+    is_rack_aware,
+    refusal,
 )
-"""The classic assignors that the proxy knows; a test holds them to the proxy's own table."""
 
+_CODES: Mapping[Refusal, str] = {
+    Refusal.NO_PROTOCOL: "assignor",
+    Refusal.CONNECT: "connect",
+    Refusal.SCHEMA_REGISTRY: "schema_registry",
+    Refusal.PROTOCOL_TYPE: "protocol_type",
+    Refusal.STREAMS: "streams",
+    Refusal.UNKNOWN_ASSIGNOR: "assignor",
+    Refusal.SUBSCRIPTION_USER_DATA: "subscription_user_data",
+    Refusal.ASSIGNMENT_USER_DATA: "assignment_user_data",
+}
 NEWEST_EMBEDDED_VERSION = 3
 _FEW = 3
 
@@ -101,7 +116,9 @@ def _of_group(group: Group, broker: BrokerSettings) -> Iterable[Reason]:
     elif kind == "consumer":
         yield _remark("already_new", "the group is of the new protocol already")
     elif kind == "classic" and group["protocol_type"] not in ("consumer", ""):
-        yield _blocks("protocol_type", f"protocol type is {group['protocol_type']!r}, not 'consumer'")
+        refused = refusal(group["protocol_type"], (), frozenset(), assignor_is_set=False)
+        if refused is not None:
+            yield _refused(refused)
     elif kind == "simple":
         yield _remark("simple", "offsets are committed without a membership: nothing changes for it")
     if kind == "classic" and (group["members"] or 0) > broker.group_consumer_max_size:
@@ -114,13 +131,34 @@ def _of_assignors(group: Group, members: Sequence[Member], allowed: frozenset[st
         return
     classic = [member for member in members if member["protocol"] == "classic"]
     offered = {name for member in classic for name in member["assignors"] or ()}
-    for name in sorted(offered - TRANSLATABLE_ASSIGNORS - allowed):
-        yield _blocks("assignor", f"assignor {name!r} is unknown to the proxy")
+    offers = [_offer(name, classic) for name in sorted(offered)]
+    for offer in offers:
+        refused = refusal("consumer", (offer,), allowed, assignor_is_set=False)
+        if refused is not None:
+            yield _refused(refused)
+    if any(is_rack_aware(offers, member["rack"]) for member in classic):
+        yield _remark("racks", RACKS_IGNORED)
     if group["kind"] == "consumer" and classic:
         text = f"{len(classic)} of {len(members)} members still speak the classic protocol"
         yield _remark("mixed_protocols", text)
     if len({tuple(member["assignors"] or ()) for member in classic}) > 1:
         yield _remark("mixed_assignors", f"members offer different assignors: {', '.join(sorted(offered))}")
+
+
+def _offer(name: str, members: Iterable[Member]) -> Offer:
+    """An assignor that some of these members offer, with where they have user data."""
+    theirs = [member for member in members if name in (member["assignors"] or ())]
+    given = [member["assignment_user_data_bytes"] or 0 for member in theirs]
+    in_all = [member["user_data_bytes"] or 0 for member in theirs]
+    return Offer(
+        name,
+        subscription_user_data=any(both > its for both, its in zip(in_all, given, strict=True)),
+        assignment_user_data=any(given),
+    )
+
+
+def _refused(refused: Refused) -> Reason:
+    return _blocks(_CODES[refused.kind], "; ".join(filter(None, (refused.text, OPTIONS[refused.kind]))))
 
 
 def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[Reason]:
@@ -142,7 +180,12 @@ def _of_members(members: Sequence[Member], broker: BrokerSettings) -> Iterable[R
         limit = broker.group_consumer_session_timeout_ms
         text = f"session timeout {longest} ms is beyond the broker's {limit} ms, which holds while no proxy is there"
         yield _remark("session_timeout", text)
-    if any(member["protocol"] == "classic" and member["assignment_user_data_bytes"] for member in members):
+    if any(
+        member["protocol"] == "classic"
+        and member["assignment_user_data_bytes"]
+        and KNOWN_ASSIGNORS.issuperset(member["assignors"] or ())
+        for member in members
+    ):
         text = "its assignment carries user data, with which brokers do not convert a live group: move it while empty"
         yield _remark("assignment_user_data", text)
 

@@ -87,6 +87,13 @@ def lacks_owned_partitions(buffer: Buffer) -> bool:
     return version == _V1 and end == len(buffer)
 
 
+def has_user_data(buffer: Buffer) -> bool:
+    """Whether a subscription carries user data of its assignor. Raises MalformedMessage."""
+    _version(ConsumerProtocolSubscription, buffer)
+    message, _ = decode_prefix(ConsumerProtocolSubscription, _V0, buffer, _VERSION_SIZE)
+    return bool(message.user_data)
+
+
 def decode_assignment(
     buffer: Buffer, max_elements: int = _ANY_NUMBER
 ) -> tuple[int, ConsumerProtocolAssignment]:

@@ -16,6 +16,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 from yaml.composer import ComposerError
 
+from protocol_codecs.classic_clients import OPTIONS, STREAMS, Refusal
 from proxy.config.fleet import with_absolute_secrets
 from proxy.config.regular_file import read_regular_file
 from proxy.config.schema import Config
@@ -173,7 +174,17 @@ def parse_policy(source: str, text: str) -> Policy:
     :raises ConfigError: it is invalid.
     """
     document = _Document(source, text)
-    return Policy() if document.value is None else _typed(document, Policy)
+    if document.value is None:
+        return Policy()
+    policy = _typed(document, Policy)
+    for number, name in enumerate(policy.assignors_allowed):
+        if name == STREAMS:
+            path: KeyPath = ("assignors_allowed", number)
+            raise ConfigError(
+                f"{document.where(path)} {_dotted(path)}: `{STREAMS}` is Kafka Streams, which is never translated: "
+                f"{OPTIONS[Refusal.STREAMS]}"
+            )
+    return policy
 
 
 def policy_of(config: Config, config_file: Path) -> Policy:

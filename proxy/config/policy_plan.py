@@ -1,7 +1,7 @@
 """Explains a policy, and computes what it would change in a running proxy. Pure: the CLI fetches and prints.
 
-``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan`, :func:`unused` and
-:func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
+``epochgate policy check`` prints :func:`explain`, ``epochgate policy plan`` prints :func:`plan_lines`, :func:`unused`
+and :func:`summary` for the groups of the admin port's ``GET /api/groups``. With ``--output json`` they print
 :func:`rule_reports`, :func:`plan` and :func:`unused_rules`.
 """
 
@@ -10,9 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from protocol_codecs.classic_clients import KNOWN_ASSIGNORS, Refusal
 from translation.actions import MemberProtocol
+from translation.policy.assignors import SERVER_ASSIGNORS
+from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
+from translation.reasons import options, refusal_of
 
 _MODE_EFFECT = {
     Mode.OBSERVE: "passed through and counted",
@@ -23,7 +27,10 @@ _MODE_EFFECT = {
 _TYPE_OF = {
     MemberProtocol.TRANSLATED: GroupType.CONSUMER,
     MemberProtocol.CLASSIC: GroupType.CONSUMER,
+    MemberProtocol.CONNECT: GroupType.CONSUMER,
     MemberProtocol.CONSUMER: GroupType.CONSUMER,
+    MemberProtocol.SHARE: GroupType.SHARE,
+    MemberProtocol.STREAMS: GroupType.STREAMS,
 }
 """The type of the group that a member with this protocol is in."""
 
@@ -80,10 +87,14 @@ class LiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The policy's assignor; None if the clients' own choice applies."""
     members: tuple[LiveMember, ...]
     why_not: str | None
-    """Why the group can't be translated under any policy; None if it can, or if that is unknown."""
+    """Why it can't be translated under the proxy's policy; None if it can, or if that is unknown."""
     progress: LiveProgress = LiveProgress(elsewhere=0)
     fleet: LiveFleet | None = None
     """None without a member log, and from a proxy that does not know it."""
+    client: ClientOffer | None = None
+    """What the client that joined last offers; None if no JoinGroup was seen, and from a proxy that does not tell."""
+    notes: tuple[str, ...] = ()
+    """What a translation changes for its clients."""
 
     @property
     def in_fleet(self) -> int:
@@ -131,6 +142,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="
     """The rule that decides."""
     pause_ms: int
     not_translatable: str | None = None
+    options: str | None = None
+    """What can be done about that."""
+    notes: tuple[str, ...] = ()
+    """What the translation changes for its clients."""
 
     def __str__(self) -> str:
         members = _count(self.members, "member")
@@ -182,7 +197,29 @@ class TypeConflict(msgspec.Struct, frozen=True, kw_only=True, tag_field="changes
         )
 
 
-Change = Move | AssignorChange | TypeConflict
+class AllowanceChange(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="changes", tag="assignors_allowed"
+):
+    """A live group whose mode stays ``translate``, and that the new policy lets be translated, or no longer does."""
+
+    group: str
+    members: int
+    by: str
+    before: str | None
+    """Why it can't be translated under the proxy's policy; None if it can."""
+    after: str | None
+    """The same under the new policy."""
+    options: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"{self.group}: {_count(self.members, 'member')}, by {self.by}"
+        if self.after is None:
+            return f"{where}; can be translated now, which was refused: {self.before}"
+        return f"{where}; members that come anew pass through: {self.after}"
+
+
+Change = Move | AssignorChange | AllowanceChange | TypeConflict
 
 
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,10 +255,27 @@ def rule_reports(policy: Policy) -> list[RuleReport]:
 
 def explain(policy: Policy) -> Iterator[str]:
     """Yield a line for each rule in order, and one for all other groups."""
+    yield from assignor_notes(policy)
     for number, rule in enumerate(policy.rules, start=1):
         yield f"{rule_label(number, rule)}: {_describe(rule)}"
         yield from (f"  {note}" for note in _notes(policy, number, rule))
     yield f"all other groups: {policy.default}: clients are {_MODE_EFFECT[policy.default]}"
+
+
+def assignor_notes(policy: Policy) -> Iterator[str]:
+    """Yield a line for each name in ``assignors_allowed``: what allowing it does."""
+    seen = set[str]()
+    for name in policy.assignors_allowed:
+        if name in KNOWN_ASSIGNORS:
+            yield f"assignor {name}: no effect: it is known, its groups get {SERVER_ASSIGNORS[name]}"
+        elif name in seen:
+            yield f"assignor {name}: named twice"
+        else:
+            yield (
+                f"assignor {name}: its groups get uniform, unless their rule names an assignor, which those whose "
+                "subscriptions carry user data need"
+            )
+        seen.add(name)
 
 
 def rule_label(number: int, rule: Rule) -> str:
@@ -237,6 +291,8 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
         number, rule = _rule_for(policy, group.id)
         by = "the default" if number is None else rule_label(number, rule)
         members = group.in_fleet
+        why_not = why_not_under(policy, rule, group.client, group.why_not)
+        notes = group.notes if rule.mode is Mode.TRANSLATE and why_not is None else ()
         if rule.mode is not group.mode:
             changes.append(
                 Move(
@@ -248,10 +304,24 @@ def plan(policy: Policy, groups: Iterable[LiveGroup]) -> list[Change]:
                     after=rule.mode,
                     by=by,
                     pause_ms=rule.switch_pause_ms,
-                    not_translatable=group.why_not,
+                    not_translatable=why_not,
+                    options=options(why_not) if rule.mode is Mode.TRANSLATE else None,
+                    notes=notes,
                 )
             )
-        elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and group.why_not is None:
+        elif rule.mode is Mode.TRANSLATE and (why_not is None) != (group.why_not is None):
+            changes.append(
+                AllowanceChange(
+                    group=group.id,
+                    members=members,
+                    by=by,
+                    before=group.why_not,
+                    after=why_not,
+                    options=options(why_not),
+                    notes=notes,
+                )
+            )
+        elif rule.mode is Mode.TRANSLATE and rule.assignor != group.assignor and why_not is None:
             changes.append(
                 AssignorChange(
                     group=group.id, members=members, before=group.assignor, after=rule.assignor, by=by
@@ -271,6 +341,17 @@ def _of_another_type(group: LiveGroup, rule: Rule) -> int:
         _TYPE_OF.get(MemberProtocol(one.protocol)) for one in group.members if one.protocol in _PROTOCOLS
     ]
     return sum(one is not None and one is not rule.type for one in types)
+
+
+def plan_lines(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield a line for each change, and indented ones about what can be done and what changes for the clients."""
+    for change in changes:
+        yield str(change)
+        if isinstance(change, AssignorChange | TypeConflict):
+            continue
+        if change.options is not None:
+            yield f"  options: {change.options}"
+        yield from (f"  note: {note}" for note in change.notes)
 
 
 def unused_rules(policy: Policy, groups: Iterable[LiveGroup]) -> list[int]:
@@ -307,10 +388,31 @@ def summary(changes: Iterable[Change], groups: int, left_out: int = 0) -> Iterat
         verb = "has" if len(conflicts) == 1 else "have"
         members = sum(one.members for one in conflicts)
         yield f"{_count(len(conflicts), 'group')} {verb} members of another type: {_count(members, 'member')}"
+    allowed = [one for one in changes if isinstance(one, AllowanceChange)]
+    for is_allowed, what in ((True, "can be translated now"), (False, "can't be translated any more")):
+        touched = [one for one in allowed if (one.after is None) is is_allowed]
+        if touched:
+            members = sum(one.members for one in touched)
+            yield f"{_count(len(touched), 'group')} {what}: {_count(members, 'member')}"
     changed = {one.group for one in changes}
     yield f"{_count(groups - len(changed), 'group')} unchanged"
     if left_out:
         yield f"{_count(left_out, 'group')} not examined: the proxy returns only its first {groups}"
+
+
+def why_not_under(policy: Policy, rule: Rule, client: ClientOffer | None, why_not: str | None) -> str | None:
+    """Return why a group can't be translated under this policy; None if it can.
+
+    ``client`` is what its client offers, if that is known, and ``why_not`` the reason under the policy before.
+    """
+    if client is None:
+        return why_not
+    refused = client.refused(policy, rule)
+    if refused is not None:
+        return refused.text
+    kind = None if why_not is None else refusal_of(why_not)
+    # What the leader writes into assignments is not in the offer.
+    return why_not if kind in (None, Refusal.ASSIGNMENT_USER_DATA) else None
 
 
 def _describe(rule: Rule) -> str:

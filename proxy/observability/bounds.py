@@ -53,6 +53,8 @@ def estimated_bytes(event: Event) -> int:
         + len(event.software)
         + len(event.reason)
     )
+    if event.offer is not None:
+        characters += sum(len(name) for name in (event.offer.protocol_type, *event.offer.assignors))
     size = _EVENT_BYTES + _CHARACTER_BYTES * characters
     if event.worker is not None:
         texts = (getattr(event.worker, name) for name in _WORKER_TEXTS)

@@ -9,6 +9,7 @@ from translation.actions import Event
 from translation.connect_worker import ConnectWorker
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode
 
 MICRO = 1_000_000
@@ -99,6 +100,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
     rebalance: Rebalance | None = None
     rebalances: int = 0
     why_not: str | None = None
+    offer: ClientOffer | None = None
+    """What the client that joined last offers."""
     broker: BrokerView | None = None
     mode_since_us: int = 0
     last_move_us: int = 0

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from proxy.config.policy_plan import why_not_under
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from proxy.observability.bounds import truncate
@@ -64,6 +65,8 @@ class GroupRegistry:
             if rule.mode is not group.mode:
                 group.mode_since_us = now_us
             group.mode, group.rule, group.assignor = rule.mode, label, rule.assignor
+            if group.why_not is not None:
+                group.why_not = why_not_under(policy, rule, group.offer, group.why_not)
 
     def record(self, event: Event, now_us: int, *, unkept_id: str | None = None) -> RecordedEvent:
         """Record an event.
@@ -114,6 +117,8 @@ class GroupRegistry:
     def _record(self, group: GroupRecord, event: Event, now_us: int) -> RecordedEvent:
         group.updated_us = now_us
         self._history.add(group, event, now_us)
+        if event.offer is not None:
+            group.offer = event.offer
         if event.kind is EventKind.PASSED_THROUGH:
             reason = event.reason.removeprefix(OBSERVED)
             group.why_not = None if reason == _TRANSLATABLE else reason

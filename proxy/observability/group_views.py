@@ -8,12 +8,14 @@ from proxy.observability.snapshot import (
     RebalanceView,
     WorkerView,
     connect_of,
+    notes_of,
     progress_of,
     protocol_of,
     state_of,
     stuck_of,
 )
 from translation.actions import Event
+from translation.reasons import options
 
 
 def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupView:
@@ -42,6 +44,9 @@ def view_of(group: GroupRecord, now_us: int, *, events: bool = True) -> GroupVie
         updated_at=group.updated_us / MICRO,
         events=tuple(_event_view(time_us, event) for time_us, event in group.events) if events else (),
         connect=connect_of(members),
+        client=group.offer,
+        options=options(group.why_not),
+        notes=notes_of(group.offer),
     )
 
 

@@ -12,10 +12,12 @@ from itertools import chain
 
 import msgspec
 
+from protocol_codecs.classic_clients import RACKS_IGNORED
 from protocol_codecs.messages.connect_protocol import CONNECTOR
 from proxy.observability.fleet_view import FleetView, GroupFleet
 from translation.member_state import MemberState
 from translation.partitions import TopicPartitions
+from translation.policy.client_offer import ClientOffer
 
 VERSION = 1
 EVENTS_KEPT = 120
@@ -162,8 +164,10 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``rule`` is the line of the policy that holds for it, ``assignor`` the one that this line gives it; None if its
     clients' own counts. ``why_not`` says why it is not, or could not be, translated; None if it can be, or if nothing
-    is known yet. ``stuck`` says what is stuck; None if nothing is. ``fleet`` is what other replicas serve of it; None
-    without a member log. ``connect`` is set if it is a group of Kafka Connect.
+    is known yet; ``options`` says what an operator can do about that. ``stuck`` says what is stuck; None if nothing is.
+    ``fleet`` is what other replicas serve of it; None without a member log. ``client`` is what the client that joined
+    last offers; None if no JoinGroup was seen. ``notes`` say what a translation changes for its clients. ``connect``
+    is set if it is a group of Kafka Connect.
     """
 
     id: str
@@ -183,6 +187,9 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[EventView, ...]
     fleet: GroupFleet | None = None
     connect: ConnectView | None = None
+    client: ClientOffer | None = None
+    options: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -243,6 +250,11 @@ def connectors_and_tasks(listed: TopicPartitions | None) -> tuple[int, int]:
     """Return how many connectors, and how many tasks, a worker of Kafka Connect runs."""
     connectors = sum(CONNECTOR in one.partitions for one in listed or ())
     return connectors, sum(len(one.partitions) for one in listed or ()) - connectors
+
+
+def notes_of(client: ClientOffer | None) -> tuple[str, ...]:
+    """Return what a translation changes for clients with this offer."""
+    return (RACKS_IGNORED,) if client is not None and client.rack_aware else ()
 
 
 def state_of(members: Sequence[MemberView]) -> str:
@@ -321,6 +333,9 @@ def _merged(parts: list[GroupView]) -> GroupView:
         updated_at=newest.updated_at,
         events=tuple(events[-EVENTS_KEPT:]),
         connect=connect_of(members),
+        client=newest.client,
+        options=newest.options,
+        notes=newest.notes,
     )
 
 

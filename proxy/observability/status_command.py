@@ -147,6 +147,9 @@ def _group(group: GroupView, now: float) -> list[RenderableType]:
         parts.append(_connect(group.connect, now))
     if group.why_not:
         parts.append(Text(f"not translatable: {group.why_not}", "yellow"))
+    if group.options:
+        parts.append(Text(f"options: {group.options}", "yellow"))
+    parts += [Text(f"note: {note}", "yellow") for note in group.notes]
     members = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("CLIENT", "PROTOCOL", "STATE", "GENERATION", "EPOCH", "PARTITIONS", "SOFTWARE", "HOST"):
         members.add_column(name, overflow="fold")

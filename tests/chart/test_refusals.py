@@ -31,6 +31,11 @@ MISTAKES = {
         "at '/policy/default'",
         "'observe', 'translate', 'reject'",
     ),
+    "Kafka Streams among the allowed assignors": (
+        ["--set-json", 'policy.assignorsAllowed=["mine","stream"]'],
+        "/policy/assignorsAllowed/1",
+        "'not' failed",
+    ),
     "a rule without a mode": (
         ["--set-json", 'policy.rules=[{"group":"a"}]'],
         "/policy/rules/0",
@@ -259,6 +264,10 @@ CONTRADICTIONS = {
     "executors that write nowhere": (
         ["--set", "pipeline.spark.enabled=true"],
         "pipeline.spark: driver and executors write to one volume; set pipeline.outputClaim",
+    ),
+    "allowed assignors without effect": (
+        ["--set", "policy.existingConfigMap=a", "--set-json", 'policy.assignorsAllowed=["mine"]'],
+        "policy.assignorsAllowed: has no effect with policy.existingConfigMap",
     ),
     "rules without effect": (
         [

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
+from protocol_codecs.classic_clients import Refusal
 from proxy.cli import app
 from proxy.config.loader import load_policy
 from translation.policy.assignors import SERVER_ASSIGNORS
@@ -31,11 +33,18 @@ def test_the_output_of_policy_check_is_what_it_prints(tmp_path, monkeypatch):
     assert f"$ epochgate policy check policy.yaml\n{printed.output}```" in PAGE
 
 
-def test_the_example_is_a_good_policy(tmp_path):
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+@pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+def test_each_example_is_a_good_policy(tmp_path, example):
     file = tmp_path / "policy.yaml"
     file.write_text(example, encoding="utf-8")
-    assert len(load_policy(file).rules) == len(yaml.safe_load(example)["rules"])
+    policy = load_policy(file)
+    assert len(policy.rules) == len(yaml.safe_load(example)["rules"])
+    assert list(policy.assignors_allowed) == yaml.safe_load(example).get("assignors_allowed", [])
+
+
+def test_each_kind_of_client_that_is_not_translated_is_on_the_page():
+    kinds = set(Refusal) - {Refusal.NO_PROTOCOL}
+    assert [kind for kind in kinds if f"| `{kind}` |" not in PAGE] == []
 
 
 def test_each_mode_and_each_assignor_is_on_the_page():

@@ -1,12 +1,10 @@
 """A group goes from observe to translate and back while it lives and works, and nobody but the proxy knows."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.clients import AIOKAFKA, CONFLUENT, COOPERATIVE, JAVA, KAFKA_PYTHON
-from support.entry import Proxy, running_proxy
+from support.entry import planned, running_proxy
 from support.load import Load
 from support.other_clients import FRANZ_GO, KAFKA_GO, KAFKAJS, SARAMA
 from support.ownership import Partition, account, overlaps
@@ -137,9 +135,3 @@ def test_a_group_that_is_moved_all_at_once_is_moved_by_two_proxies(
         )
         consumers.wait_until(shared, "the partitions are shared")
     assert overlaps(consumers.logs) == []
-
-
-def planned(policy: Path, proxy: Proxy) -> str:
-    """What `epochgate policy plan` says."""
-    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", proxy.admin, str(policy)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

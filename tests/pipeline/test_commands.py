@@ -41,6 +41,10 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["pipeline", "report", "--out", "x"], "nothing to report"),
         (["pipeline", "readiness", "--out", "x"], "give either --capture or --from"),
+        (
+            ["pipeline", "readiness", "--out", "x", "--capture", ".", "--allow-assignor", "stream"],
+            "stream is Kafka Streams",
+        ),
         (["pipeline", "audit", "--out", "x"], "give either --journal, or --from and --topic"),
         (["pipeline", "progress", "--out", "x", "--journal", ".", "--topic", "t"], "give either --journal"),
         (["pipeline", "audit", "--out", "x", "--journal", ".", "--conf", "nonsense"], "expected KEY=VALUE"),

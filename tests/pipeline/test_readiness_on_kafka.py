@@ -136,7 +136,7 @@ def test_verdicts_tell_each_kind_apart(told: dict[str, ROW], out: Path, spark: S
     assert verdict("static-1") == beyond_the_brokers
     assert verdict("java-cooperative") == beyond_the_brokers
     assert verdict("emptied") == (READY, [])
-    assert verdict("connect-0") == (NOT_READY, ["protocol_type", "session_timeout"])
+    assert verdict("connect-0") == (NOT_READY, ["connect", "session_timeout"])
     assert verdict("new-1") == (REMARK, ["already_new"])
     assert verdict("simple-2") == (REMARK, ["simple"])
     assert verdict("patient") == beyond_the_brokers

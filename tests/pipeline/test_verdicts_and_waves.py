@@ -1,5 +1,6 @@
 """Judging groups, planning waves, and checking records: no Spark."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import yaml
 from pipeline.readiness import policy_file, records
 from pipeline.readiness.cluster import BrokerSettings
 from pipeline.readiness.output import NOT_READY, READY, REMARK
-from pipeline.readiness.verdicts import TRANSLATABLE_ASSIGNORS, judge
+from pipeline.readiness.verdicts import judge
 from pipeline.readiness.waves import Candidate, Limits, plan
+from protocol_codecs.classic_clients import KNOWN_ASSIGNORS
 from protocol_codecs.records import (
     CoordinatorRecord,
     GroupMetadataKey,
@@ -18,6 +20,7 @@ from protocol_codecs.records import (
     encode_key,
     encode_value,
 )
+from proxy.config.loader import load_policy
 from translation.policy.assignors import SERVER_ASSIGNORS
 
 GROUP = {
@@ -30,8 +33,10 @@ GROUP = {
 }
 MEMBER = {
     "member_id": "m", "instance_id": None, "client_id": "app", "protocol": "classic", "session_timeout_ms": 10_000,
-    "embedded_version": 1, "assignors": ["range"], "problem": None, "assignment_user_data_bytes": 0,
+    "embedded_version": 1, "assignors": ["range"], "problem": None, "user_data_bytes": 0,
+    "assignment_user_data_bytes": 0, "rack": None,
 }  # fmt: skip
+BOTH = {"user_data_bytes": 8, "assignment_user_data_bytes": 8}
 
 
 def codes(*members: dict[str, Any], **group: Any) -> tuple[str, list[str]]:
@@ -41,7 +46,7 @@ def codes(*members: dict[str, Any], **group: Any) -> tuple[str, list[str]]:
 
 
 def test_the_assignors_are_those_that_the_proxy_translates() -> None:
-    assert frozenset(SERVER_ASSIGNORS) == TRANSLATABLE_ASSIGNORS
+    assert frozenset(SERVER_ASSIGNORS) == KNOWN_ASSIGNORS
 
 
 @pytest.mark.parametrize(
@@ -49,19 +54,28 @@ def test_the_assignors_are_those_that_the_proxy_translates() -> None:
     [
         ([{}], {}, READY, []),
         ([], {"members": 0}, READY, []),
-        ([{}], {"protocol_type": "connect"}, NOT_READY, ["protocol_type"]),
+        ([{}], {"protocol_type": "connect"}, NOT_READY, ["connect"]),
+        ([{}], {"protocol_type": "sr"}, NOT_READY, ["schema_registry"]),
+        ([{}], {"protocol_type": "mine"}, NOT_READY, ["protocol_type"]),
         ([], {"kind": "share", "protocol_type": ""}, NOT_READY, ["group_type"]),
         ([], {"kind": "streams", "protocol_type": ""}, NOT_READY, ["group_type"]),
         ([{"protocol": "consumer"}], {"kind": "consumer"}, REMARK, ["already_new"]),
         ([{"protocol": "consumer"}, {}], {"kind": "consumer"}, REMARK, ["already_new", "mixed_protocols"]),
         ([{"assignors": ["mine"]}], {}, NOT_READY, ["assignor"]),
+        ([{"assignors": ["stream"], **BOTH}], {}, NOT_READY, ["streams"]),
+        ([{"assignors": ["mine"], "user_data_bytes": 8}], {}, NOT_READY, ["subscription_user_data"]),
+        ([{"assignors": ["mine"], **BOTH}], {}, NOT_READY, ["assignment_user_data"]),
+        ([{"assignors": ["sticky"], "user_data_bytes": 8}], {}, READY, []),
+        ([{"rack": "a"}], {}, REMARK, ["racks"]),
+        ([{"rack": "a", "assignors": ["roundrobin"]}], {}, READY, []),
+        ([{"user_data_bytes": 1, "assignors": ["rack-affinity"]}], {}, REMARK, ["racks"]),
         ([{}, {"assignors": ["sticky"]}], {}, REMARK, ["mixed_assignors"]),
         ([{"problem": "cut off"}], {}, NOT_READY, ["embedded_unreadable"]),
         ([{"instance_id": "i"}, {"instance_id": "i"}], {}, NOT_READY, ["static_duplicates"]),
         ([{}, {"embedded_version": 3}], {}, REMARK, ["embedded_versions"]),
         ([{"embedded_version": 4}], {}, REMARK, ["embedded_version"]),
         ([{"session_timeout_ms": 60_000}], {}, REMARK, ["session_timeout"]),
-        ([{"assignment_user_data_bytes": 8}], {}, REMARK, ["assignment_user_data"]),
+        ([BOTH], {}, REMARK, ["assignment_user_data"]),
         ([{"client_id": "sarama"}, {"client_id": "sarama"}], {}, REMARK, ["client_software"]),
         ([{}], {"software": ["apache-kafka-java/3.7.0", "librdkafka/2.8.0"]}, READY, []),
         ([{}], {"software": ["sarama/1.45", "sarama/1.46"]}, REMARK, ["client_software"]),
@@ -78,6 +92,29 @@ def test_verdicts(members: list[Any], group: dict[str, Any], verdict: str, reaso
 def test_an_assignor_can_be_allowed() -> None:
     member = {**MEMBER, "assignors": ["mine"]}
     assert judge(GROUP, [member], BrokerSettings(), frozenset({"mine"})) == (READY, [])
+
+
+@pytest.mark.parametrize("sent", [{"user_data_bytes": 8}, BOTH])
+def test_an_allowed_assignor_with_user_data_needs_more_than_that(sent: dict[str, Any]) -> None:
+    member = {**MEMBER, "assignors": ["mine"], **sent}
+    verdict, reasons = judge(GROUP, [member], BrokerSettings(), frozenset({"mine"}))
+    assert verdict == NOT_READY
+    assert "; " in reasons[0].text, "the options follow"
+
+
+def test_kafka_streams_can_not_be_allowed() -> None:
+    member = {**MEMBER, "assignors": ["stream"], **BOTH}
+    verdict, reasons = judge(GROUP, [member], BrokerSettings(), frozenset({"stream"}))
+    assert (verdict, [reason.code for reason in reasons]) == (NOT_READY, ["streams"])
+    assert "group.protocol=streams" in reasons[0].text
+
+
+def test_the_policy_files_allow_what_the_verdicts_allowed(tmp_path: Path) -> None:
+    places = list(plan([Candidate("g", 1, None, READY)], Limits(groups=4, members=30)))
+    (file,) = policy_file.write(places, tmp_path, assignors_allowed=frozenset({"no", "mine"}))
+    assert load_policy(file).assignors_allowed == ("mine", "no")
+    (file,) = policy_file.write(places, tmp_path)
+    assert "assignors_allowed" not in file.read_text()
 
 
 def test_waves_grow_and_keep_their_limits() -> None:

@@ -290,9 +290,13 @@ class Bench:
         session_timeout_ms: int = 10_000,
         rebalance_timeout_ms: int = 60_000,
         protocol_type: str = "consumer",
+        user_data: bytes | None = None,
+        rack: str | None = None,
     ) -> RequestId:
         subscription = ConsumerProtocolSubscription(
             topics=topics,
+            user_data=user_data,
+            rack_id=rack,
             owned_partitions=(ConsumerProtocolTopicPartition(topic=TOPIC, partitions=claims),)
             if claims
             else (),

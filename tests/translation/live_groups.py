@@ -61,12 +61,15 @@ def classic_group(
     user_data: bytes = b"",
     claims: tuple[int, ...] = (),
     cut_short: bool = False,
+    subscription_user_data: bytes | None = None,
 ) -> DescribeGroupsResponse:
     """A group of the member A, who owns partitions 0 and 1; ``cut_short``: its subscription lacks what it claims."""
     topics = (ConsumerProtocolTopicPartition(topic=TOPIC, partitions=(0, 1)),)
     assignment = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=user_data or None)
     owned = (ConsumerProtocolTopicPartition(topic=TOPIC, partitions=claims),)
-    subscription = ConsumerProtocolSubscription(topics=(TOPIC,), owned_partitions=owned)
+    subscription = ConsumerProtocolSubscription(
+        topics=(TOPIC,), user_data=subscription_user_data, owned_partitions=owned
+    )
     member = DescribedGroupMember(
         member_id=A,
         member_metadata=b"\0\1" + encode_subscription(subscription, 0)[2:]

@@ -8,8 +8,8 @@ import pytest
 
 import translation
 from protocol_codecs import ErrorCode
-from translation.policy.assignors import why_not_translatable
-from translation.reasons import CATEGORIES, Reason, category
+from protocol_codecs.classic_clients import OPTIONS, Offer, Refusal, refusal
+from translation.reasons import CATEGORIES, Reason, category, options
 
 HOSTILE = "x' is unknown\n\x1b[31mprotocol type is " + "y" * 30_000
 
@@ -18,19 +18,28 @@ HOSTILE = "x' is unknown\n\x1b[31mprotocol type is " + "y" * 30_000
 @pytest.mark.parametrize(
     ("protocol_type", "protocols", "expected"),
     [
-        ("connect", ["default"], Reason.PROTOCOL_TYPE),
-        (HOSTILE, ["range"], Reason.PROTOCOL_TYPE),
+        ("connect", [Offer("default")], Reason.CONNECT),
+        ("connect', not 'consumer'", [Offer("range")], Reason.PROTOCOL_TYPE),
+        ("sr", [Offer("v0")], Reason.SCHEMA_REGISTRY),
+        (HOSTILE, [Offer("range")], Reason.PROTOCOL_TYPE),
         ("consumer", [], Reason.NO_PROTOCOL),
-        ("consumer", ["range", HOSTILE], Reason.UNKNOWN_ASSIGNOR),
-        ("consumer", ["no protocol is offered"], Reason.UNKNOWN_ASSIGNOR),
+        ("consumer", [Offer("range"), Offer("stream")], Reason.STREAMS),
+        ("consumer", [Offer("stream' is of Kafka Streams")], Reason.UNKNOWN_ASSIGNOR),
+        ("consumer", [Offer("range"), Offer(HOSTILE)], Reason.UNKNOWN_ASSIGNOR),
+        ("consumer", [Offer(HOSTILE, subscription_user_data=True)], Reason.SUBSCRIPTION_USER_DATA),
+        ("consumer", [Offer(HOSTILE, assignment_user_data=True)], Reason.ASSIGNMENT_USER_DATA),
+        ("consumer", [Offer("no protocol is offered")], Reason.UNKNOWN_ASSIGNOR),
     ],
 )
 def test_what_a_client_names_is_not_in_the_category(observed, protocol_type, protocols, expected) -> None:
-    why_not = why_not_translatable(protocol_type, protocols, frozenset())
-    assert why_not is not None
+    refused = refusal(protocol_type, protocols, frozenset(), assignor_is_set=False)
+    assert refused is not None
+    assert refused.kind == expected
+    why_not = refused.text
     assert category(f"{observed}{why_not}") == f"{observed}{expected}"
     if not observed:
         assert category(f"not converted: {why_not}") == expected
+    assert options(f"{observed}{why_not}") == (OPTIONS[refused.kind] or None)
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "", "observed: ", "NOT_AN_ERROR", "other", f"observed: {HOSTILE}"])
@@ -68,12 +77,6 @@ def reasons_of(function: ast.FunctionDef) -> Iterator[str]:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             assigned.setdefault(node.targets[0].id, []).append(node.value)
     for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Return)
-            and function.name == "why_not_translatable"
-            and node.value is not None
-        ):
-            yield from texts(node.value, assigned)
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func).rpartition(".")[2]
@@ -107,5 +110,6 @@ def test_every_reason_that_the_code_gives_has_a_category_of_its_own() -> None:
         Reason.TRANSLATABLE,
         Reason.CONVERSION_REFUSED,
         Reason.OTHER,
+        *Refusal,  # the first test here
     }
     assert {str(one) for one in Reason} <= {str(one) for one in given}, "and each category is used"

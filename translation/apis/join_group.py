@@ -38,6 +38,7 @@ from translation.migration.join_preflight import ensure_convertible, ensure_may_
 from translation.migration.old_membership import end_old_classic_membership, leave_classic
 from translation.partitions import NONE, Partitions, visible_to_client
 from translation.policy.assignors import is_cooperative, map_assignor
+from translation.policy.client_offer import offer_of
 from translation.upstream.assignor_vote import assignor_for
 from translation.upstream.consumer_group_heartbeat import full_heartbeat
 from translation.upstream.heartbeat_outcome import heartbeat_upstream
@@ -157,6 +158,7 @@ def _describe_client(
     member.client.protocol_name = protocols[0]
     member.client.cooperative = is_cooperative(protocols)
     member.client.mapped_assignor = map_assignor(protocols)
+    member.client.offer = offer_of(message).bounded
     member.broker.effective_assignor = assignor_for(context, member)
     member.client.subscription = frozenset(subscription.topics)
     # librdkafka writes an empty one, which the broker refuses.

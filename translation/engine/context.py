@@ -52,11 +52,9 @@ class Context(Environment):
         new_uuid: Callable[[], str],
         on_member_time: Callable[[Member, float], None],
         on_group_time: Callable[[Group, float], None],
-        allowed_assignors: frozenset[str],
         member_log: MemberLog | None,
     ) -> None:
         super().__init__(settings)
-        self.allowed_assignors = allowed_assignors
         self.rules = RuleCache(policy)
         self.topic_names: dict[Uuid, str] = {}
         """By topic id. An id never changes its name, so nothing here gets stale."""

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 
 from protocol_codecs import Uuid
+from protocol_codecs.messages.join_group import JoinGroupRequest
 from translation.actions import Emit, Event, EventKind, MemberProtocol, Request
 from translation.engine.connections import ClientConnections
 from translation.engine.environment import Environment
 from translation.engine.member import Member
 from translation.partitions import NONE, Partitions, to_topic_partitions
+from translation.policy.client_offer import offer_of
 
 
 class Events:
@@ -52,19 +54,22 @@ class Events:
             owned=None if member.adopted else to_topic_partitions(held, self._topic_names),
             reason=reason,
             rebalance_timeout_ms=member.client.rebalance_timeout_ms,
+            offer=member.client.offer if kind is EventKind.JOINED else None,
         )
         self._environment.actions.append(Emit(event))
 
     def emit_group(self, kind: EventKind, group_id: str, request: Request, reason: str) -> None:
         """Emit an event about a request that belongs to no member known here."""
+        message = request.message
         connection = self._connections.connection_of(request)
         event = Event(
             kind=kind,
             group_id=group_id,
-            member_id=getattr(request.message, "member_id", ""),
+            member_id=getattr(message, "member_id", ""),
             client_id=request.client_id,
             client_host="" if connection is None else connection.client_host,
             software="" if connection is None else connection.software,
             reason=reason,
+            offer=offer_of(message).bounded if isinstance(message, JoinGroupRequest) else None,
         )
         self._environment.actions.append(Emit(event))

@@ -15,6 +15,7 @@ from protocol_codecs.messages.consumer_group_heartbeat import (
 from translation.actions import ConnectionId, Request
 from translation.engine.procedure import RunningProcedure
 from translation.partitions import NONE, Partitions
+from translation.policy.client_offer import ClientOffer
 
 
 class PendingMove(msgspec.Struct, frozen=True):
@@ -38,6 +39,7 @@ class Client:
         "embedded_version",
         "instance_id",
         "mapped_assignor",
+        "offer",
         "protocol_name",
         "protocol_type",
         "rack",
@@ -63,6 +65,7 @@ class Client:
         self.cooperative = False
         self.mapped_assignor = "uniform"
         """The server-side assignor that stands in for the client's own."""
+        self.offer: ClientOffer | None = None
 
 
 class HeldPartitions:

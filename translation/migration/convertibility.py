@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from protocol_codecs import ApiKey, ErrorCode, MalformedMessage
+from protocol_codecs.classic_clients import Offer, refusal
 from protocol_codecs.messages.consumer_protocol import (
     ConsumerProtocolTopicPartition,
     decode_assignment,
     decode_subscription,
+    has_user_data,
     lacks_owned_partitions,
 )
 from protocol_codecs.messages.describe_groups import (
@@ -25,7 +27,6 @@ from protocol_codecs.messages.describe_groups import (
 from translation.engine.context import Context
 from translation.engine.member import Group
 from translation.engine.procedure import Procedure, Send
-from translation.policy.assignors import why_not_translatable
 
 _DESCRIBE_VERSION = 5
 _WITHOUT_MEMBERS = frozenset({"Dead", "Empty"})
@@ -71,7 +72,7 @@ def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, s
 
     A group whose members have partitions to give up counts as convertible once it has had time for that.
     """
-    obstacle, why = yield from _described_obstacle(group.group_id, context.allowed_assignors)
+    obstacle, why = yield from _described_obstacle(context, group.group_id)
     if obstacle is not Obstacle.REVOCATION_PENDING:
         group.migration.nothing_to_revoke()
         return obstacle, why
@@ -79,7 +80,7 @@ def find_obstacle(context: Context, group: Group) -> Procedure[tuple[Obstacle, s
     return (Obstacle.TRANSIENT, why) if waits else (Obstacle.NONE, "")
 
 
-def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Procedure[tuple[Obstacle, str]]:
+def _described_obstacle(context: Context, group_id: str) -> Procedure[tuple[Obstacle, str]]:
     response: DescribeGroupsResponse = yield Send(
         ApiKey.DESCRIBE_GROUPS, _DESCRIBE_VERSION, DescribeGroupsRequest(groups=(group_id,))
     )
@@ -95,15 +96,32 @@ def _described_obstacle(group_id: str, allowed_assignors: frozenset[str]) -> Pro
         return Obstacle.NONE, ""
     if group.group_state != "Stable":
         return Obstacle.TRANSIENT, f"it is in state {group.group_state}"
-    why_not = why_not_translatable(group.protocol_type, (group.protocol_data,), allowed_assignors)
-    if why_not is not None:
-        return Obstacle.PERMANENT, why_not
+    refused = refusal(
+        group.protocol_type,
+        (_offer_of(group),),
+        context.rules.policy.assignors_allowed,
+        assignor_is_set=context.rules.rule_for(group_id).assignor is not None,
+    )
+    if refused is not None:
+        return Obstacle.PERMANENT, refused.text
     obstacles = [_obstacle_of(member) for member in group.members]
     for worst in (Obstacle.PERMANENT, Obstacle.MEMBERS, Obstacle.REVOCATION_PENDING):
         for obstacle, why in obstacles:
             if obstacle is worst:
                 return obstacle, why
     return Obstacle.NONE, ""
+
+
+def _offer_of(group: DescribedGroup) -> Offer:
+    """The assignor in use, and where its clients and their leader put user data, as far as that can be read."""
+    in_subscriptions = in_assignments = False
+    for member in group.members:
+        try:
+            in_subscriptions |= has_user_data(member.member_metadata)
+            in_assignments |= bool(decode_assignment(member.member_assignment)[1].user_data)
+        except MalformedMessage:
+            continue  # _obstacle_of says that it is not readable
+    return Offer(group.protocol_data, in_subscriptions, in_assignments)
 
 
 def _obstacle_of(member: DescribedGroupMember) -> tuple[Obstacle, str]:

@@ -1,4 +1,7 @@
-"""Maps a classic client's assignors to the server-side one that stands in for them, and says which can't be mapped."""
+"""Maps a classic client's assignors to the server-side one that stands in for them.
+
+Which clients can be translated at all is in :mod:`protocol_codecs.classic_clients`, beside what those names mean.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -31,19 +34,3 @@ def is_cooperative(protocols: Iterable[str]) -> bool:
     """
     names = list(protocols)
     return bool(names) and all("cooperative" in name for name in names)
-
-
-def why_not_translatable(protocol_type: str, protocols: Iterable[str], allowed: frozenset[str]) -> str | None:
-    """Why a JoinGroup with this type and these protocols can't be translated; None if it can.
-
-    ``allowed`` are further assignor names that the operator vouches for.
-    """
-    if protocol_type != "consumer":
-        return f"protocol type is {protocol_type!r}, not 'consumer'"
-    names = list(protocols)
-    if not names:
-        return "no protocol is offered"
-    for name in names:
-        if name not in SERVER_ASSIGNORS and name not in allowed:
-            return f"assignor {name!r} is unknown"
-    return None

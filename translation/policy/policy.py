@@ -129,6 +129,14 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Mode, Meta(description="The mode of groups that no rule matches; see `rules[].mode`.")
     ] = Mode.OBSERVE
     rules: tuple[Rule, ...] = ()
+    assignors_allowed: Annotated[
+        tuple[_Name, ...],
+        Meta(
+            description="Client-side assignors that Epochgate does not know and that you vouch for: their clients do "
+            "without them and get `range` or `uniform` instead, or what the rule's `assignor` says. Those that send "
+            "user data need that `assignor`. `stream` (Kafka Streams) is refused."
+        ),
+    ] = ()
 
     def rule_for(self, group_id: str) -> Rule:
         """The first rule that matches, or one made from the default."""

@@ -12,14 +12,14 @@ class RuleCache:
     """The current policy, and the rules of the groups that were looked up in it."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self.policy = policy
         self._found: dict[str, Rule] = {}
 
     def rule_for(self, group_id: str) -> Rule:
         """The rule that applies to a group."""
         rule = self._found.get(group_id)
         if rule is None:
-            rule = self._policy.rule_for(group_id)
+            rule = self.policy.rule_for(group_id)
             if len(group_id) > LONGEST_GROUP_ID:
                 return Rule(mode=Mode.OBSERVE, group=group_id) if rule.mode is Mode.TRANSLATE else rule
             if len(self._found) == _REMEMBERED:
@@ -29,5 +29,5 @@ class RuleCache:
 
     def set_policy(self, policy: Policy) -> None:
         """Replace the policy and forget all cached rules."""
-        self._policy = policy
+        self.policy = policy
         self._found.clear()

@@ -52,7 +52,7 @@ def route_join_group(
         guarded_joins.refuse(context, request, rule)
     elif rule.mode is Mode.OBSERVE:
         _observe(context, connection, request, rule, why_not)
-    elif why_not is not None:
+    elif why_not is not None and not _was_allowed(context, message):
         context.events.emit_group(EventKind.PASSED_THROUGH, message.group_id, request, why_not)
         # What becomes of the group depends on the broker's response (relayed_responses).
         serving.relay_join(context, connection, request)
@@ -88,6 +88,20 @@ def _has_joined(context: Context, message: JoinGroupRequest) -> bool:
     """Whether this client has a membership of the new protocol here."""
     member = context.registry.find(message.group_id, message.member_id)
     return member is not None and member.joined
+
+
+def _was_allowed(context: Context, message: JoinGroupRequest) -> bool:
+    """Whether this client has a membership of the new protocol here, with an assignor that the policy does not allow
+    any more. It keeps it: a policy that is to move it back says ``observe``.
+    """
+    member = context.registry.find(message.group_id, message.member_id)
+    return (
+        member is not None
+        and member.joined
+        and member.client.offer is not None
+        and member.client.offer.assignors == tuple(protocol.name for protocol in message.protocols)
+        and member.client.protocol_type == message.protocol_type
+    )
 
 
 def _is_session_timeout(context: Context, timeout_ms: int) -> bool:

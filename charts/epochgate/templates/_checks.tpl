@@ -132,4 +132,7 @@
 {{- fail "policy.rules: have no effect with policy.existingConfigMap" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.policy.existingConfigMap .Values.policy.assignorsAllowed -}}
+{{- fail "policy.assignorsAllowed: has no effect with policy.existingConfigMap" -}}
+{{- end -}}
 {{- end -}}

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import kafka
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.range import ConsumerProtocolSubscription, RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaConnectionError, KafkaError
@@ -24,7 +24,26 @@ from line_protocol import (
     next_command,
 )
 
+
+class LookAlike(RangePartitionAssignor):
+    """A custom assignor that is range under another name."""
+
+    name = "look-alike"
+
+
+class WithUserData(RangePartitionAssignor):
+    """A custom assignor whose clients tell the leader something."""
+
+    name = "with-user-data"
+
+    @classmethod
+    def metadata(cls, topics):
+        return ConsumerProtocolSubscription(cls.version, list(topics), b"its load")
+
+
 ASSIGNORS = {
+    "look-alike": LookAlike,
+    "with-user-data": WithUserData,
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
     "sticky": StickyPartitionAssignor,

@@ -236,3 +236,9 @@ class Entries:
     def proxy(self) -> Proxy:
         """Shared by all scenarios."""
         return self._stack.enter_context(running_proxy(self._kafka.bootstrap, self._folder))
+
+
+def planned(policy: Path, proxy: Proxy) -> str:
+    """What `epochgate policy plan` says."""
+    command = [sys.executable, "-m", "proxy", "policy", "plan", "--admin", proxy.admin, str(policy)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -271,6 +271,12 @@ def test_without_a_policy_every_group_is_observed(tmp_path):
         ("rules:\n  - {group: g, mode: migrate}\n", "2:16: rules[0].mode", "invalid enum value 'migrate'"),
         ("rules:\n  - {group: '', mode: translate}\n", "2:6: rules[0].group", "length >= 1"),
         (
+            "assignors_allowed:\n  - mine\n  - stream\n",
+            "3:5: assignors_allowed[1]",
+            "`stream` is Kafka Streams, which is never translated",
+        ),
+        ("assignors_allowed: ['']\n", "1:21: assignors_allowed[0]", "length >= 1"),
+        (
             "rules:\n  - {group: g, mode: translate, switch_pause_ms: -1}\n",
             "2:33: rules[0].switch_pause_ms",
             ">= 0",

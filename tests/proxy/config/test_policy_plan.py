@@ -18,9 +18,11 @@ from proxy.config.policy_plan import (
     LiveReplica,
     explain,
     plan,
+    plan_lines,
     summary,
     unused,
 )
+from translation.policy.client_offer import ClientOffer
 from translation.policy.group_type import GroupType
 from translation.policy.policy import Mode, Policy, Rule
 
@@ -35,8 +37,10 @@ POLICY = Policy(
 )
 
 
-def live(group, mode, members=2, not_translatable=None, assignor=None, protocol=""):
+def live(group, mode, members=2, not_translatable=None, assignor=None, protocol="", client=None, notes=()):
     return LiveGroup(
+        client=client,
+        notes=notes,
         id=group,
         mode=Mode(mode),
         assignor=assignor,
@@ -147,6 +151,93 @@ def test_an_assignor_of_a_group_that_is_not_translated_is_no_change():
     policy = Policy(rules=(Rule(group="g", mode=Mode.OBSERVE, assignor="range"),))
     assert plan(policy, [live("g", "observe")]) == []
     assert plan(POLICY, [live("payments", "translate", not_translatable="a connect group")]) == []
+
+
+def offers(*assignors, user_data=(), protocol_type="consumer"):
+    return ClientOffer(
+        protocol_type=protocol_type, assignors=assignors, user_data=user_data, rack_aware=False
+    )
+
+
+OURS = Rule(group="g", mode=Mode.TRANSLATE)
+OURS_BY_RANGE = Rule(group="g", mode=Mode.TRANSLATE, assignor="range")
+UNKNOWN = "assignor 'ours' is unknown"
+WITH_DATA = "user data in the subscriptions of assignor 'ours'"
+
+
+@pytest.mark.parametrize(
+    ("client", "rule", "allowed", "why_not"),
+    [
+        (offers("ours"), OURS, (), UNKNOWN),
+        (offers("ours"), OURS, ("ours",), None),
+        (offers("ours"), OURS_BY_RANGE, (), UNKNOWN),
+        (offers("ours", user_data=("ours",)), OURS, ("ours",), WITH_DATA),
+        (offers("ours", user_data=("ours",)), OURS_BY_RANGE, ("ours",), None),
+        (offers("stream"), OURS_BY_RANGE, ("stream",), "assignor 'stream' is of Kafka Streams"),
+        (offers("v0", protocol_type="sr"), OURS, (), "protocol type is 'sr', not 'consumer'"),
+    ],
+)
+def test_whether_a_group_can_be_translated_is_judged_by_the_policy_of_the_plan(
+    client, rule, allowed, why_not
+):
+    policy = Policy(rules=(rule,), assignors_allowed=allowed)
+    (move,) = plan(policy, [live("g", "observe", not_translatable=UNKNOWN, client=client)])
+    assert move.not_translatable == why_not
+    assert (move.options is None) is (why_not is None)
+
+
+def test_a_reason_that_is_not_the_clients_stays():
+    for why_not in (
+        "the broker has no ConsumerGroupHeartbeat v1",
+        "user data in the assignments of assignor 'a'",
+    ):
+        (move,) = plan(POLICY, [live("web-1", "observe", not_translatable=why_not, client=offers("range"))])
+        assert move.not_translatable == why_not
+
+
+def test_the_options_and_what_is_lost_stand_below_a_group():
+    policy = Policy(rules=(OURS,))
+    lines = list(plan_lines(plan(policy, [live("g", "observe", client=offers("ours"), notes=("racks",))])))
+    assert lines[0].endswith("still passes through: assignor 'ours' is unknown")
+    assert lines[1].startswith("  options: name it in the policy's assignors_allowed")
+    assert len(lines) == 2, "a group that is not translated loses nothing"
+    allowed = Policy(rules=(OURS,), assignors_allowed=("ours",))
+    lines = list(plan_lines(plan(allowed, [live("g", "observe", client=offers("ours"), notes=("racks",))])))
+    assert lines[1:] == ["  note: racks"]
+    assert list(plan_lines(plan(Policy(), [live("g", "translate", client=offers("ours"))])))[1:] == []
+
+
+def test_a_group_in_mode_translate_whose_assignor_is_allowed_now_or_no_longer_is_in_the_plan():
+    allowed, group = (
+        Policy(rules=(OURS,), assignors_allowed=("ours",)),
+        live("g", "translate", client=offers("ours")),
+    )
+    assert plan(allowed, [group]) == []
+    (change,) = changes = plan(Policy(rules=(OURS,)), [group])
+    assert str(change) == f"g: 2 members, by rule 1 (group g); members that come anew pass through: {UNKNOWN}"
+    assert list(summary(changes, 1)) == [
+        "1 group can't be translated any more: 2 members",
+        "0 groups unchanged",
+    ]
+    (change,) = changes = plan(
+        allowed, [live("g", "translate", not_translatable=UNKNOWN, client=offers("ours"))]
+    )
+    assert str(change) == (
+        f"g: 2 members, by rule 1 (group g); can be translated now, which was refused: {UNKNOWN}"
+    )
+    assert list(summary(changes, 1)) == ["1 group can be translated now: 2 members", "0 groups unchanged"]
+
+
+def test_what_allowing_an_assignor_does_is_explained():
+    policy = Policy(assignors_allowed=("ours", "range", "ours"))
+    assert list(explain(policy))[:-1] == [
+        (
+            "assignor ours: its groups get uniform, unless their rule names an assignor, which those whose "
+            "subscriptions carry user data need"
+        ),
+        "assignor range: no effect: it is known, its groups get range",
+        "assignor ours: named twice",
+    ]
 
 
 def test_rules_that_decide_for_no_group_are_named():
@@ -350,6 +441,8 @@ def test_the_plan_as_json(tmp_path, admin):
             "by": "rule 1 (groups that match web-.*)",
             "pause_ms": 1000,
             "not_translatable": None,
+            "options": None,
+            "notes": [],
         }
     ]
     assert report["unused_rules"] == []

@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
 from proxy.config.schema import Visibility
 from proxy.metrics.bounds import Bound
 from proxy.observability.bounds import estimated_bytes
@@ -23,6 +24,7 @@ from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import Event, EventKind
 from translation.connect_worker import ConnectWorker
 from translation.partitions import Role, TopicPartitions, TopicPartitionSet
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy, Rule
 
 
@@ -277,3 +279,37 @@ def test_the_progress_of_connect_workers_is_not_what_the_broker_says_of_their_gr
     registry.set_broker_view("g", broker(type="classic", classic=2, members=("m-1", "far")))
     progress = view(registry).progress
     assert (progress.total, progress.connect, progress.elsewhere) == (0, 1, 1)
+
+
+def passed(reason: str, *assignors: str, rack_aware: bool = False):
+    offer = ClientOffer(protocol_type="consumer", assignors=assignors, user_data=(), rack_aware=rack_aware)
+    return event(EventKind.PASSED_THROUGH, protocol="", reason=reason, offer=offer)
+
+
+def test_a_group_that_is_not_translated_is_shown_with_what_can_be_done_and_follows_the_policy():
+    registry = GroupRegistry(Policy(default=Mode.TRANSLATE))
+    record(registry, [passed("assignor 'ours' is unknown", "ours")])
+    shown = view(registry, 1)
+    assert (shown.client.assignors, shown.options) == (("ours",), OPTIONS[Refusal.UNKNOWN_ASSIGNOR])
+    registry.set_policy(Policy(default=Mode.TRANSLATE, assignors_allowed=("ours",)), 1)
+    assert (view(registry, 1).why_not, view(registry, 1).options) == (None, None)
+
+
+def test_other_reasons_stay_whatever_the_policy_allows_and_have_no_options():
+    registry = GroupRegistry(Policy())
+    record(registry, [passed("the broker has no ConsumerGroupHeartbeat v1", "range")])
+    registry.set_policy(Policy(default=Mode.TRANSLATE, assignors_allowed=("ours",)), 1)
+    assert (view(registry, 1).why_not, view(registry, 1).options) == (
+        "the broker has no ConsumerGroupHeartbeat v1",
+        None,
+    )
+
+
+def test_a_group_whose_clients_go_by_racks_has_a_note_until_a_client_joins_that_does_not():
+    registry = GroupRegistry(Policy())
+    record(registry, [passed("observed: translatable", "range", rack_aware=True)])
+    assert view(registry, 1).notes == (RACKS_IGNORED,)
+    record(registry, life())
+    assert view(registry, 1).notes == (RACKS_IGNORED,), "these events say nothing of it"
+    record(registry, [passed("observed: translatable", "range")])
+    assert view(registry, 1).notes == ()

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import trio
 
+from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
 from proxy.config.schema import Visibility
 from proxy.metrics.registry import Metrics
 from proxy.observability.admin_http import Health, SingleProcessBackend, admin_app, serve_admin
@@ -26,6 +27,7 @@ from tests.proxy.observability.events import MICRO, changed, event, life, topic
 from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.partitions import Role, TopicPartitionSet
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
 
 HOSTILE = "<script>alert(1)</script>\"'&/../{{7*7}}"
@@ -209,6 +211,16 @@ def test_nothing_may_be_loaded_from_elsewhere_and_nothing_inline(site, path):
 
 def test_a_page_works_without_a_script(site):
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in site.http.get("/").text
+
+
+def test_the_page_of_a_group_says_why_it_is_not_translated_what_can_be_done_and_what_would_be_lost(site):
+    offer = ClientOffer(protocol_type="consumer", assignors=(HOSTILE,), user_data=(), rack_aware=True)
+    reason = f"assignor {HOSTILE!r} is unknown"
+    site.record([event(EventKind.PASSED_THROUGH, group="g", protocol="", reason=reason, offer=offer)], 990)
+    text = html.unescape(site.http.get("/groups/g").text)
+    assert f"Not translatable: {reason}. Options: {OPTIONS[Refusal.UNKNOWN_ASSIGNOR]}" in text
+    assert f": {RACKS_IGNORED}" in text
+    assert "<script>alert" not in site.http.get("/groups/g").text
 
 
 def test_an_unknown_group_is_not_found(site):

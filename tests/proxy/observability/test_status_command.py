@@ -15,13 +15,16 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from protocol_codecs.classic_clients import OPTIONS, RACKS_IGNORED, Refusal
 from proxy.cli import app
 from proxy.console.exit_codes import ExitCode
 from proxy.observability.group_registry import GroupRegistry
 from proxy.observability.snapshot import Snapshot
-from tests.proxy.observability.events import MICRO, changed, life, topic
+from tests.proxy.observability.events import MICRO, changed, event, life, topic
+from translation.actions import EventKind
 from translation.connect_worker import ConnectWorker
 from translation.partitions import Role, TopicPartitionSet
+from translation.policy.client_offer import ClientOffer
 from translation.policy.policy import Mode, Policy
 
 NOW_S = 100
@@ -73,8 +76,8 @@ class Answering:
         )
 
     def record(self, events, at_s: int = 90) -> None:
-        for event in events:
-            self.registry.record(event, at_s * MICRO)
+        for one in events:
+            self.registry.record(one, at_s * MICRO)
 
     def run(self, *arguments: str):
         command = ["status", "--admin", f"127.0.0.1:{self.server.server_port}", *arguments]
@@ -119,6 +122,16 @@ def test_a_group_of_connect_workers_with_their_leader(proxy):
         "2: src, src-0",
     ):
         assert said in done.output
+
+
+def test_why_a_group_is_not_translated_comes_with_what_can_be_done_and_what_would_be_lost(proxy):
+    offer = ClientOffer(protocol_type="consumer", assignors=("ours",), user_data=(), rack_aware=True)
+    reason = "assignor 'ours' is unknown"
+    proxy.record([event(EventKind.PASSED_THROUGH, protocol="", reason=reason, offer=offer)])
+    said = " ".join(proxy.run("g").output.split())
+    assert f"not translatable: {reason}" in said
+    assert f"options: {OPTIONS[Refusal.UNKNOWN_ASSIGNOR]}" in said
+    assert f"note: {RACKS_IGNORED}" in said
 
 
 def test_a_stuck_group_is_an_exit_code(proxy):

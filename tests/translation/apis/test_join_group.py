@@ -342,7 +342,7 @@ def test_a_group_that_the_broker_does_not_convert_passes_through(error: ErrorCod
     ("protocol_type", "protocol", "reason"),
     [
         ("connect", "default", "protocol type is 'connect', not 'consumer'"),
-        ("consumer", "stream", "assignor 'stream' is unknown"),
+        ("consumer", "stream", "assignor 'stream' is of Kafka Streams"),
     ],
 )
 def test_groups_that_are_not_consumers_of_a_known_kind_pass_through(

@@ -28,7 +28,7 @@ from translation.settings import TranslatorSettings
     ("group", "reason"),
     [
         (classic_group(protocol_type="connect"), "protocol type is 'connect', not 'consumer'"),
-        (classic_group(assignor="stream"), "assignor 'stream' is unknown"),
+        (classic_group(assignor="stream"), "assignor 'stream' is of Kafka Streams"),
     ],
 )
 def test_no_member_of_a_group_that_can_not_be_converted_is_disturbed(
