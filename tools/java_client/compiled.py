@@ -11,6 +11,8 @@ HERE = Path(__file__).parent
 CONSUMER = HERE / "ConsumerDriver.java"
 SHARE_CONSUMER = HERE / "ShareConsumerDriver.java"
 """Needs Kafka 4.1 or newer."""
+JMX_READER = HERE / "JmxReader.java"
+SAMPLED_STATS = HERE / "SampledStats.java"
 BUILD = jars.ROOT / "build" / "java_client"
 
 
