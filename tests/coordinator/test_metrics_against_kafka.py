@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from coordinator.metrics.families import GROUP_TYPES, METERS
 from coordinator.metrics.sampled import Meter, Samples
+from protocol_codecs import messages as m
 from tests.coordinator.core_backend import CONFIG, CoreBackend
 from tests.coordinator.kafka_backend import KafkaBackend
 from tests.coordinator.scenarios.steps import stable_pair
@@ -191,6 +192,27 @@ def jmx(cluster: Cluster, log: Path) -> Shown:
     return values
 
 
+def with_probes(theirs: KafkaBackend) -> CoreBackend:
+    """The groups that asked Kafka's coordinator whether it has seen a change, asked for here as well."""
+    ours = CoreBackend()
+    listed = theirs._admin.call(m.ListGroupsRequest(), 5).groups
+    for group_id in (group.group_id for group in listed if "-probe-" in group.group_id):
+        joining = m.ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id="probe",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=("foo",),
+            topic_partitions=(),
+        )
+        for request in (
+            joining,
+            m.ConsumerGroupHeartbeatRequest(group_id=group_id, member_id="probe", member_epoch=-1),
+        ):
+            assert ours.send(request, 1, "probe").result().error_code == 0
+    return ours
+
+
 def counted(values: Shown) -> Shown:
     """Those that do not depend on time, and count what both have."""
     counts = {f"{name}_count" for name, _ in METERS.values()} | {"offset_count"}
@@ -212,6 +234,7 @@ def test_kafka_counts_the_same(cluster: Cluster, tmp_path: Path):
         ours = CoreBackend(theirs.trace, config=config)
         play(Script(ours, prefix))
         shards.append(ours.coordinator.shard)
+    shards.append(with_probes(backends[0]).coordinator.shard)
     expected = counted(shown_of(shards, 0))
     try:
         deadline = time.monotonic() + GAUGES_S

@@ -13,6 +13,8 @@ SHARE_CONSUMER = HERE / "ShareConsumerDriver.java"
 """Needs Kafka 4.1 or newer."""
 JMX_READER = HERE / "JmxReader.java"
 SAMPLED_STATS = HERE / "SampledStats.java"
+SHARE_BATCHES = HERE / "ShareBatches.java"
+"""Needs Kafka 4.1 or newer too."""
 BUILD = jars.ROOT / "build" / "java_client"
 
 
