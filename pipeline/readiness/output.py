@@ -136,7 +136,7 @@ SHARE_PARTITIONS = Table(
         Column("state_epoch", INT, "how often the start offset was reset; null if there is no snapshot"),
         Column("leader_epoch", INT, "leader epoch of the last change; null if not told"),
         Column(
-            "start_offset", LONG, "the first record that is not finished; null if the group has not read yet"
+            "start_offset", LONG, "where the group begins; null if it has not read yet. Kafka writes a moved one with its next change only"
         ),
         Column("available", LONG, "records from there on that were delivered and wait to be delivered again"),
         Column("acknowledged", LONG, "records from there on that are acknowledged"),

@@ -36,7 +36,7 @@ class ShareState(NamedTuple):
     def count(self, delivery_state: int, *, at_least: int = 0) -> int:
         """Return the number of records in a state that were delivered so many times."""
         return sum(
-            batch.last_offset - batch.first_offset + 1
+            max(batch.last_offset - batch.first_offset + 1, 0)
             for batch in self.batches
             if batch.delivery_state == delivery_state and batch.delivery_count >= at_least
         )
