@@ -136,7 +136,9 @@ SHARE_PARTITIONS = Table(
         Column("state_epoch", INT, "how often the start offset was reset; null if there is no snapshot"),
         Column("leader_epoch", INT, "leader epoch of the last change; null if not told"),
         Column(
-            "start_offset", LONG, "where the group begins; null if it has not read yet. Kafka writes a moved one with its next change only"
+            "start_offset",
+            LONG,
+            "where the group begins; null if it has not read yet. Kafka writes a moved one with its next change only",
         ),
         Column("available", LONG, "records from there on that were delivered and wait to be delivered again"),
         Column("acknowledged", LONG, "records from there on that are acknowledged"),
